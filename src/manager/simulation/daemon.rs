@@ -168,6 +168,12 @@ impl World {
                     self.scheduler.step_wall_clock(process, by);
                 }
             }
+            Action::Isolate(number, duration) => {
+                if let Some(process) = of(number) {
+                    drop(state);
+                    self.lock().isolate(process, now + duration);
+                }
+            }
             Action::Terminate(number) => {
                 let number = number_of(number);
                 let stop = number.map(|number| state.daemons[number].stop.clone());

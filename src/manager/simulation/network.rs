@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::api_server::{N_SERVERS, WatchRequest};
 use super::faults::Fault;
-use super::http::{Answer, Request, STREAM, chunk};
+use super::http::{Answer, Request, STREAM, STREAM_END, chunk};
 use super::marks::deletes_protected;
-use super::objects::{Kind, bookmark, controller_of, frame, target};
+use super::objects::{Kind, bookmark, controller_of, error, frame, target};
 use super::oracles::{Check, UnderWay, judge};
 use super::view::{News, Refused};
 use super::world::{Event, Link, State, Watch, World};
@@ -24,7 +24,7 @@ impl Network for World {
         let process = scheduler::process().expect("a process connects");
         let mut state = self.lock();
         let server = state.rng.usize(..N_SERVERS);
-        if state.is_down[server] {
+        if state.is_down[server] || state.isolated.contains(&process) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let number = state.links.len();
@@ -271,6 +271,12 @@ impl State {
         }
         let (changes, revision) = match self.server.open_watch(server, watch) {
             Ok(opened) => opened,
+            // One server tells it in the stream.
+            Err(answer) if answer.code == 410 && server == 1 => {
+                self.send(link, STREAM.to_vec(), Vec::new(), now);
+                self.send(link, chunk(&error(&answer.body)), Vec::new(), now);
+                return self.send(link, STREAM_END.to_vec(), Vec::new(), now);
+            }
             Err(answer) => return self.send(link, answer.bytes(), Vec::new(), now),
         };
         let begins = watch

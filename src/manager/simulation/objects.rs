@@ -83,6 +83,11 @@ pub(super) fn frame(change: &Change) -> Vec<u8> {
     line(type_, &change.object.value)
 }
 
+/// The event that ends a watch with this Status.
+pub(super) fn error(status: &[u8]) -> Vec<u8> {
+    line("ERROR", &serde_json::from_slice(status).unwrap_or_default())
+}
+
 /// A bookmark.
 pub(super) fn bookmark(kind: Kind, revision: u64, ends_initial_events: bool) -> Vec<u8> {
     let mut metadata = json!({"resourceVersion": revision.to_string()});

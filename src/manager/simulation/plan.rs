@@ -37,6 +37,8 @@ pub(super) enum Action {
     /// The leader stands still for this long, and its successor ends in order shortly before.
     SleepThroughATerm(Duration),
     StepClock(usize, i64),
+    /// A daemon reaches no API server for this long.
+    Isolate(usize, Duration),
     DeleteLease,
     EmptyLease,
     ServerDown(usize, Duration),
@@ -73,6 +75,7 @@ impl Action {
             Self::Terminate(_) => "daemon terminated in order",
             Self::SleepThroughATerm(_) => "leader that slept through a term",
             Self::StepClock(..) => "time of day set",
+            Self::Isolate(..) => "daemon cut off",
             Self::DeleteLease => "Lease deleted",
             Self::EmptyLease => "Lease emptied",
             Self::ServerDown(..) => "API server restarted",
@@ -89,7 +92,7 @@ impl Action {
 }
 
 /// Every kind of [`Action::fault`].
-pub(super) const FAULTS: [&str; 29] = [
+pub(super) const FAULTS: [&str; 30] = [
     "leader that slept through a term",
     "pod deleted",
     "pod failed",
@@ -108,6 +111,7 @@ pub(super) const FAULTS: [&str; 29] = [
     "machine suspended",
     "daemon terminated in order",
     "time of day set",
+    "daemon cut off",
     "Lease deleted",
     "Lease emptied",
     "API server restarted",
@@ -269,6 +273,7 @@ impl Plan {
         let long = Duration::from_millis(rng.u64(1_000..40_000));
         // Numbers without an arm scale.
         let action = match rng.u32(..42) {
+            8 => Action::Isolate(daemon, long),
             9 => Action::DeleteForeground(set),
             10 | 11 => Action::DeletePod(pod),
             12 => Action::FailPod(pod),

@@ -56,6 +56,8 @@ pub(super) enum Event {
     Start(usize),
     /// A server accepts connections again.
     ServerUp(usize),
+    /// A process reaches the servers again.
+    Reconnects(usize),
     LiftQuota,
     EmptyNamespace,
     NamespaceReturns,
@@ -106,6 +108,8 @@ pub(super) struct State {
     pub(super) links: Vec<Link>,
     pub(super) watches: Vec<Watch>,
     pub(super) is_down: [bool; N_SERVERS],
+    /// Processes that reach no server.
+    pub(super) isolated: BTreeSet<usize>,
     /// How far the watch caches are behind the store.
     pub(super) cache_lag: [Duration; N_SERVERS],
     /// Counts the restores.
@@ -154,6 +158,7 @@ impl World {
                 links: Vec::new(),
                 watches: Vec::new(),
                 is_down: [false; N_SERVERS],
+                isolated: BTreeSet::new(),
                 cache_lag: [CACHE_LAG; N_SERVERS],
                 epoch: 0,
                 daemons: Vec::new(),
@@ -278,6 +283,9 @@ impl World {
                 return;
             }
             Event::ServerUp(server) => state.is_down[server] = false,
+            Event::Reconnects(process) => {
+                state.isolated.remove(&process);
+            }
             Event::LiftQuota => state.write(now, |api| api.set_quota(None)),
             Event::EmptyNamespace => state.empty_namespace(now),
             Event::NamespaceReturns => state.return_namespace(now),
@@ -352,6 +360,17 @@ impl State {
         for link in links {
             self.end(link, how);
         }
+    }
+
+    /// A process loses its connections, and gets no others until `back`.
+    pub(super) fn isolate(&mut self, process: usize, back: Duration) {
+        self.isolated.insert(process);
+        for link in 0..self.links.len() {
+            if self.links[link].connection.process == process {
+                self.end(link, End::Reset);
+            }
+        }
+        self.schedule(back, Event::Reconnects(process));
     }
 
     /// A server refuses connections until `up`.
@@ -431,6 +450,7 @@ impl State {
     pub(super) fn end_faults(&mut self, now: Duration) {
         self.faults.end();
         self.is_down = [false; N_SERVERS];
+        self.isolated.clear();
         self.cache_lag = [CACHE_LAG; N_SERVERS];
         self.let_caches_see(now);
         self.set_lag(None);
