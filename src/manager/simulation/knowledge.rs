@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::objects::Kind;
+use super::objects::{Kind, Object};
 use super::view::{Refused, View};
 
 /// What the oracles know of one process.
@@ -56,12 +57,22 @@ impl Knowledge {
         !self.rewound.is_empty() || since <= self.followed_at
     }
 
+    /// The process has read these objects past its caches.
+    pub(super) fn was_read(&mut self, objects: &[Arc<Object>]) {
+        for object in objects {
+            let uid = object.value["metadata"]["uid"].as_str();
+            if let Some(deletes) = uid.and_then(|uid| self.deleted.get_mut(uid)) {
+                deletes.pod_was_read();
+            }
+        }
+    }
+
     /// The process has an answer to a write of a pod: it had no effect.
     pub(super) fn was_refused(&mut self, refused: &Refused, may_exist: bool) {
         match refused {
-            Refused::Delete(uid) => {
+            Refused::Delete(uid, code) => {
                 if let Some(deletes) = self.deleted.get_mut(uid) {
-                    deletes.was_refused();
+                    deletes.was_refused(*code);
                 }
             }
             // An earlier create of this name may have one.
@@ -80,6 +91,8 @@ pub(super) struct Deletes {
     revision: Option<u64>,
     n_sent: u32,
     n_refused: u32,
+    /// Refused because of a conflict: the pod may be gone, and another one have its name.
+    n_conflicts: u32,
     /// The store went back after the last one.
     are_undone: bool,
     /// The turn at which the sync of the first one began.
@@ -101,14 +114,25 @@ impl Deletes {
         self.n_sent > 0
     }
 
-    /// A delete was refused with a code that says that it had no effect.
-    pub(super) fn was_refused(&mut self) {
-        self.n_refused += 1;
+    /// A delete was refused with a code that says that it had no effect, or that the pod may be
+    /// gone.
+    fn was_refused(&mut self, code: u16) {
+        if code == 409 {
+            self.n_conflicts += 1;
+        } else {
+            self.n_refused += 1;
+        }
+    }
+
+    /// The process has read past its cache that the pod is there.
+    fn pod_was_read(&mut self) {
+        self.n_refused += std::mem::take(&mut self.n_conflicts);
     }
 
     /// The store went back: none has an effect any more, but each may be repeated.
     pub(super) fn were_undone(&mut self) {
         self.n_refused = self.n_sent;
+        self.n_conflicts = 0;
         self.are_undone = self.are_some();
     }
 

@@ -397,7 +397,11 @@ impl State {
                 vec![News::Objects(object.into_iter().collect())]
             }
             None if is_filtered => {
-                let objects = self.server.all(kind).cloned().collect();
+                let field = request.query("fieldSelector").unwrap_or_default();
+                let name = field.strip_prefix("metadata.name=");
+                let all = self.server.all(kind);
+                let found = all.filter(|object| name.is_none_or(|name| object.name == name));
+                let objects = found.cloned().collect();
                 let selector = request.query("labelSelector").unwrap_or_default();
                 vec![match selector.strip_prefix("app=") {
                     Some(name) => News::PodsOf(name.to_owned(), objects),
@@ -435,6 +439,9 @@ impl State {
                     self.follow_refusal(process, refused);
                 }
                 let known = self.known.entry(process).or_default();
+                if let News::Objects(objects) | News::PodsOf(_, objects) = &news {
+                    known.was_read(objects);
+                }
                 if let News::List(kind, ..) | News::InitialEventsEnd(kind, _) = &news {
                     known.listed(*kind, turn);
                 }

@@ -37,8 +37,8 @@ pub(super) enum News {
 pub(super) enum Refused {
     /// A create of this name.
     Create(String),
-    /// A delete of this UID.
-    Delete(String),
+    /// A delete of this UID, with this code.
+    Delete(String, u16),
 }
 
 impl Refused {
@@ -47,7 +47,7 @@ impl Refused {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match (request.method.as_str(), code) {
             ("POST", 400..) => Some(Self::Create(text(&body["metadata"]["name"]))),
-            ("DELETE", 409 | 429) => Some(Self::Delete(text(&body["preconditions"]["uid"]))),
+            ("DELETE", 409 | 429) => Some(Self::Delete(text(&body["preconditions"]["uid"]), code)),
             _ => None,
         }
     }
