@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::api::conditions::{REPLICA_FAILURE, get_condition, set_condition};
+use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, set_condition};
 use crate::api::{ObjectKey, Pod};
 use crate::controller::decide::deletion_order::{RankedPod, compare};
 use crate::controller::decide::failed_pods::condition::report_back_off;
@@ -48,6 +48,11 @@ impl ReplicaSetController {
         // Only the writer learns of failures, so the stored condition is taken as right.
         if let Some(failure) = get_condition(&rs.status.conditions, REPLICA_FAILURE) {
             set_condition(&mut status.conditions, failure.clone());
+            let stored = rs.status.conditions.iter();
+            let place = |of: &Condition| stored.clone().position(|it| it.type_ == of.type_);
+            status
+                .conditions
+                .sort_by_key(|it| place(it).unwrap_or(usize::MAX));
         }
         // Nor does a dry run learn whether the API server keeps this count.
         if rs.status.terminating_replicas.is_none() {

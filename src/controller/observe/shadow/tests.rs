@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::{Comparison, Shadow, WINDOW};
 use crate::api::pod::PodFailure;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
@@ -189,9 +191,10 @@ fn an_orphan_that_is_adopted_agrees() {
     fixture.assert_counts(0, 0, 0);
 }
 
-/// An API server without `terminatingReplicas` drops it from every status.
+/// An API server without `terminatingReplicas` drops it from every status, and the writer's
+/// conditions are in any order.
 #[test]
-fn a_status_without_terminating_replicas_agrees() {
+fn the_status_of_the_other_writer_agrees() {
     let (fixture, shadow) = shadowed(fixture(&replica_set("web", 0), []));
     let mut rs = replica_set("web", 1);
     rs.generation = 2;
@@ -199,11 +202,16 @@ fn a_status_without_terminating_replicas_agrees() {
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_pod(owned_pod("a", &rs));
     fixture.sync_ok("web");
+    let mut object = replica_set_json("web", 1);
+    object["status"]["conditions"] = ["ReplicaFailure", "Other"]
+        .map(|type_| json!({"type": type_, "status": "True"}))
+        .into();
     rs.resource_version = "3".into();
     rs.status = ReplicaSetStatus {
         replicas: 1,
         fully_labeled_replicas: 1,
         observed_generation: 2,
+        conditions: read_replica_set(&object).status.conditions,
         ..ReplicaSetStatus::default()
     };
     fixture.deliver_replica_set(rs);
