@@ -90,8 +90,7 @@ pub struct Client {
 
 impl Client {
     /// Creates a client for the server in `config`. Opens no connection yet. `stop` ends the
-    /// client's waits but not its requests, because the last events and the lease are written after
-    /// it.
+    /// client's waits but not its requests, because the lease is written after it.
     ///
     /// # Errors
     /// [`ClientError::Invalid`] if the user agent is not a valid header value.

@@ -84,7 +84,7 @@ use crate::telemetry::health::Health;
 /// Fraction of the stop time (one half) after which the manager aborts requests in flight.
 const ABORT_SHARE: u32 = 2;
 
-/// Minimum time for the threads `events` and `rc-events` to drain after the workers have ended.
+/// Time for the threads `events` and `rc-events` to drain after the workers have ended.
 const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why the daemon cannot start.
@@ -242,7 +242,7 @@ impl Manager {
         self.leadership.record_stopped_leading();
         // The event threads stop after the workers, so that the last syncs can still record events.
         self.events_stop.stop(cause.clone());
-        let abort = abort.max(clock::now() + EVENTS_WITHIN);
+        let abort = clock::now() + EVENTS_WITHIN;
         if !self
             .instances
             .iter()

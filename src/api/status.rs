@@ -101,9 +101,12 @@ impl Status {
         self.0.message.as_deref().unwrap_or_default()
     }
 
-    /// 404.
+    /// True if the API server says that the object does not exist.
+    ///
+    /// DIFFERS: upstream also takes a 404 without a reason for that, such as that of a proxy that
+    /// has lost its way to the API server.
     pub fn is_not_found(&self) -> bool {
-        self.is("NotFound", 404)
+        self.reason() == "NotFound"
     }
 
     /// 409 because the object already exists.

@@ -31,17 +31,6 @@ enum Placement {
     LowAfter(Duration),
 }
 
-impl Placement {
-    /// The place of a key with `n_due` pods to create or delete.
-    fn of(n_due: usize) -> Self {
-        if n_due >= LARGE {
-            Self::Large
-        } else {
-            Self::First
-        }
-    }
-}
-
 impl ReplicaSetController {
     /// Enqueues every cached ReplicaSet, once the caches have synced and this daemon leads. Those
     /// with pods to create, delete, adopt or release go first. Never blocks.
@@ -82,6 +71,7 @@ impl ReplicaSetController {
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));
         let n_due = self.n_planned(rs, &owned);
+        let place = self.place_of(rs, n_due);
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
         self.enqueue_with(rs, |memory| {
             observe(memory);
@@ -92,23 +82,38 @@ impl ReplicaSetController {
                 _ if !has_synced => Placement::Low,
                 // Even with many pods due: the worker reports the loss and hands the rest over.
                 _ if is_loss => Placement::First,
-                _ if n_due > 0 && !is_held_back => Placement::of(n_due),
+                _ if n_due > 0 && !is_held_back => place,
                 Some(delay) if can_wait => Placement::LowAfter(delay),
                 _ => Placement::Low,
             }
         });
     }
 
+    /// The place of a key that cannot wait, with `n_due` pods to create or delete by the tallies,
+    /// which do not tell how many of them are protected or wait for a back-off: that is the sync's
+    /// to find out, on any worker.
+    fn place_of(&self, rs: &ReplicaSet, n_due: usize) -> Placement {
+        let may_be_less = || self.policy_of(rs).scale_down_protection || self.reads_failed_pods(rs);
+        if n_due >= LARGE && !may_be_less() {
+            Placement::Large
+        } else {
+            Placement::First
+        }
+    }
+
     /// Enqueues the key of `rs` before all keys that can wait, or among the large ones if many pods
     /// are due. `observe` updates the record of `rs` first.
     pub(super) fn enqueue_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
-        let n_due = self.n_planned(rs, &owned);
+        let place = self.place_of(rs, self.n_planned(rs, &owned));
         let now = self.clock.now();
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            let is_held_back = is_held_back(memory, rs, &owned, now);
-            Placement::of(if is_held_back { 0 } else { n_due })
+            if is_held_back(memory, rs, &owned, now) {
+                Placement::First
+            } else {
+                place
+            }
         });
     }
 

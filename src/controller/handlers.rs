@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet, ResourceQuota};
+use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet, ResourceQuota, ResourceVersion};
 use crate::cache::CacheEvent;
 
 impl ReplicaSetController {
@@ -134,11 +134,12 @@ impl ReplicaSetController {
         let Some(rs) = self.controller_of(pod) else {
             return;
         };
+        let shown = self.cache.pods_resource_version();
         self.enqueue_owner_after(&rs, |memory| {
             if pod.is_terminating() {
                 // After a restart of the daemon the first event of a pod may show it terminating.
                 observe_creation(memory, pod);
-                self.observe_deletion(memory, pod);
+                self.observe_deletion(memory, pod, &shown);
             } else {
                 // ORDER: the suspicion reads the expectation that the next line removes.
                 self.suspect_pod(memory, pod);
@@ -166,11 +167,12 @@ impl ReplicaSetController {
         if new.is_terminating() {
             // The deletion counts from its start, because a pod may take long to terminate.
             if let Some(rs) = self.controller_of(new) {
+                let shown = self.cache.pods_resource_version();
                 self.enqueue_owner_after(&rs, |memory| {
                     if is_recreated {
                         observe_creation(memory, new);
                     }
-                    self.observe_deletion(memory, new);
+                    self.observe_deletion(memory, new, &shown);
                 });
             }
             if affects_others {
@@ -221,8 +223,10 @@ impl ReplicaSetController {
 
     /// Handles a pod that left the cache or moved out of its controller's reach.
     fn delete_pod(&self, pod: &Pod) {
+        let shown = self.cache.pods_resource_version();
+        let observe = |memory: &mut Memory| self.observe_deletion(memory, pod, &shown);
         if let Some(rs) = self.controller_of(pod) {
-            self.enqueue_owner_after(&rs, |memory| self.observe_deletion(memory, pod));
+            self.enqueue_owner_after(&rs, observe);
         } else if pod.controller.is_none() {
             // The pod may have been adopted and deleted since its last event: a relist then shows
             // only the deletion. Its labels may not match the selector, so only the expected UID
@@ -230,7 +234,7 @@ impl ReplicaSetController {
             for rs in self.cache.replica_sets_in(&pod.key.namespace) {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
                 if self.memories.get(&rs.key, &rs.uid, expects) == Some(true) {
-                    self.enqueue_owner_after(&rs, |memory| self.observe_deletion(memory, pod));
+                    self.enqueue_owner_after(&rs, observe);
                 }
             }
         }
@@ -258,14 +262,13 @@ impl ReplicaSetController {
         }
     }
 
-    /// Observes that a pod is terminating or gone.
-    fn observe_deletion(&self, memory: &mut Memory, pod: &Pod) {
+    /// Observes that a pod is terminating or gone in the cache at the version `shown`. Of a pod
+    /// that a list lacks only an older version is known.
+    fn observe_deletion(&self, memory: &mut Memory, pod: &Pod, shown: &ResourceVersion) {
         memory.own_writes.deletion_seen(&pod.uid);
         // A standby creates no pods, so no create has to wait for this loss.
         if !self.memories.is_standby() {
-            // Of a pod that a list lacks only an old version is known.
-            let version = self.cache.pods_resource_version();
-            memory.positions.lost_pod(&version, self.clock.now());
+            memory.positions.lost_pod(shown, self.clock.now());
         }
     }
 

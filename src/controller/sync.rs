@@ -22,8 +22,8 @@ use crate::workqueue::Lanes;
 pub enum SyncOutcome {
     /// The sync ran to its end.
     Synced,
-    /// The caches are not new enough yet. The event that ends the wait, or a delay, requeues the
-    /// key.
+    /// The caches are not new enough yet, or show another spec since. The event that ends the wait,
+    /// or a delay, requeues the key.
     TooEarly,
     /// The API server refused a create, and the wait for the next one is not over. Everything else
     /// ran to its end.
@@ -242,7 +242,8 @@ impl ReplicaSetController {
             Freshness::Wait(delay) if !delay.is_zero() => {
                 self.queue.add_after(rs.key.clone(), delay);
             }
-            _ => self.enqueue(&rs.key),
+            // First, however much is due: it has lost pods, perhaps, and its status does not wait.
+            _ => self.queue.add(rs.key.clone()),
         }
         SyncOutcome::TooEarly
     }

@@ -64,11 +64,9 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// True if the API server says that the object does not exist. The 404 of a proxy that has lost
-    /// its way to the API server has no such reason.
+    /// True if the object does not exist.
     pub fn is_not_found(&self) -> bool {
-        let is_not_found = |status: &Status| status.reason() == "NotFound";
-        matches!(self, Self::Client(error) if error.status().is_some_and(is_not_found))
+        matches!(self, Self::Client(error) if error.status().is_some_and(Status::is_not_found))
     }
 
     /// True if the write certainly had no effect.

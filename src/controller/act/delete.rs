@@ -17,7 +17,8 @@ use crate::writes::{Precondition, WriteError};
 const DELETE_TRIES_MAX: usize = 4;
 
 /// How a delete without an error ended.
-enum Deleted {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deleted {
     /// The API server deleted the pod.
     Success,
     /// The pod was terminating or gone.

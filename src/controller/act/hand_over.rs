@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::api::{ReplicaSet, ReplicaSetStatus};
+use crate::api::{ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::sync::SyncOutcome;
 use crate::controller::{ReplicaSetController, SyncError};
+use crate::stdx::hash::HashSet;
 
 impl ReplicaSetController {
     /// Hands `rs` over to a worker for large syncs, and first writes the status if it hides
@@ -24,10 +25,12 @@ impl ReplicaSetController {
         decision: &Decision,
     ) -> Result<SyncOutcome, SyncError> {
         // This sync adopts no pod.
-        let adopt = decision.adopt.iter();
-        let counts = facts
-            .decide_without(&adopt.map(|pod| pod.uid.clone()).collect())
-            .counts;
+        let adopt: HashSet<Uid> = decision.adopt.iter().map(|pod| pod.uid.clone()).collect();
+        let counts = if adopt.is_empty() {
+            decision.counts
+        } else {
+            facts.decide_without(&adopt).counts
+        };
         if self.comparable(rs, counts).show_loss(rs) {
             let status = ReplicaSetStatus {
                 observed_generation: rs.status.observed_generation,

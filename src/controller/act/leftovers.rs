@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::delete::Deleted;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Decision;
 use crate::controller::memory::Memory;
@@ -16,7 +17,7 @@ const PER_SYNC: usize = 8;
 /// Pause before the next ones of the same ReplicaSet. The watch shows the deletions meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Pause after a delete was refused, or if none of a sync had an effect.
+/// Pause after a delete was refused, or if all of a sync met a conflict.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
 impl ReplicaSetController {
@@ -58,7 +59,7 @@ impl ReplicaSetController {
         let results = leftovers.delete[..count]
             .iter()
             .map(|pod| self.delete_leftover(rs, pod));
-        let result: Result<Vec<bool>, WriteError> = results.collect();
+        let result: Result<Vec<Deleted>, WriteError> = results.collect();
         let pause = match result {
             Err(WriteError::Stopped) => return,
             Err(error) => {
@@ -69,7 +70,8 @@ impl ReplicaSetController {
                 REFUSED_PAUSE
             }
             Ok(deleted) => {
-                let n_deleted = deleted.iter().filter(|is_deleted| **is_deleted).count();
+                let n_of = |how: Deleted| deleted.iter().filter(|it| **it == how).count();
+                let n_deleted = n_of(Deleted::Success);
                 if n_deleted > 0 {
                     log::info!(
                         object:% = self.kind.named(&rs.key);
@@ -77,8 +79,8 @@ impl ReplicaSetController {
                         leftovers.delete.len()
                     );
                 }
-                // The cache is behind, or something refuses every delete as a conflict.
-                if n_deleted == 0 && count > 0 {
+                // Something may refuse every delete as a conflict.
+                if count > 0 && n_of(Deleted::Superseded) == count {
                     REFUSED_PAUSE
                 } else {
                     PAUSE
@@ -93,15 +95,14 @@ impl ReplicaSetController {
     }
 
     /// Deletes one pod unless it has changed since the cache saw it: it may have a finalizer now,
-    /// or another owner. Returns true if that had an effect.
-    fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
+    /// or another owner.
+    fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Deleted, WriteError> {
         let precondition = Precondition::SameVersion;
         let deleted = self.pod_control.delete_pod_quietly(rs, pod, precondition);
         let (outcome, result) = match deleted {
-            Ok(()) => (WriteOutcome::Success, Ok(true)),
-            Err(error) if error.is_not_found() || error.is_conflict() => {
-                (WriteOutcome::Moot, Ok(false))
-            }
+            Ok(()) => (WriteOutcome::Success, Ok(Deleted::Success)),
+            Err(error) if error.is_not_found() => (WriteOutcome::Moot, Ok(Deleted::Gone)),
+            Err(error) if error.is_conflict() => (WriteOutcome::Moot, Ok(Deleted::Superseded)),
             Err(error) => (outcome_of(&error), Err(error)),
         };
         self.metrics.leftovers_deleted.count(outcome);

@@ -202,7 +202,7 @@ impl Positions {
         }
     }
 
-    /// Records that an event of this version showed a lost pod.
+    /// Records that the cache lacks a lost pod as of this version.
     pub fn lost_pod(&mut self, version: &ResourceVersion, now: Instant) {
         let is_over = |loss: &Loss| remaining(loss.since, now).is_none();
         match &mut self.loss {

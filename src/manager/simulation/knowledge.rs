@@ -57,7 +57,7 @@ impl Knowledge {
         !self.rewound.is_empty() || since <= self.followed_at
     }
 
-    /// The process has read these objects past its caches.
+    /// The process has asked for these objects by name.
     pub(super) fn was_read(&mut self, objects: &[Arc<Object>]) {
         for object in objects {
             let uid = object.value["metadata"]["uid"].as_str();
@@ -124,7 +124,7 @@ impl Deletes {
         }
     }
 
-    /// The process has read past its cache that the pod is there.
+    /// The process has asked for the pod, as it does after a conflict, and it is there.
     fn pod_was_read(&mut self) {
         self.n_refused += std::mem::take(&mut self.n_conflicts);
     }

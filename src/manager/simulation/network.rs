@@ -439,7 +439,7 @@ impl State {
                     self.follow_refusal(process, refused);
                 }
                 let known = self.known.entry(process).or_default();
-                if let News::Objects(objects) | News::PodsOf(_, objects) = &news {
+                if let News::Objects(objects) = &news {
                     known.was_read(objects);
                 }
                 if let News::List(kind, ..) | News::InitialEventsEnd(kind, _) = &news {

@@ -95,6 +95,8 @@ impl ClientEventSink {
     ) -> Result<Recorded, SinkError> {
         let body = body.map_err(|error| SinkError::Local(report(&error)))?;
         let request = request.body(content_type, body).timeout(REQUEST_TIMEOUT);
+        // The worker retries by itself, and a stop must not wait for long.
+        let request = request.retried_briefly();
         Recorded::from_response(event, &self.client.send(&request)?.body)
     }
 }

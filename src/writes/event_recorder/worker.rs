@@ -81,8 +81,8 @@ enum Next {
 impl EventWorker {
     /// The thread's body. Blocks until an event arrives, and between two attempts.
     ///
-    /// Ends when the recorder is dropped. After the stop signal, it tries each queued event once
-    /// within the drain time and ends.
+    /// Ends when the recorder is dropped. After the stop signal, it tries each queued event once,
+    /// as far as the drain time reaches, and ends.
     pub fn run(mut self) {
         let stopped = self.stop.receiver().clone();
         let _wait = activity::enter("waits for events", "");

@@ -139,27 +139,26 @@ fn replicas_go_first() {
     fixture.queued_after(Duration::from_millis(500));
 }
 
+/// What is gone leaves the cache soon, but something may refuse each delete as a conflict, for
+/// ever.
 #[test]
 fn a_pod_that_has_changed_since_is_left_alone() {
-    let (fixture, _) = with_failed(3);
-    fixture.writes.on_delete(|call, _| {
-        let reason = if call == 0 { "NotFound" } else { "Conflict" };
-        Some(Err(refused(
-            if call == 0 { 404 } else { 409 },
-            reason,
-            "changed",
-        )))
-    });
-    fixture.sync_ok("web");
-    assert_eq!(discarded(&fixture), ["f00", "f01"]);
-    assert_eq!(fixture.metrics.leftovers_deleted.get(WriteOutcome::Moot), 2);
-    // Something may refuse each delete as a conflict, for ever.
-    fixture.queued();
-    assert_eq!(fixture.queued_after(Duration::from_secs(59)), [""; 0]);
-    assert_eq!(
-        fixture.queued_after(Duration::from_secs(1)),
-        ["default/web"]
-    );
+    for (code, reason, is_tried_soon) in [(404, "NotFound", true), (409, "Conflict", false)] {
+        let (fixture, _) = with_failed(10);
+        fixture
+            .writes
+            .on_delete(move |_, _| Some(Err(refused(code, reason, "changed"))));
+        fixture.sync_ok("web");
+        assert_eq!(discarded(&fixture).len(), 8);
+        assert_eq!(fixture.metrics.leftovers_deleted.get(WriteOutcome::Moot), 8);
+        fixture.queued();
+        let soon = fixture.queued_after(Duration::from_millis(500));
+        assert_eq!(!soon.is_empty(), is_tried_soon, "{code}");
+        if !is_tried_soon {
+            let in_a_minute = fixture.queued_after(Duration::from_mins(1));
+            assert_eq!(in_a_minute, ["default/web"]);
+        }
+    }
 }
 
 #[test]

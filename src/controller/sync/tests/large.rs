@@ -100,6 +100,28 @@ fn a_loss_is_written_before_large_work_is_handed_over() {
     assert_eq!(fixture.queue.try_get(), Some(rs.key));
 }
 
+#[test]
+fn after_a_take_over_a_loss_waits_for_no_large_sync() {
+    let mut rs = replica_set("web", 100);
+    rs.status.replicas = 5;
+    rs.status.observed_generation = 1;
+    let fixture = fixture(&rs, pods(5, |name| owned_pod(name, &rs)));
+    fixture.controller.stand_by();
+    fixture.deliver_bookmarks("10", "10");
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    let left = pods(5, |name| owned_pod(name, &rs)).split_off(1);
+    fixture.writes.set_live_pods(left);
+    fixture.writes.set_live_versions("20", "20");
+    fixture.controller.take_over();
+    fixture.deliver_pod_deleted(owned_pod("p0", &rs));
+    for _ in 0..2 {
+        assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    }
+    fixture.assert_counts(0, 0, 0);
+    let reported = fixture.writes.status_updates();
+    assert_eq!(reported.first().map(|status| status.replicas), Some(4));
+}
+
 /// The ReplicaSet also has pods to release, which its status does not wait for either.
 #[test]
 fn a_status_that_cannot_be_written_hands_large_work_over() {
@@ -128,7 +150,7 @@ fn a_status_that_cannot_be_written_hands_large_work_over() {
     assert_eq!(fixture.queue.try_get(), Some(rs.key));
 }
 
-/// Pods that wait for a back-off are no work.
+/// Pods that wait for a back-off are no work, so that the status waits for no large sync.
 #[test]
 fn pods_that_are_held_back_make_no_sync_large() {
     let mut object = replica_set_json("web", 100);
@@ -145,7 +167,7 @@ fn pods_that_are_held_back_make_no_sync_large() {
         ..owned_pod(name, &rs)
     });
     let fixture = fixture(&rs, failed);
-    fixture.queue.add(rs.key.clone());
+    fixture.controller.enqueue(&rs.key);
     assert!(fixture.controller.process_next_work_item(Lanes::Small));
     fixture.assert_counts(0, 0, 0);
     let reported = fixture.writes.status_updates();
