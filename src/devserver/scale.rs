@@ -77,6 +77,12 @@ pub(super) fn put(
         ));
     }
     let replicas = number(scale, "/spec/replicas").unwrap_or(0);
+    if i32::try_from(replicas).is_err() {
+        return Err(StatusError::bad_request(format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal number \
+             {replicas} into Go struct field ScaleSpec.spec.replicas of type int32"
+        )));
+    }
     if replicas < 0 {
         let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
         let error = FieldError::invalid("spec.replicas", &value, why);

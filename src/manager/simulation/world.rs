@@ -385,6 +385,8 @@ impl State {
         self.epoch += 1;
         let from = self.server.revision;
         self.server.restore(snapshot);
+        // The namespace is restored, too.
+        self.server.is_terminating = false;
         self.write(now, ApiServer::restore_quota);
         self.step_all_pods(now);
         self.cut(None, None, End::Reset);
