@@ -17,7 +17,7 @@ use super::decide::plan::Plan;
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::{Readiness, Versions};
-use crate::api::{ObjectKey, ReplicaSet, Uid};
+use crate::api::ReplicaSet;
 
 /// What a sync may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,21 +51,13 @@ pub(super) enum Doubt {
 }
 
 impl ReplicaSetController {
-    /// Returns what a sync of `key` may do, and the UID and generation of the ReplicaSet that this
-    /// is true of. If the sync has to wait, this registers the key, so that the event that ends the
-    /// wait enqueues it.
+    /// Returns what a sync of `rs` may do. If the sync has to wait, this registers the key, so that
+    /// the event that ends the wait enqueues it.
     ///
-    /// ORDER: call this before the cache reads of the sync. Changes that arrive in between belong
-    /// to the next sync, which their event enqueues.
-    pub(super) fn freshness(&self, key: &ObjectKey) -> (Option<(Uid, i64)>, Freshness) {
-        let Some(rs) = self.cache.replica_set(key) else {
-            return (None, Freshness::Current(Plan::Nothing));
-        };
-        let judged = (rs.uid.clone(), rs.generation);
-        (Some(judged), self.freshness_of(&rs))
-    }
-
-    fn freshness_of(&self, rs: &ReplicaSet) -> Freshness {
+    /// ORDER: call this before the cache reads of the sync, also before that of the ReplicaSet that
+    /// it acts on, which must have the same spec. Changes that arrive in between belong to the next
+    /// sync, which their event enqueues.
+    pub(super) fn freshness(&self, rs: &ReplicaSet) -> Freshness {
         let key = &rs.key;
         let (cached, began) = (|| self.cached_versions(), self.clock.now());
         // ORDER: before any status write, because a status declares the spec observed.

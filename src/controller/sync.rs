@@ -48,7 +48,8 @@ impl ReplicaSetController {
         // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
         // than the check.
         turns::reached("sync: before the caches are read");
-        let (judged, freshness) = self.freshness(key);
+        let judged = self.cache.replica_set(key);
+        let judged = judged.map(|rs| (self.freshness(&rs), rs));
         turns::reached("sync: between the freshness and the ReplicaSet");
         // The ReplicaSet is gone. Its record is all that remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
@@ -61,9 +62,10 @@ impl ReplicaSetController {
             return Ok(SyncOutcome::Synced);
         };
         // Another spec has come in between, and its event has enqueued the key.
-        if judged != Some((rs.uid.clone(), rs.generation)) {
+        let is_same = |it: &ReplicaSet| it.uid == rs.uid && it.generation == rs.generation;
+        let Some((freshness, _)) = judged.filter(|(_, judged)| is_same(judged)) else {
             return Ok(SyncOutcome::TooEarly);
-        }
+        };
         let freshness = match freshness {
             Freshness::Verify(doubt) => self.verify(&rs, selector, doubt)?,
             known => known,

@@ -11,10 +11,10 @@ use crate::controller::{ReplicaSetController, SyncError};
 use crate::stdx::hash::HashSet;
 
 impl ReplicaSetController {
-    /// Hands `rs` over to a worker for large syncs, and first writes the status if it hides
-    /// a loss. That status keeps the observed generation and the conditions, because the spec is
-    /// not acted on yet. If the write fails, the pods are created all the same: the large sync
-    /// writes the status again.
+    /// Hands `rs` over to a worker for large syncs, and first writes the status if it hides a loss.
+    /// That status keeps the observed generation and the conditions, because the spec is not acted
+    /// on yet. If the write fails, the pods are created all the same: the large sync writes the
+    /// status again.
     ///
     /// # Errors
     /// Only if the daemon is stopping.

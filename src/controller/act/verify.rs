@@ -48,12 +48,13 @@ impl ReplicaSetController {
         if !is_current {
             return Ok(Freshness::CountOnly(None));
         }
-        let (_, freshness) = self.freshness(&rs.key);
+        let judged = self.cache.replica_set(&rs.key);
+        let freshness = judged.map(|rs| self.freshness(&rs));
         let cached = self.cache.replica_set(&rs.key);
         let is_same =
             cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);
         Ok(match freshness {
-            known if is_same && !matches!(known, Freshness::Verify(_)) => known,
+            Some(known) if is_same && !matches!(known, Freshness::Verify(_)) => known,
             // The ReplicaSet changed after this sync read it, or there is one more doubt.
             _ => Freshness::Wait(Duration::ZERO),
         })

@@ -7,7 +7,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, set_condition};
 use crate::api::{ObjectKey, Pod};
 use crate::controller::decide::deletion_order::{RankedPod, compare};
 use crate::controller::decide::failed_pods::condition::report_back_off;
@@ -43,17 +42,10 @@ impl ReplicaSetController {
         let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
         let decision = facts.decide_freely();
         let mut status = calculate_status(&rs, &decision.counts, None);
+        // Only the writer learns of failures, so the stored condition is taken as right.
+        status.conditions.clone_from(&rs.status.conditions);
         report_back_off(&mut status, &rs, decision.back_off.as_ref(), None);
         show_block(&mut status, &rs, decision.block.as_ref());
-        // Only the writer learns of failures, so the stored condition is taken as right.
-        if let Some(failure) = get_condition(&rs.status.conditions, REPLICA_FAILURE) {
-            set_condition(&mut status.conditions, failure.clone());
-            let stored = rs.status.conditions.iter();
-            let place = |of: &Condition| stored.clone().position(|it| it.type_ == of.type_);
-            status
-                .conditions
-                .sort_by_key(|it| place(it).unwrap_or(usize::MAX));
-        }
         // Nor does a dry run learn whether the API server keeps this count.
         if rs.status.terminating_replicas.is_none() {
             status.terminating_replicas = None;
