@@ -439,16 +439,17 @@ impl State {
                     self.follow_refusal(process, refused);
                 }
                 let known = self.known.entry(process).or_default();
-                if let News::Objects(objects) = &news {
-                    known.was_read(objects);
-                }
-                if let News::List(kind, ..) | News::InitialEventsEnd(kind, _) = &news {
-                    known.listed(*kind, turn);
-                }
-                if let News::PodsOf(name, _) = &news {
-                    // The ReplicaSet was read right before, on the same thread, and may be gone.
-                    let uids = known.view.uids(Kind::ReplicaSet, name).map(str::to_owned);
-                    known.read_live.extend(uids);
+                match &news {
+                    News::Objects(objects) => known.was_read(objects),
+                    News::List(kind, ..) | News::InitialEventsEnd(kind, _) => {
+                        known.listed(*kind, turn);
+                    }
+                    News::PodsOf(name, _) => {
+                        // The same thread has read the ReplicaSet right before. It may be gone.
+                        let uids = known.view.uids(Kind::ReplicaSet, name).map(str::to_owned);
+                        known.read_live.extend(uids);
+                    }
+                    _ => {}
                 }
                 known.view.learn(news, (task, turn));
             }

@@ -43,11 +43,14 @@ pub(super) enum Refused {
 
 impl Refused {
     pub(super) fn of(request: &Request, code: u16) -> Option<Self> {
-        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let text = |pointer: &str| {
+            let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+            let text = body.pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
         match (request.method.as_str(), code) {
-            ("POST", 400..) => Some(Self::Create(text(&body["metadata"]["name"]))),
-            ("DELETE", 409 | 429) => Some(Self::Delete(text(&body["preconditions"]["uid"]), code)),
+            ("POST", 400..) => Some(Self::Create(text("/metadata/name"))),
+            ("DELETE", 409 | 429) => Some(Self::Delete(text("/preconditions/uid"), code)),
             _ => None,
         }
     }
