@@ -164,7 +164,7 @@ fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
 report: ## Write the figures of tests/records into the manual
 	UPDATE_EXPECT=1 cargo test --locked --test it report::
 
-mutants: ## Judge one in nine changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
+mutants: ## Judge 300 changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
 	tests/mutants.sh
 
 mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Judges a sample of mutants, for `make mutants`: every ninth of 270 shards, of which each adds a
+# Judges a sample of mutants, for `make mutants`: every eleventh of 277 shards, of which each adds a
 # line to tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was
 # cut off goes on; without the file, a new run begins. The mutants are of HEAD: each of the jobs
 # changes its own copy under target/mutants, which keeps what it built. Needs cargo-mutants and jq.
@@ -25,23 +25,29 @@ judge() { # judge SHARD
     # cargo-mutants ends with 2 if a mutant was missed, and with 3 if one timed out.
     code=0
     began=$(date +%s)
-    (cd "$tree" && cargo mutants --config tests/mutants.toml --output "$out" --in-place \
-        --timeout 500 --baseline "$baseline" --shard "$1" --sharding round-robin \
-        --colors never) || code=$?
+    (
+        cd "$tree"
+        cargo mutants --config tests/mutants.toml --output "$out" --in-place --timeout 300 \
+            --baseline "$baseline" --shard "$1" --sharding round-robin --colors never || code=$?
+        times >"$out/times"
+        exit "$code"
+    ) || code=$?
     [ "$code" -le 3 ] && [ "$code" -ne 1 ] || exit "$code"
     # Once is enough for a tree.
     baseline=skip
     jq -cn --arg shard "$1" --arg commit "$commit" \
         --arg date "$(date -u +%F)" \
         --argjson wall_seconds "$(($(date +%s) - began))" \
+        --argjson cpu_seconds "$(awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' \
+            "$out/times")" \
         --argjson simulation "$(names 1 CaughtMutant | jq length)" \
         --argjson unit_tests "$(names 2 CaughtMutant | jq length)" \
         --argjson controller_simulation "$(names 3 CaughtMutant)" \
         --argjson timeout "$(names any Timeout)" \
         --argjson missed "$(names any MissedMutant)" \
         --argjson unviable "$(names any Unviable | jq length)" \
-        '{$shard, $commit, $date, $wall_seconds, $simulation, $unit_tests, $controller_simulation, $timeout, $missed,
-          $unviable}' >>"$record"
+        '{$shard, $commit, $date, $wall_seconds, $cpu_seconds, $simulation, $unit_tests,
+          $controller_simulation, $timeout, $missed, $unviable}' >>"$record"
 }
 
 work() { # work JOB
@@ -53,10 +59,10 @@ work() { # work JOB
     git archive HEAD | tar -xm -C "$tree"
     baseline=run
     number=0
-    for shard in ${SHARDS:-$(seq 0 9 269)}; do
+    for shard in ${SHARDS:-$(seq 0 11 276)}; do
         number=$((number + 1))
         [ $((number % jobs)) -eq "$1" ] || continue
-        grep -qs "\"shard\":\"$shard/270\"" "$record" || judge "$shard/270"
+        grep -qs "\"shard\":\"$shard/277\"" "$record" || judge "$shard/277"
     done
 }
 

@@ -57,7 +57,7 @@ pub(super) fn parts() -> String {
         [
             "mutants",
             "make mutants",
-            &format!("{} of 10 shards", mutants.len()),
+            &format!("{} of 26 shards", mutants.len()),
             &taken(&mutants, "wall_seconds"),
             &taken(&mutants, "cpu_seconds"),
         ]

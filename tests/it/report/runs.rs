@@ -184,7 +184,7 @@ pub(super) fn mutants() -> String {
         ],
         ["out of time, counted as killed", &part(n(&timeout))],
         ["missed", &part(n(&missed))],
-        ["shards judged, of ten", &lines.len().to_string()],
+        ["shards judged, of 26", &lines.len().to_string()],
     ];
     let mut text = table(
         ["figure", "value"],
