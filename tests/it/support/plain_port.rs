@@ -1,19 +1,33 @@
 //! A port for `--insecure-port`, and a client for the pages that a daemon's process serves there.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use replicaset_controller::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use replicaset_controller::stdx::stop::Stop;
+
+/// Below the range of ephemeral ports.
+const PORTS: Range<u16> = 11_000..31_000;
+
+/// The port to try next. Two draws by chance would now and then agree before one is bound; other
+/// processes that test at the same time begin elsewhere.
+static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(PORTS)));
 
 /// A port of 127.0.0.1 for `--insecure-port`.
 #[derive(Debug)]
 pub(crate) struct PlainPort(u16);
 
 impl PlainPort {
-    /// A free port below the range of ephemeral ports.
+    /// A free port that this process has not had before.
     pub(crate) fn free() -> Self {
+        let following = |port| match port + 1 {
+            port if PORTS.contains(&port) => port,
+            _ => PORTS.start,
+        };
         let port = loop {
-            let port = fastrand::u16(11_000..31_000);
+            let port = NEXT.update(Ordering::Relaxed, Ordering::Relaxed, following);
             if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
                 break port;
             }
