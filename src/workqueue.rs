@@ -7,14 +7,11 @@
 //! [`WorkQueue::run_delay`]. Without threads, [`WorkQueue::try_get`] and [`WorkQueue::advance`]
 //! have the same effect.
 //!
-//! Two locks, never held together: one for the waiting and processed keys ([`queue`]), one for the
-//! delayed keys ([`delaying`]). Each rate limiter has its own lock.
-//!
 //! # Locks
 //!
-//! [`queue`] guards the dirty and processing sets, [`delaying`] the due times, and each rate
-//! limiter its failures. Every thread that adds or gets a key takes them, and so do `http-N` and
-//! `systemd` for the figures; never two at once.
+//! Three, never held together: [`queue`] guards the waiting and processed keys, [`delaying`] the
+//! delayed ones, and [`rate_limiter`] the failures. Every thread that adds or gets a key takes
+//! them, and so do `http-N` and `systemd` for the figures.
 
 pub mod dedup;
 pub mod delaying;
@@ -38,7 +35,7 @@ pub use dedup::Priority;
 use delaying::Delayed;
 use queue::Queue;
 pub use queue::{Lanes, QueueStats};
-pub use rate_limiter::{RateLimiter, default_controller_rate_limiter};
+use rate_limiter::RateLimiter;
 pub use timing::InProgress;
 
 /// A practically endless delay. Longer delays are cut to it, so that the clock does not overflow.
@@ -49,7 +46,7 @@ const FOREVER: Duration = Duration::from_hours(24 * 365);
 pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
     queue: Queue<K>,
     delayed: Delayed<K>,
-    rate_limiter: Box<dyn RateLimiter<K>>,
+    rate_limiter: RateLimiter<K>,
     clock: Arc<dyn Clock>,
     retries_total: AtomicU64,
 }
@@ -78,21 +75,13 @@ pub struct KeyState {
     pub n_failures: u32,
 }
 
-impl<K: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueue<K> {
-    /// Creates an empty queue with the rate limits of [`default_controller_rate_limiter`].
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let rate_limiter = default_controller_rate_limiter(Arc::clone(&clock));
-        Self::with_rate_limiter(clock, rate_limiter)
-    }
-}
-
 impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
-    /// Creates an empty queue with its own rate limits.
-    pub fn with_rate_limiter(clock: Arc<dyn Clock>, rate_limiter: Box<dyn RateLimiter<K>>) -> Self {
+    /// Creates an empty queue.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             queue: Queue::new(Arc::clone(&clock)),
             delayed: Delayed::new(),
-            rate_limiter,
+            rate_limiter: RateLimiter::new(Arc::clone(&clock)),
             clock,
             retries_total: AtomicU64::new(0),
         }

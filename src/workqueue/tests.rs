@@ -7,14 +7,13 @@ mod threads;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rate_limiter::ItemExponential;
 use super::{InProgress, QueueStats, WorkQueue, WorkQueueStats};
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A queue with a manual clock. Retries start at 1 ms.
+/// A queue with a manual clock.
 struct Fixture {
     clock: Arc<FakeClock>,
     queue: WorkQueue<&'static str>,
@@ -23,8 +22,7 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let clock = Arc::new(FakeClock::default());
-        let rate_limiter = Box::new(ItemExponential::new(MS, Duration::from_secs(1)));
-        let queue = WorkQueue::with_rate_limiter(Arc::clone(&clock) as _, rate_limiter);
+        let queue = WorkQueue::new(Arc::clone(&clock) as _);
         Self { clock, queue }
     }
 
