@@ -2,7 +2,6 @@
 //! `tools/leaderelection/resourcelock/leaselock.go`). The thread `lease` calls it; each call blocks
 //! for one request.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -23,8 +22,6 @@ pub struct LeaseLock {
     client: Client,
     namespace: String,
     name: String,
-    /// Every write sets these labels and keeps the Lease's other labels.
-    labels: BTreeMap<String, String>,
     lease: Option<Value>,
 }
 
@@ -36,16 +33,8 @@ impl LeaseLock {
             client,
             namespace: options.namespace.clone(),
             name: options.name.clone(),
-            labels: BTreeMap::new(),
             lease: None,
         }
-    }
-
-    /// Adds labels that every write sets on the Lease.
-    #[must_use]
-    pub fn with_labels(mut self, labels: BTreeMap<String, String>) -> Self {
-        self.labels = labels;
-        self
     }
 
     fn collection(&self) -> String {
@@ -69,17 +58,6 @@ impl LeaseLock {
         self.lease = Some(lease);
         Ok(record)
     }
-
-    /// Returns `lease` as JSON with the record and the labels.
-    fn write(&self, mut lease: Value, record: &LeaderElectionRecord) -> Vec<u8> {
-        record.write_into(as_map(&mut lease["spec"]));
-        if !self.labels.is_empty() {
-            let labels = as_map(&mut lease["metadata"]["labels"]);
-            let ours = self.labels.iter();
-            labels.extend(ours.map(|(name, value)| (name.clone(), json!(value))));
-        }
-        lease.to_string().into_bytes()
-    }
 }
 
 impl Lock for LeaseLock {
@@ -93,14 +71,14 @@ impl Lock for LeaseLock {
             "kind": "Lease",
             "metadata": {"namespace": self.namespace, "name": self.name},
         });
-        let body = self.write(lease, record);
+        let body = with_record(lease, record);
         let request = Request::post(self.collection()).body("application/json", body);
         self.send(request.timeout(limit)).map(|_| ())
     }
 
     fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
         let lease = self.lease.clone().ok_or(LockError::NotRead)?;
-        let body = self.write(lease, record);
+        let body = with_record(lease, record);
         let request = Request::put(self.path()).body("application/json", body);
         self.send(request.timeout(limit)).map(|_| ())
     }
@@ -124,10 +102,12 @@ impl Lock for LeaseLock {
     }
 }
 
-/// `value` as a map; replaces any other type by an empty map.
-fn as_map(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
+/// Returns `lease` as JSON with this record. A `spec` that is no map becomes one.
+fn with_record(mut lease: Value, record: &LeaderElectionRecord) -> Vec<u8> {
+    let spec = &mut lease["spec"];
+    if !spec.is_object() {
+        *spec = Value::Object(Map::new());
     }
-    value.as_object_mut().expect("it is a map")
+    record.write_into(spec.as_object_mut().expect("it is a map"));
+    lease.to_string().into_bytes()
 }
