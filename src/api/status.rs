@@ -152,7 +152,7 @@ impl Status {
         self.is_too_many_requests()
             || self.is("ServiceUnavailable", 503)
             || self.is_timeout()
-            || (self.is_internal_error() && self.message().contains("failed calling webhook"))
+            || (self.is("InternalError", 500) && self.message().contains("failed calling webhook"))
     }
 
     /// 410: the requested version is no longer in the server's history.
@@ -163,11 +163,6 @@ impl Status {
     /// 429: the server requests a later retry.
     pub fn is_too_many_requests(&self) -> bool {
         self.is("TooManyRequests", 429)
-    }
-
-    /// 500, as a watch reports it inside the stream.
-    pub fn is_internal_error(&self) -> bool {
-        self.is("InternalError", 500)
     }
 
     /// The server timed out; the outcome of the request is unknown.

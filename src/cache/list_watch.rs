@@ -9,29 +9,19 @@
 //! read in pages. After a watch has ended normally, the reflector opens the next one from its last
 //! version. After the end of a cycle the next one begins after one step of the back-off.
 
-mod internal_errors;
-mod options;
 mod query;
 mod reactions;
+mod timing;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use self::internal_errors::InternalErrorWindow;
-pub use self::options::{BACKOFF, ListWatchOptions, PAGE_SIZE, REFUSED_BACKOFF};
 pub use self::query::{Failure, ListQuery, WatchQuery};
 use self::reactions::is_unset;
+use self::timing::{BACKOFF, OVERDUE_WARNING_PERIOD, REFUSED_BACKOFF};
 use super::decode::ListMetadata;
 use crate::api::ResourceVersion;
 use crate::stdx::backoff::Backoff;
-
-/// A watch that closes sooner than this without a message has failed (client-go
-/// `tools/cache/reflector.go:handleAnyWatch`).
-const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
-
-/// Interval of the warnings about the missing end of a streamed list (client-go
-/// `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
-const OVERDUE_WARNING_PERIOD: Duration = Duration::from_secs(10);
 
 /// The reflector's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +89,7 @@ pub enum Reaction {
 
 /// The state machine.
 pub struct ListWatch {
-    options: ListWatchOptions,
+    streams_lists: bool,
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
@@ -113,7 +103,6 @@ pub struct ListWatch {
     is_unavailable: bool,
     /// A list at version 0 was paginated, so the server reads its lists from etcd.
     is_paginated: bool,
-    internal_errors: InternalErrorWindow,
     phase: Phase,
     /// Earliest time of the next request.
     not_before: Option<Instant>,
@@ -163,20 +152,20 @@ struct Paging {
 }
 
 impl ListWatch {
-    /// Creates a machine whose first step is a list. `random` is uniform in `0.0..1.0`.
-    pub fn new(options: ListWatchOptions, random: impl FnMut() -> f64 + Send + 'static) -> Self {
+    /// Creates a machine whose first step is a list. If it streams lists, it requests a list as the
+    /// beginning of a watch, and in pages if that fails. `random` is uniform in `0.0..1.0`.
+    pub fn new(streams_lists: bool, random: impl FnMut() -> f64 + Send + 'static) -> Self {
         Self {
             random: Box::new(random),
-            backoff: Backoff::new(options.backoff),
-            refused_backoff: Backoff::new(options.refused_backoff),
-            expiry_backoff: Backoff::new(options.backoff),
+            backoff: Backoff::new(BACKOFF),
+            refused_backoff: Backoff::new(REFUSED_BACKOFF),
+            expiry_backoff: Backoff::new(BACKOFF),
             last_resource_version: ResourceVersion::default(),
             is_unavailable: false,
             is_paginated: false,
-            internal_errors: InternalErrorWindow::new(options.internal_error_retry_max),
             phase: Phase::CycleStart,
             not_before: None,
-            options,
+            streams_lists,
         }
     }
 
@@ -197,7 +186,7 @@ impl ListWatch {
         }
         self.not_before = None;
         if matches!(self.phase, Phase::CycleStart) {
-            self.phase = if self.options.use_watch_list {
+            self.phase = if self.streams_lists {
                 Phase::StreamedList {
                     stream: Stream::requested(now, false),
                     is_repeated: false,

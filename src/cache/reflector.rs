@@ -25,9 +25,7 @@ use super::collector::Collector;
 use super::decode::{Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread};
 use super::encoding::{read_list, read_watch};
 use super::event::CacheEvent;
-use super::list_watch::{
-    Effect, Failure, ListQuery, ListWatch, ListWatchOptions, PageEnd, Seen, Step, WatchQuery,
-};
+use super::list_watch::{Effect, Failure, ListQuery, ListWatch, PageEnd, Seen, Step, WatchQuery};
 use super::stats::{CacheStats, count};
 use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
@@ -69,8 +67,9 @@ impl Pace for crate::stdx::clock::SystemClock {
 /// Options of a reflector.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectorOptions {
-    /// When to list and to watch.
-    pub list_watch: ListWatchOptions,
+    /// Requests a list as the beginning of a watch, and in pages if that fails. False: in pages
+    /// only.
+    pub streams_lists: bool,
     /// Period of the resync, which delivers every object as an update to itself. The reflector
     /// multiplies it once by a random factor from 1 to 2. Zero disables the resync.
     pub min_resync_period: Duration,
@@ -82,7 +81,7 @@ pub struct ReflectorOptions {
 impl Default for ReflectorOptions {
     fn default() -> Self {
         Self {
-            list_watch: ListWatchOptions::default(),
+            streams_lists: true,
             // kube-controller-manager `--min-resync-period`.
             min_resync_period: Duration::from_hours(12),
             coalesces_reads: false,
@@ -142,7 +141,7 @@ impl<T: Decode> Reflector<T> {
             stats: parts.stats,
             pace: parts.pace,
             stop: parts.stop,
-            list_watch: ListWatch::new(options.list_watch, parts.random),
+            list_watch: ListWatch::new(options.streams_lists, parts.random),
             collector: Collector::default(),
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
@@ -250,7 +249,7 @@ impl<T: Decode> Reflector<T> {
             }
             match frame {
                 Ok(Some(Frame::Error(status))) => {
-                    return End::Failed(Failure::of_message(&status), status.to_string());
+                    return End::Failed(Failure::of(&status), status.to_string());
                 }
                 Ok(Some(frame)) => self.on_frame(frame, now),
                 Ok(None) => return End::Closed(None),
@@ -331,8 +330,7 @@ impl<T: Decode> Reflector<T> {
     fn apply(&mut self, frame: Frame<T::Object>, resource_version: &ResourceVersion) {
         let is_deleted = matches!(frame, Frame::Deleted(_));
         let event = match frame {
-            Frame::Added(Ok(object)) => self.store.apply_added(object),
-            Frame::Modified(Ok(object)) => self.store.apply_modified(object),
+            Frame::Added(Ok(object)) | Frame::Modified(Ok(object)) => self.store.apply(object),
             Frame::Deleted(Ok(object)) => self.store.apply_deleted(object),
             Frame::Added(Err(unread))
             | Frame::Modified(Err(unread))

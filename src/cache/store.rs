@@ -179,14 +179,12 @@ impl<T: Indexed> Store<T> {
         self.synced.set();
     }
 
-    /// Applies a watch event for a new object.
-    pub fn apply_added(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
-        self.upsert(object.into())
-    }
-
-    /// Applies a watch event for a changed object. An unknown object is new.
-    pub fn apply_modified(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
-        self.upsert(object.into())
+    /// Applies a watch event for a new or changed object: one that the store lacks is new.
+    pub fn apply(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
+        let object = object.into();
+        let mut state = self.write();
+        state.advance(object.resource_version());
+        state.upsert(object)
     }
 
     /// Applies a watch event for a deleted object with its last state. Returns no event if the
@@ -261,12 +259,6 @@ impl<T: Indexed> Store<T> {
         }
         state.advance(resource_version);
         events
-    }
-
-    fn upsert(&self, object: Arc<T>) -> Option<CacheEvent<T>> {
-        let mut state = self.write();
-        state.advance(object.resource_version());
-        state.upsert(object)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<T>> {

@@ -263,7 +263,7 @@ impl Fixture {
 
     /// Puts a new or changed ReplicaSet into the cache and passes the event to the handlers.
     pub(super) fn deliver_replica_set(&self, rs: ReplicaSet) {
-        if let Some(event) = self.cache.replica_sets.apply_modified(rs) {
+        if let Some(event) = self.cache.replica_sets.apply(rs) {
             self.controller.handle_replica_set_event(&event);
         }
         self.controller.handle_cache_advanced();
@@ -279,7 +279,7 @@ impl Fixture {
 
     /// Puts a new or changed pod into the cache and passes the event to the handlers.
     pub(super) fn deliver_pod(&self, pod: Pod) {
-        if let Some(event) = self.cache.pods.apply_modified(pod) {
+        if let Some(event) = self.cache.pods.apply(pod) {
             self.controller.handle_pod_event(&event);
         }
         self.controller.handle_cache_advanced();
@@ -300,10 +300,10 @@ impl Fixture {
         pods: impl IntoIterator<Item = Pod>,
     ) {
         if let Some(rs) = rs {
-            self.cache.replica_sets.apply_modified(rs);
+            self.cache.replica_sets.apply(rs);
         }
         for pod in pods {
-            self.cache.pods.apply_modified(pod);
+            self.cache.pods.apply(pod);
         }
     }
 

@@ -70,15 +70,13 @@ pub enum Failure {
     Expired,
     /// The server has not reached the requested version yet.
     TooLargeResourceVersion,
-    /// An open watch reported an internal error of the server.
-    InternalError,
     /// Anything else.
     Other,
 }
 
 impl Failure {
-    /// Classifies the status error of a response.
-    pub fn of_response(status: &Status) -> Self {
+    /// Classifies the status error of a response or in an open watch.
+    pub fn of(status: &Status) -> Self {
         if status.is_too_large_resource_version() {
             Self::TooLargeResourceVersion
         } else if status.is_expired() {
@@ -87,15 +85,6 @@ impl Failure {
             Self::TooManyRequests
         } else {
             Self::Other
-        }
-    }
-
-    /// Classifies the error in an open watch.
-    pub fn of_message(status: &Status) -> Self {
-        if status.is_internal_error() {
-            Self::InternalError
-        } else {
-            Self::of_response(status)
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    Failure, ListQuery, ListWatch, OVERDUE_WARNING_PERIOD, PAGE_SIZE, Paging, Phase, Reaction,
-    Stream, VERY_SHORT_WATCH,
-};
+use super::timing::{OVERDUE_WARNING_PERIOD, VERY_SHORT_WATCH, watch_timeout_seconds};
+use super::{Failure, ListQuery, ListWatch, Paging, Phase, Reaction, Stream};
 use crate::api::ResourceVersion;
+
+/// Objects on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
+const PAGE_SIZE: u32 = 500;
 
 impl ListWatch {
     /// The first request of a paged list.
@@ -22,14 +23,10 @@ impl ListWatch {
         } else {
             self.last_resource_version.clone()
         };
-        let limit = match self.options.page_size {
-            Some(page_size) => Some(page_size),
-            None if self.is_paginated || is_unset(&resource_version) => Some(PAGE_SIZE),
-            None => None,
-        };
+        let limit = self.is_paginated || is_unset(&resource_version);
         Paging {
             resource_version,
-            limit,
+            limit: limit.then_some(PAGE_SIZE),
             continue_token: String::new(),
             listed: None,
             is_paginated: false,
@@ -38,7 +35,7 @@ impl ListWatch {
     }
 
     pub(super) fn watch_timeout_seconds(&mut self) -> u64 {
-        self.options.watch_timeout_seconds((self.random)())
+        watch_timeout_seconds((self.random)())
     }
 
     /// Records the version of a complete list.
@@ -58,7 +55,7 @@ impl ListWatch {
                     Reaction::Retry
                 }
             }
-            Failure::InternalError | Failure::Other => self.fall_back(),
+            Failure::Other => self.fall_back(),
         }
     }
 
@@ -89,9 +86,6 @@ impl ListWatch {
             // The version is probably still available, so the watch can continue from it. That
             // saves a server that is starting a list from each of its clients.
             Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
-            Failure::InternalError if self.internal_errors.on_internal_error(now) => {
-                Reaction::Retry
-            }
             Failure::Expired => self.end_expired_cycle(now),
             _ => self.end_cycle(failure, now),
         }

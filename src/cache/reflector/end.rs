@@ -76,7 +76,7 @@ impl<T: Decode> Reflector<T> {
 impl End {
     pub(super) fn not_opened(error: &ClientError) -> Self {
         let failure = match error.status() {
-            Some(status) => Failure::of_response(status),
+            Some(status) => Failure::of(status),
             None if error.is_connection_refused() => Failure::ConnectionRefused,
             None => Failure::Other,
         };

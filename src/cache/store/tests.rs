@@ -105,7 +105,7 @@ fn the_store_has_a_relist_before_its_events() {
 #[test]
 fn another_uid_under_the_same_name_is_an_update() {
     let store = Store::new();
-    store.apply_added(pod("p1", "1"));
+    store.apply(pod("p1", "1"));
     let again = Pod {
         uid: Uid::new("other"),
         ..pod("p1", "4")
@@ -121,9 +121,9 @@ fn another_uid_under_the_same_name_is_an_update() {
 #[test]
 fn d_06_an_update_to_the_same_version_has_no_event() {
     let store = Store::new();
-    assert!(store.apply_added(pod("p1", "1")).is_some());
-    assert!(store.apply_modified(pod("p1", "1")).is_none());
-    assert!(store.apply_added(pod("p1", "2")).is_some());
+    assert!(store.apply(pod("p1", "1")).is_some());
+    assert!(store.apply(pod("p1", "1")).is_none());
+    assert!(store.apply(pod("p1", "2")).is_some());
 }
 
 /// A server that was restored from a backup issues versions a second time.
@@ -152,9 +152,9 @@ fn h_20_the_version_follows_events_bookmarks_and_lists() {
     let mut note = || seen.push(store.resource_version().to_string());
     store.replace(list(&[("p1", "3")]), &[], &"10".into());
     note();
-    store.apply_added(pod("p2", "11"));
+    store.apply(pod("p2", "11"));
     note();
-    store.apply_modified(pod("p1", "12"));
+    store.apply(pod("p1", "12"));
     note();
     store.apply_deleted(pod("p2", "13"));
     note();
@@ -162,7 +162,7 @@ fn h_20_the_version_follows_events_bookmarks_and_lists() {
     note();
     store.apply_deleted(pod("never-seen", "21"));
     note();
-    store.apply_modified(pod("p1", "15"));
+    store.apply(pod("p1", "15"));
     note();
     assert_eq!(seen, ["", "10", "11", "12", "13", "20", "21", "15"]);
 }
@@ -170,7 +170,7 @@ fn h_20_the_version_follows_events_bookmarks_and_lists() {
 #[test]
 fn a_deletion_has_the_last_state_if_the_object_was_known() {
     let store = Store::new();
-    store.apply_added(pod("p1", "1"));
+    store.apply(pod("p1", "1"));
     let event = store.apply_deleted(pod("p1", "2")).expect("it was known");
     assert_eq!(render(&event), "delete p1@2");
     assert!(store.apply_deleted(pod("p1", "2")).is_none());
@@ -179,7 +179,7 @@ fn a_deletion_has_the_last_state_if_the_object_was_known() {
 #[test]
 fn an_undecodable_object_keeps_its_last_state() {
     let store = Store::new();
-    store.apply_added(pod("p1", "1"));
+    store.apply(pod("p1", "1"));
     let unread = |uid| UnreadKey {
         key: ObjectKey::new("default", "p1"),
         uid: Uid::new(uid),
@@ -199,7 +199,7 @@ fn an_undecodable_object_keeps_its_last_state() {
         events.iter().map(render).collect::<Vec<_>>(),
         ["delete p1@1"]
     );
-    store.apply_added(pod("p1", "5"));
+    store.apply(pod("p1", "5"));
     let event = store.apply_unread(&unread("p1"), &version("6"), true);
     assert_eq!(event.as_ref().map(render).as_deref(), Some("delete p1@5"));
 }
@@ -212,7 +212,7 @@ fn the_view_finds_pods_by_owner_and_orphans_by_namespace() {
         owned("a-1", "2", "a"),
         owned("b-1", "3", "b"),
     ] {
-        cache.pods.apply_added(pod);
+        cache.pods.apply(pod);
     }
     let owner = |name: &str, uid: &str| {
         OwnerKey::new(
@@ -229,7 +229,7 @@ fn the_view_finds_pods_by_owner_and_orphans_by_namespace() {
     assert_eq!(names(cache.orphans_in("default")), ["free"]);
     assert!(cache.orphans_in("elsewhere").is_empty());
 
-    cache.pods.apply_modified(owned("free", "4", "a"));
+    cache.pods.apply(owned("free", "4", "a"));
     assert!(cache.orphans_in("default").is_empty());
     assert_eq!(
         names(cache.pods_owned_by(&owner("a", "a"))),
@@ -252,13 +252,13 @@ fn pods_of_other_owners_are_found_but_not_counted() {
             ..ControllerRef::clone(pod.controller.as_ref().expect("an owner"))
         };
         pod.controller = Some(Arc::new(controller));
-        cache.pods.apply_added(pod.clone());
+        cache.pods.apply(pod.clone());
         let owner = OwnerKey::new(kind, &ObjectKey::new("default", "a"), &Uid::new("a"));
         let n_counted_now = || cache.tally_of_pods_owned_by(&owner).iter().count();
         assert_eq!(cache.pods_owned_by(&owner).len(), 1);
         assert_eq!(n_counted_now(), n_counted, "{kind}");
         pod.resource_version = "2".into();
-        cache.pods.apply_modified(pod.clone());
+        cache.pods.apply(pod.clone());
         assert_eq!(n_counted_now(), n_counted, "{kind}");
         cache.pods.apply_deleted(pod);
         assert_eq!(n_counted_now(), 0, "{kind}");
@@ -286,7 +286,7 @@ fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
         ("m", "a", Some("d2")),
     ] {
         let object = replica_set(namespace, name, controller);
-        cache.replica_sets.apply_added(object);
+        cache.replica_sets.apply(object);
     }
     let keys = |found: Vec<Arc<ReplicaSet>>| -> Vec<String> {
         found.iter().map(|object| object.key.to_string()).collect()
@@ -304,9 +304,7 @@ fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
     let key = ObjectKey::new("m", "a");
     assert!(cache.replica_set(&key).is_some());
 
-    cache
-        .replica_sets
-        .apply_modified(replica_set("n", "a", Some("d2")));
+    cache.replica_sets.apply(replica_set("n", "a", Some("d2")));
     cache
         .replica_sets
         .apply_deleted(replica_set("m", "a", None));
@@ -412,7 +410,7 @@ proptest! {
                 Change::Upsert(name, owner) => {
                     let pod = random_pod(name, owner, n);
                     let is_known = model.insert(pod.key.name.to_string(), pod.clone()).is_some();
-                    let event = store.apply_added(pod).expect("every version is new");
+                    let event = store.apply(pod).expect("every version is new");
                     prop_assert_eq!(is_known, matches!(event, CacheEvent::Updated { .. }));
                 }
                 Change::Delete(name) => {
@@ -444,7 +442,7 @@ fn memory_is_released_after_a_peak() {
     let store = Store::<Pod>::new();
     let name = |n: usize| format!("p{n}");
     for n in 0..10_000 {
-        store.apply_added(pod(&name(n), "1"));
+        store.apply(pod(&name(n), "1"));
     }
     assert!(store.read().entries.capacity() >= 10_000);
     for n in 10..10_000 {

@@ -136,7 +136,7 @@ impl World {
         let is_line = line.is_some();
         let owner = line.as_ref().and_then(Line::owner);
         let event = match line {
-            Some(Line::Put(pod)) => daemon.cache.pods.apply_modified(pod),
+            Some(Line::Put(pod)) => daemon.cache.pods.apply(pod),
             Some(Line::Gone(pod)) => daemon.cache.pods.apply_deleted(pod),
             None => {
                 daemon.cache.pods.apply_bookmark(&version);
@@ -170,7 +170,7 @@ impl World {
         drop(state);
         let is_line = line.is_some();
         let event = match line {
-            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply_modified(rs),
+            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply(rs),
             Some(Line::Gone(rs)) => daemon.cache.replica_sets.apply_deleted(rs),
             None => {
                 daemon.cache.replica_sets.apply_bookmark(&version);

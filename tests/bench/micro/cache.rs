@@ -14,7 +14,7 @@ pub(crate) fn apply(criterion: &mut Criterion) {
     let pods = pods_of(&rs, PODS);
     let store = PodStore::new();
     for pod in &pods {
-        store.apply_added(pod.clone());
+        store.apply(pod.clone());
     }
     let mut n_changes = 0;
     let mut next_change = || {
@@ -22,7 +22,7 @@ pub(crate) fn apply(criterion: &mut Criterion) {
         changed(&pods, n_changes)
     };
     // The store ignores an object that it has already. That would make the benchmark meaningless.
-    let event = store.apply_modified(next_change());
+    let event = store.apply(next_change());
     assert!(
         matches!(event, Some(CacheEvent::Updated { .. })),
         "the store ignores the change: {event:?}"
@@ -31,7 +31,7 @@ pub(crate) fn apply(criterion: &mut Criterion) {
     group.bench_function("apply a change", |bencher| {
         bencher.iter_batched(
             &mut next_change,
-            |pod| store.apply_modified(pod),
+            |pod| store.apply(pod),
             BatchSize::SmallInput,
         );
     });
@@ -41,7 +41,7 @@ pub(crate) fn apply(criterion: &mut Criterion) {
             || next_pod.next().cloned().unwrap_or_default(),
             |pod| {
                 let deleted = store.apply_deleted(pod.clone());
-                (deleted, store.apply_added(pod))
+                (deleted, store.apply(pod))
             },
             BatchSize::SmallInput,
         );

@@ -125,7 +125,7 @@ pub(crate) fn scale_down_order(criterion: &mut Criterion) {
         uid: "5f2b3c4d-0000-4000-8000-000000000002".into(),
     });
     for (n, pod) in pods_of(&rs, 40_000).into_iter().enumerate() {
-        cache.pods.apply_added(Pod {
+        cache.pods.apply(Pod {
             key: ObjectKey::new("default", format!("other-{n}")),
             controller: Some(Arc::clone(&owner)),
             node: Some(format!("node-{}", n % 5_000).into()),
@@ -181,7 +181,7 @@ pub(crate) fn deletion_costs(criterion: &mut Criterion) {
             bencher.iter_batched(
                 &mut next,
                 |pod| {
-                    let event = cache.pods.apply_modified(pod).expect("a change");
+                    let event = cache.pods.apply(pod).expect("a change");
                     controller.handle_pod_event(&event);
                     controller.handle_cache_advanced();
                     while let Some(key) = queue.try_get() {

@@ -143,9 +143,9 @@ pub(crate) fn pods_of(rs: &ReplicaSet, count: usize) -> Vec<Pod> {
 /// A cache with `rs` and its pods.
 pub(crate) fn cache(rs: &ReplicaSet, count: usize) -> Cache {
     let cache = Cache::default();
-    cache.replica_sets.apply_added(rs.clone());
+    cache.replica_sets.apply(rs.clone());
     for pod in pods_of(rs, count) {
-        cache.pods.apply_added(pod);
+        cache.pods.apply(pod);
     }
     cache.pods.set_synced();
     cache.replica_sets.set_synced();

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::{Pod, ResourceVersion, Status};
-use crate::cache::list_watch::{ListQuery, ListWatchOptions, WatchQuery};
+use crate::cache::list_watch::{ListQuery, WatchQuery};
 use crate::cache::reflector::{
     Body, Handler, Pace, Reflector, ReflectorOptions, ReflectorParts, Source,
 };
@@ -23,10 +23,7 @@ use crate::stdx::stop::{Cause, Stop};
 /// Lists in pages; no resync.
 pub(super) fn paged() -> ReflectorOptions {
     ReflectorOptions {
-        list_watch: ListWatchOptions {
-            use_watch_list: false,
-            ..ListWatchOptions::default()
-        },
+        streams_lists: false,
         ..streaming()
     }
 }

@@ -24,7 +24,7 @@ fn b_14_creates_that_came_back_already_are_not_expected() {
     let cache = fixture.cache.clone();
     let seen = rs.clone();
     fixture.writes.on_create(move |_, name| {
-        cache.pods.apply_modified(owned_pod(name, &seen));
+        cache.pods.apply(owned_pod(name, &seen));
         None
     });
     fixture.sync_ok("web");

@@ -116,7 +116,7 @@ fn a_deletion_already_in_the_cache_is_not_expected() {
         fixture.writes.on_delete(move |_, _| {
             // The event arrives between the listing of the pods and the response.
             if is_found {
-                cache.pods.apply_modified(Pod {
+                cache.pods.apply(Pod {
                     resource_version: "2".into(),
                     deletion: Some(seconds_ago(0)),
                     ..going.clone()

@@ -65,7 +65,7 @@ fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
     let (seen, writes) = (rs.clone(), std::sync::Arc::downgrade(&fixture.writes));
     fixture.writes.on_create(move |_, name| {
         let pod = owned_pod(name, &seen);
-        cache.pods.apply_modified(pod.clone());
+        cache.pods.apply(pod.clone());
         writes
             .upgrade()
             .expect("the fixture lives")
@@ -434,7 +434,7 @@ fn an_unknown_create_that_shows_up_during_the_sync_counts() {
     fixture.cache_silently(None, [leaving]);
     let cache = fixture.cache.clone();
     fixture.writes.on_patch(move |_, _| {
-        cache.pods.apply_modified(stored.clone());
+        cache.pods.apply(stored.clone());
         None
     });
     fixture.writes.on_create(|_, _| None);

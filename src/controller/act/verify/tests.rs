@@ -30,7 +30,7 @@ fn b_09_a_pod_shown_during_the_check_is_counted() {
         .writes
         .set_live_pods(vec![ready_pod("a", &rs), second.clone()]);
     fixture.writes.on_list_pods(move |_, _| {
-        cache.pods.apply_modified(second.clone());
+        cache.pods.apply(second.clone());
         None
     });
     fixture.sync_ok("web");

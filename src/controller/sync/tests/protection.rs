@@ -167,7 +167,7 @@ fn a_choice_that_the_cache_has_overtaken_is_made_again() {
     let cache = fixture.cache.clone();
     fixture.writes.on_delete(move |_, name| {
         (name == "b").then(|| {
-            cache.pods.apply_modified(saved.clone());
+            cache.pods.apply(saved.clone());
             Err(conflict())
         })
     });

@@ -253,7 +253,7 @@ fn a_replica_set_deleted_during_adoptions_gets_no_pods() {
     going.resource_version = "9".into();
     going.deletion = Some(seconds_ago(0));
     fixture.writes.on_patch(move |_, _| {
-        cache.replica_sets.apply_modified(going.clone());
+        cache.replica_sets.apply(going.clone());
         None
     });
     fixture.sync_ok("web");
