@@ -1,7 +1,9 @@
 //! Delayed keys, with a manual clock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::super::Priority;
+use super::super::delaying::DelayHeap;
 use super::{Fixture, MS};
 use crate::stdx::clock::Clock;
 
@@ -110,4 +112,16 @@ fn i_23_no_delay_means_at_once_and_shutdown_means_never() {
     fixture.pass(SECOND);
     assert_eq!(queue.get(), None);
     assert_eq!(queue.stats().n_delayed, 0);
+}
+
+#[test]
+fn an_add_says_whether_its_key_is_next() {
+    let mut heap = DelayHeap::new();
+    let now = Instant::now();
+    let mut add = |key, after, priority| heap.add(key, now + after, priority);
+    assert!(add("a", 4 * MS, Priority::High));
+    assert!(!add("b", 6 * MS, Priority::High), "a is due before it");
+    assert!(add("b", 2 * MS, Priority::Low));
+    assert!(!add("b", 3 * MS, Priority::Low), "it is due earlier");
+    assert!(!add("c", 2 * MS, Priority::High), "b was added before it");
 }
