@@ -27,7 +27,7 @@ judge() { # judge SHARD
     began=$(date +%s)
     (
         cd "$tree"
-        cargo mutants --config tests/mutants.toml --output "$out" --in-place --timeout 300 \
+        cargo mutants --config tests/mutants.toml --output "$out" --in-place --timeout 240 \
             --baseline "$baseline" --shard "$1" --sharding round-robin --colors never || code=$?
         times >"$out/times"
         exit "$code"
@@ -41,13 +41,14 @@ judge() { # judge SHARD
         --argjson cpu_seconds "$(awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' \
             "$out/times")" \
         --argjson simulation "$(names 1 CaughtMutant | jq length)" \
-        --argjson unit_tests "$(names 2 CaughtMutant | jq length)" \
-        --argjson controller_simulation "$(names 3 CaughtMutant)" \
+        --argjson scopes "$(names 2 CaughtMutant | jq length)" \
+        --argjson unit_tests "$(names 3 CaughtMutant | jq length)" \
+        --argjson controller_simulation "$(names 4 CaughtMutant)" \
         --argjson timeout "$(names any Timeout)" \
         --argjson missed "$(names any MissedMutant)" \
         --argjson unviable "$(names any Unviable | jq length)" \
-        '{$shard, $commit, $date, $wall_seconds, $cpu_seconds, $simulation, $unit_tests,
-          $controller_simulation, $timeout, $missed, $unviable}' >>"$record"
+        '{$shard, $commit, $date, $wall_seconds, $cpu_seconds, $simulation, $scopes,
+          $unit_tests, $controller_simulation, $timeout, $missed, $unviable}' >>"$record"
 }
 
 work() { # work JOB
