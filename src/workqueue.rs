@@ -17,7 +17,6 @@ pub mod dedup;
 pub mod delaying;
 pub mod queue;
 pub mod rate_limiter;
-pub mod timing;
 
 #[cfg(test)]
 mod tests;
@@ -31,12 +30,11 @@ use std::time::{Duration, Instant};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-pub use dedup::Priority;
+pub use dedup::{InProgress, Priority};
 use delaying::Delayed;
+pub use queue::Lanes;
 use queue::Queue;
-pub use queue::{Lanes, QueueStats};
 use rate_limiter::RateLimiter;
-pub use timing::InProgress;
 
 /// A practically endless delay. Longer delays are cut to it, so that the clock does not overflow.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
@@ -54,10 +52,11 @@ pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
 /// Figures of a [`WorkQueue`], the source of its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueueStats {
-    /// The queue proper.
-    pub queue: QueueStats,
-    /// Keys that are not due yet.
-    pub n_delayed: usize,
+    /// Keys that wait for a worker, or will when their current worker is done; without keys that
+    /// are not due yet.
+    pub depth: usize,
+    /// Adds so far that did not coalesce with an earlier one.
+    pub adds_total: u64,
     /// Delayed and rate-limited adds so far, whatever their delay.
     pub retries_total: u64,
 }
@@ -261,9 +260,10 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
 
     /// Returns the queue's figures.
     pub fn stats(&self) -> WorkQueueStats {
+        let (depth, adds_total) = self.queue.depth_and_adds();
         WorkQueueStats {
-            queue: self.queue.stats(),
-            n_delayed: self.delayed.len(),
+            depth,
+            adds_total,
             retries_total: self.retries_total.load(Ordering::Relaxed),
         }
     }

@@ -49,11 +49,10 @@ where
     let families = &global().workqueue;
     let labels = &[name];
     export(&families.depth, labels, queue, |queue| {
-        let stats = queue.stats().queue;
-        count(stats.depth + stats.n_returning)
+        count(queue.stats().depth)
     });
     export(&families.adds, labels, queue, |queue| {
-        whole(queue.stats().queue.adds_total)
+        whole(queue.stats().adds_total)
     });
     export(&families.retries, labels, queue, |queue| {
         whole(queue.stats().retries_total)

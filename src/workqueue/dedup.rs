@@ -1,10 +1,13 @@
-//! Deduplication: the state that coalesces repeated adds and keeps two workers off one key.
+//! Deduplication: the state that coalesces repeated adds and keeps two workers off one key, and
+//! since when.
 //!
 //! Pure: [`super::queue::Queue`] holds it under its lock and sends keys as its methods return. The
 //! tests walk through every interleaving of a small model of that queue.
 
-use crate::stdx::hash::{HashMap, HashSet};
 use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use crate::stdx::hash::{HashMap, HashSet};
 
 /// The priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,10 +33,11 @@ pub enum Priority {
 /// nothing, so stale keys never pile up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup<K: Eq + Hash> {
-    /// Keys that need work, whether or not a worker processes them.
-    dirty: HashMap<K, Priority>,
-    /// Keys in progress, at most one per worker.
-    processing: HashSet<K>,
+    /// Keys that need work, whether or not a worker processes them, with the time of the add that
+    /// made them dirty.
+    dirty: HashMap<K, (Priority, Instant)>,
+    /// Keys in progress, at most one per worker, with the time of its begin.
+    processing: HashMap<K, Instant>,
     /// Keys in the channel of low priority or on their way to or from it, stale ones included.
     in_low: HashSet<K>,
     /// The same for the channel of large work.
@@ -42,20 +46,22 @@ pub struct Dedup<K: Eq + Hash> {
 
 /// The result of [`Dedup::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// The key is new. The caller must send it with its priority.
-    Send,
-    /// The key is new, and the channel of this priority holds it from an earlier add.
-    Waits,
-    /// The key waited with a lower priority. The caller must send it with this one too.
-    Raised,
-    /// The key waited with a lower priority, and the channel of this one holds it from an earlier
-    /// add.
-    RaisedStale,
-    /// The key is processing. [`Dedup::done`] returns it for another run.
-    Returns,
-    /// The key waits already with at least this priority, or returns for another run anyway.
-    Coalesced,
+pub struct Added {
+    /// The key was not dirty before.
+    pub is_new: bool,
+    /// The caller must send the key with its priority. False if it waits already with at least this
+    /// priority, if its channel still holds it from an earlier add, or if it is processing:
+    /// [`Dedup::done`] returns it for another run.
+    pub sends: bool,
+}
+
+/// How long the workers have processed their current keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InProgress {
+    /// Sum over all keys in progress.
+    pub total: Duration,
+    /// The longest time of one key.
+    pub longest: Duration,
 }
 
 impl<K: Clone + Eq + Hash> Dedup<K> {
@@ -63,36 +69,30 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     pub fn new() -> Self {
         Self {
             dirty: HashMap::default(),
-            processing: HashSet::default(),
+            processing: HashMap::default(),
             in_low: HashSet::default(),
             in_large: HashSet::default(),
         }
     }
 
     /// Marks `key` dirty with this priority.
-    pub fn add(&mut self, key: &K, priority: Priority) -> Added {
-        let is_processing = self.processing.contains(key);
-        if let Some(known) = self.dirty.get_mut(key) {
-            if *known >= priority {
-                return Added::Coalesced;
+    pub fn add(&mut self, key: &K, priority: Priority, now: Instant) -> Added {
+        let is_new = match self.dirty.get_mut(key) {
+            Some((known, _)) if *known >= priority => {
+                let (is_new, sends) = (false, false);
+                return Added { is_new, sends };
             }
-            *known = priority;
-            return if is_processing {
-                Added::Coalesced
-            } else if self.needs_sending(key, priority) {
-                Added::Raised
-            } else {
-                Added::RaisedStale
-            };
-        }
-        self.dirty.insert(key.clone(), priority);
-        if is_processing {
-            Added::Returns
-        } else if self.needs_sending(key, priority) {
-            Added::Send
-        } else {
-            Added::Waits
-        }
+            Some((known, _)) => {
+                *known = priority;
+                false
+            }
+            None => {
+                self.dirty.insert(key.clone(), (priority, now));
+                true
+            }
+        };
+        let sends = !self.is_processing(key) && self.needs_sending(key, priority);
+        Added { is_new, sends }
     }
 
     /// True if `key` waits for a worker, or will when its current worker is done.
@@ -100,41 +100,35 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.dirty.contains_key(key)
     }
 
-    /// Returns the keys that wait for a worker, without those with large work.
-    pub fn waiting_with_small_work(&self) -> impl Iterator<Item = &K> {
-        let waits = |(key, priority): &(&K, &Priority)| {
-            **priority != Priority::Large && !self.processing.contains(*key)
-        };
-        self.dirty.iter().filter(waits).map(|(key, _)| key)
-    }
-
     /// True if a worker processes `key`.
     pub fn is_processing(&self, key: &K) -> bool {
-        self.processing.contains(key)
+        self.processing.contains_key(key)
     }
 
-    /// Records that a worker has received `key` from the channel of this priority. Returns true if
-    /// the worker must process it; false if the key is stale there.
-    pub fn begin(&mut self, key: &K, received: Priority) -> bool {
+    /// Records that a worker has received `key` from the channel of this priority. Returns how long
+    /// the key has waited, and the worker must process it; `None` if the key is stale there.
+    pub fn begin(&mut self, key: &K, received: Priority, now: Instant) -> Option<Duration> {
         if let Some(channel) = self.channel_keys(received) {
             channel.remove(key);
         }
+        let (priority, added) = *self.dirty.get(key)?;
         // Stale: the key was raised and taken from another channel, or is in progress.
-        if self.dirty.get(key) != Some(&received) || self.processing.contains(key) {
-            return false;
-        }
-        self.dirty.remove(key);
-        self.processing.insert(key.clone())
-    }
-
-    /// Records that the worker is done with `key`. If it was added meanwhile, the caller must send
-    /// it again with the returned priority.
-    pub fn done(&mut self, key: &K) -> Option<Priority> {
-        if !self.processing.remove(key) {
+        if priority != received || self.is_processing(key) {
             return None;
         }
-        let priority = self.dirty.get(key).copied()?;
-        self.needs_sending(key, priority).then_some(priority)
+        self.dirty.remove(key);
+        self.processing.insert(key.clone(), now);
+        Some(now.saturating_duration_since(added))
+    }
+
+    /// Records that the worker is done with `key`, and returns how long it took; `None` if no worker
+    /// processed it. If the key was added meanwhile, the caller must send it again with the returned
+    /// priority.
+    pub fn done(&mut self, key: &K, now: Instant) -> Option<(Duration, Option<Priority>)> {
+        let began = self.processing.remove(key)?;
+        let added = self.dirty.get(key).map(|(priority, _)| *priority);
+        let returns = added.filter(|priority| self.needs_sending(key, *priority));
+        Some((now.saturating_duration_since(began), returns))
     }
 
     fn needs_sending(&mut self, key: &K, priority: Priority) -> bool {
@@ -156,15 +150,35 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.dirty.len() - self.n_returning()
     }
 
-    /// Number of keys in progress.
-    pub fn n_processing(&self) -> usize {
-        self.processing.len()
+    /// Number of keys that wait for a worker, or will when their current worker is done.
+    pub fn n_dirty(&self) -> usize {
+        self.dirty.len()
     }
 
     /// Number of keys in progress that were added again.
     pub fn n_returning(&self) -> usize {
         let returns = |key: &&K| self.dirty.contains_key(*key);
-        self.processing.iter().filter(returns).count()
+        self.processing.keys().filter(returns).count()
+    }
+
+    /// Returns the wait of the longest-waiting key; zero without one. Keys with large work do not
+    /// count: they wait for each other as long as that work takes.
+    pub fn longest_wait(&self, now: Instant) -> Duration {
+        let waiting = self.dirty.iter().filter(|(key, (priority, _))| {
+            *priority != Priority::Large && !self.processing.contains_key(*key)
+        });
+        let oldest = waiting.map(|(_, (_, added))| *added).min();
+        oldest.map_or(Duration::ZERO, |added| now.saturating_duration_since(added))
+    }
+
+    /// Returns how long the workers have processed their current keys.
+    pub fn in_progress(&self, now: Instant) -> InProgress {
+        let ages = self.processing.values();
+        let ages = ages.map(|began| now.saturating_duration_since(*began));
+        ages.fold(InProgress::default(), |sum, age| InProgress {
+            total: sum.total + age,
+            longest: sum.longest.max(age),
+        })
     }
 }
 
@@ -175,15 +189,19 @@ impl<K: Clone + Ord + Hash> Dedup<K> {
         let mut dirty: Vec<_> = self
             .dirty
             .iter()
-            .map(|(key, it)| (key.clone(), *it))
+            .map(|(key, (priority, _))| (key.clone(), *priority))
             .collect();
         dirty.sort_unstable();
-        let sets = [&self.processing, &self.in_low, &self.in_large];
-        let sets = sets.map(|keys| {
-            let mut keys: Vec<K> = keys.iter().cloned().collect();
+        let sorted = |keys: &mut dyn Iterator<Item = &K>| {
+            let mut keys: Vec<K> = keys.cloned().collect();
             keys.sort_unstable();
             keys
-        });
+        };
+        let sets = [
+            sorted(&mut self.processing.keys()),
+            sorted(&mut self.in_low.iter()),
+            sorted(&mut self.in_large.iter()),
+        ];
         (dirty, sets)
     }
 }
@@ -197,9 +215,27 @@ impl<K: Clone + Eq + Hash> Default for Dedup<K> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant};
 
     use super::Priority::{High, Large, Low};
-    use super::{Added, Dedup, Priority};
+    use super::{Added, Dedup, InProgress, Priority};
+
+    static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
+    const ZERO: Duration = Duration::ZERO;
+
+    const NEW: Added = Added {
+        is_new: true,
+        sends: true,
+    };
+    const RAISED: Added = Added {
+        is_new: false,
+        sends: true,
+    };
+    const COALESCED: Added = Added {
+        is_new: false,
+        sends: false,
+    };
 
     const KEYS: [u8; 2] = [0, 1];
     const PRIORITIES: [Priority; 3] = [Low, Large, High];
@@ -228,15 +264,14 @@ mod tests {
                 for priority in PRIORITIES {
                     let mut added = self.clone();
                     added.needs_work.insert(key);
-                    match added.dedup.add(&key, priority) {
-                        Added::Send | Added::Raised => added.sending.push((key, priority)),
-                        Added::Waits | Added::RaisedStale | Added::Returns | Added::Coalesced => {}
+                    if added.dedup.add(&key, priority, *NOW).sends {
+                        added.sending.push((key, priority));
                     }
                     steps.push(added);
                 }
-                if self.dedup.processing.contains(&key) {
+                if self.dedup.is_processing(&key) {
                     let mut done = self.clone();
-                    let sent = done.dedup.done(&key);
+                    let (_, sent) = done.dedup.done(&key, *NOW).expect("it is in progress");
                     done.sending.extend(sent.map(|priority| (key, priority)));
                     steps.push(done);
                 }
@@ -250,8 +285,8 @@ mod tests {
             for i in 0..self.received.len() {
                 let mut begun = self.clone();
                 let (key, priority) = begun.received.remove(i);
-                let is_other = begun.dedup.processing.contains(&key);
-                let begins = begun.dedup.begin(&key, priority);
+                let is_other = begun.dedup.is_processing(&key);
+                let begins = begun.dedup.begin(&key, priority, *NOW).is_some();
                 assert!(!(begins && is_other), "two have {key}");
                 if begins {
                     begun.needs_work.remove(&key);
@@ -294,8 +329,9 @@ mod tests {
         fn check(&self) {
             for key in KEYS {
                 let high = self.n_under_way(key, High);
-                let is_processing = self.dedup.processing.contains(&key);
+                let is_processing = self.dedup.is_processing(&key);
                 let waits = self.dedup.dirty.get(&key).filter(|_| !is_processing);
+                let waits = waits.map(|(priority, _)| *priority);
                 let state = self.identity();
                 let needs_work = self.needs_work.contains(&key);
                 assert_eq!(
@@ -303,11 +339,11 @@ mod tests {
                     self.dedup.is_dirty(&key),
                     "{key} is lost: {state:?}"
                 );
-                assert_eq!(high, usize::from(waits == Some(&High)), "{state:?}");
+                assert_eq!(high, usize::from(waits == Some(High)), "{state:?}");
                 for (lower, there) in [(Low, &self.dedup.in_low), (Large, &self.dedup.in_large)] {
                     let n = self.n_under_way(key, lower);
                     assert!(n <= 1, "{state:?}");
-                    assert!(n == 1 || waits != Some(&lower), "{state:?}");
+                    assert!(n == 1 || waits != Some(lower), "{state:?}");
                     assert_eq!(n == 1, there.contains(&key), "{state:?}");
                 }
             }
@@ -319,10 +355,8 @@ mod tests {
                 keys.sort_unstable();
                 keys
             }
-            let dirty = self.dedup.dirty.iter();
             (
-                sorted(dirty.map(|(key, priority)| (*key, *priority))),
-                sorted(self.dedup.processing.iter().copied()),
+                self.dedup.identity(),
                 sorted(self.sending.iter().copied()),
                 (self.high.clone(), self.large.clone(), self.low.clone()),
                 sorted(self.received.iter().copied()),
@@ -358,45 +392,81 @@ mod tests {
         let mut dedup = Dedup::new();
         let mut n_sent_low = 0;
         for _ in 0..100 {
-            n_sent_low += usize::from(dedup.add(&1, Low) == Added::Send);
-            assert_eq!(dedup.add(&1, High), Added::Raised);
-            assert!(dedup.begin(&1, High));
-            assert_eq!(dedup.done(&1), None);
+            n_sent_low += usize::from(dedup.add(&1, Low, *NOW).sends);
+            assert_eq!(dedup.add(&1, High, *NOW), RAISED);
+            assert_eq!(dedup.begin(&1, High, *NOW), Some(ZERO));
+            assert_eq!(dedup.done(&1, *NOW), Some((ZERO, None)));
         }
         assert_eq!(n_sent_low, 1);
-        assert!(!dedup.begin(&1, Low), "it was worked on");
-        assert!(dedup.dirty.is_empty() && dedup.processing.is_empty() && dedup.in_low.is_empty());
+        assert_eq!(dedup.begin(&1, Low, *NOW), None, "it was worked on");
+        assert_eq!(dedup, Dedup::new());
     }
 
     #[test]
     fn a_raised_key_reuses_its_stale_entry() {
         let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&1, Large), Added::Send);
-        assert_eq!(dedup.add(&1, High), Added::Raised);
-        assert!(dedup.begin(&1, High));
-        assert_eq!(dedup.done(&1), None);
-        assert_eq!(dedup.add(&1, Low), Added::Send);
-        assert_eq!(dedup.add(&1, Large), Added::RaisedStale);
-        assert!(dedup.begin(&1, Large));
-        assert!(!dedup.begin(&1, Low), "it is being worked on");
+        assert_eq!(dedup.add(&1, Large, *NOW), NEW);
+        assert_eq!(dedup.add(&1, High, *NOW), RAISED);
+        assert_eq!(dedup.begin(&1, High, *NOW), Some(ZERO));
+        assert_eq!(dedup.done(&1, *NOW), Some((ZERO, None)));
+        assert_eq!(dedup.add(&1, Low, *NOW), NEW);
+        assert_eq!(dedup.add(&1, Large, *NOW), COALESCED, "it is there");
+        assert_eq!(dedup.begin(&1, Large, *NOW), Some(ZERO));
+        assert_eq!(dedup.begin(&1, Low, *NOW), None, "it is in progress");
     }
 
     #[test]
     fn done_for_a_key_not_in_progress_changes_nothing() {
         let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&1, High), Added::Send);
-        assert_eq!(dedup.done(&1), None, "it is in the channel already");
-        assert_eq!((dedup.n_waiting(), dedup.n_processing()), (1, 0));
+        assert_eq!(dedup.add(&1, High, *NOW), NEW);
+        assert_eq!(dedup.done(&1, *NOW), None, "it is in the channel");
+        assert_eq!((dedup.n_waiting(), dedup.n_dirty()), (1, 1));
     }
 
     #[test]
     fn a_key_is_processed_from_its_begin_until_it_is_done() {
         let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&0, High), Added::Send);
+        assert_eq!(dedup.add(&0, High, *NOW), NEW);
         assert!(dedup.is_dirty(&0) && !dedup.is_processing(&0));
-        assert!(dedup.begin(&0, High));
+        assert_eq!(dedup.begin(&0, High, *NOW), Some(ZERO));
         assert!(!dedup.is_dirty(&0) && dedup.is_processing(&0));
-        assert_eq!(dedup.done(&0), None);
-        assert!(!dedup.is_processing(&0));
+        let returns = Added {
+            is_new: true,
+            sends: false,
+        };
+        assert_eq!(dedup.add(&0, Low, *NOW), returns);
+        assert_eq!((dedup.n_waiting(), dedup.n_dirty()), (0, 1));
+        assert_eq!(dedup.done(&0, *NOW), Some((ZERO, Some(Low))));
+        assert!(dedup.is_dirty(&0) && !dedup.is_processing(&0));
+    }
+
+    #[test]
+    fn the_longest_wait_and_the_longest_work() {
+        let seconds = Duration::from_secs;
+        let at = |after| *NOW + seconds(after);
+        let mut dedup = Dedup::new();
+        assert_eq!(dedup.longest_wait(at(5)), ZERO);
+        dedup.add(&"a", Low, at(10));
+        dedup.add(&"b", Low, at(20));
+        // The first of several adds counts.
+        dedup.add(&"a", High, at(30));
+        assert_eq!(dedup.longest_wait(at(40)), seconds(30));
+        assert_eq!(dedup.in_progress(at(40)), InProgress::default());
+        assert_eq!(dedup.begin(&"a", High, at(40)), Some(seconds(30)));
+        assert_eq!(dedup.longest_wait(at(40)), seconds(20));
+        assert_eq!(dedup.begin(&"b", Low, at(50)), Some(seconds(30)));
+        assert_eq!(dedup.longest_wait(at(60)), ZERO);
+        let expected = InProgress {
+            total: seconds(30),
+            longest: seconds(20),
+        };
+        assert_eq!(dedup.in_progress(at(60)), expected);
+        assert_eq!(dedup.done(&"a", at(60)), Some((seconds(20), None)));
+        // A key in progress does not wait for a worker, and large work does not count.
+        dedup.add(&"b", High, at(65));
+        dedup.add(&"c", Large, at(65));
+        dedup.add(&"d", Low, at(70));
+        assert_eq!(dedup.longest_wait(at(75)), seconds(5));
+        assert_eq!(dedup.in_progress(at(75)).longest, seconds(25));
     }
 }

@@ -1,7 +1,5 @@
-//! Delayed keys.
-//!
-//! [`DelayHeap`] is pure. [`Delayed`] shares it between the threads that add keys and the thread
-//! `delay`, which waits in [`Delayed::wait`].
+//! Delayed keys, shared by the threads that add keys and the thread `delay`, which waits in
+//! [`Delayed::wait`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,10 +17,23 @@ use crate::stdx::turns::{self, Spot, Waited};
 /// or a clock jump (client-go `util/workqueue/delaying_queue.go:maxWait`).
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+type Slot = (Instant, u64);
+
 /// Keys by due time, one entry per key; the earliest time wins (client-go
 /// `util/workqueue/delaying_queue.go:waitForPriorityQueue`).
-#[derive(Clone, Debug)]
-pub struct DelayHeap<K> {
+///
+/// DIFFERS: upstream passes keys through a channel of 1000, and an add blocks while it is full.
+/// Here keys go straight into the heap, which never holds a key twice. So no thread blocks in an
+/// add, above all no watch thread, and no key is lost if the thread `delay` is gone.
+pub struct Delayed<K> {
+    heap: Mutex<Heap<K>>,
+    /// Capacity 1. If it is full, the thread wakes anyway, so another signal may be dropped.
+    ring: Sender<()>,
+    bell: Receiver<()>,
+    spot: Spot,
+}
+
+struct Heap<K> {
     /// Ordered by time, and among equal times by order of addition.
     by_time: BTreeMap<Slot, K>,
     /// INVARIANT: contains each key of `by_time` once, with its slot there. The priority is the
@@ -31,104 +42,17 @@ pub struct DelayHeap<K> {
     added_total: u64,
 }
 
-type Slot = (Instant, u64);
-
-impl<K: Clone + Eq + Hash> DelayHeap<K> {
-    /// Creates an empty heap.
-    pub fn new() -> Self {
-        Self {
-            by_time: BTreeMap::new(),
-            slots: HashMap::new(),
-            added_total: 0,
-        }
-    }
-
-    /// Makes `key` due at `at` or at its earlier time, with at least this priority. Returns true if
-    /// `key` is next.
-    pub fn add(&mut self, key: K, at: Instant, priority: Priority) -> bool {
-        let mut highest = priority;
-        if let Some((slot, known)) = self.slots.get_mut(&key) {
-            *known = priority.max(*known);
-            if slot.0 <= at {
-                return false;
-            }
-            highest = *known;
-            self.by_time.remove(slot);
-        }
-        self.added_total += 1;
-        let slot = (at, self.added_total);
-        self.slots.insert(key.clone(), (slot, highest));
-        self.by_time.insert(slot, key);
-        self.by_time.first_key_value().map(|(first, _)| *first) == Some(slot)
-    }
-
-    /// Takes out the keys that are due at `now`, in order of time.
-    pub fn due(&mut self, now: Instant) -> Vec<(K, Priority)> {
-        let mut due = Vec::new();
-        while let Some(entry) = self.by_time.first_entry() {
-            if entry.key().0 > now {
-                break;
-            }
-            let key = entry.remove();
-            let slot = self.slots.remove(&key);
-            let (_, priority) = slot.expect("every key has its slot");
-            due.push((key, priority));
-        }
-        due
-    }
-
-    /// When the next key is due.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.by_time.first_key_value().map(|((at, _), _)| *at)
-    }
-
-    /// When `key` is due.
-    pub fn deadline_of(&self, key: &K) -> Option<Instant> {
-        self.slots.get(key).map(|((at, _), _)| *at)
-    }
-
-    /// Keys that are not due yet.
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// True if no key waits for its time.
-    pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
-    }
-
-    /// Drops all keys.
-    pub fn clear(&mut self) {
-        self.by_time.clear();
-        self.slots.clear();
-    }
-}
-
-impl<K: Clone + Eq + Hash> Default for DelayHeap<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A [`DelayHeap`] under a lock, with a wake-up channel for the thread that waits for it.
-///
-/// DIFFERS: upstream passes keys through a channel of 1000, and an add blocks while it is full.
-/// Here keys go straight into the heap, which never holds a key twice. So no thread blocks in an
-/// add, above all no watch thread, and no key is lost if the thread `delay` is gone.
-pub struct Delayed<K> {
-    heap: Mutex<DelayHeap<K>>,
-    /// Capacity 1. If it is full, the thread wakes anyway, so another signal may be dropped.
-    ring: Sender<()>,
-    bell: Receiver<()>,
-    spot: Spot,
-}
-
 impl<K: Clone + Eq + Hash> Delayed<K> {
     /// Creates an empty set of delayed keys.
     pub fn new() -> Self {
         let (ring, bell) = crossbeam_channel::bounded(1);
+        let heap = Heap {
+            by_time: BTreeMap::new(),
+            slots: HashMap::new(),
+            added_total: 0,
+        };
         Self {
-            heap: Mutex::default(),
+            heap: Mutex::new(heap),
             ring,
             bell,
             spot: Spot::default(),
@@ -137,40 +61,64 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
 
     /// Makes `key` due at `at` or at its earlier time, with at least this priority. Never blocks.
     pub fn add(&self, key: K, at: Instant, priority: Priority) {
-        let is_first = self.lock().add(key, at, priority);
-        if is_first {
+        if self.insert(key, at, priority) {
             self.wake();
         }
     }
 
+    /// As [`add`](Self::add), without waking the thread. Returns true if `key` is next.
+    pub(super) fn insert(&self, key: K, at: Instant, mut priority: Priority) -> bool {
+        let mut heap = self.lock();
+        let heap = &mut *heap;
+        if let Some((slot, known)) = heap.slots.get_mut(&key) {
+            *known = priority.max(*known);
+            if slot.0 <= at {
+                return false;
+            }
+            priority = *known;
+            heap.by_time.remove(slot);
+        }
+        heap.added_total += 1;
+        let slot = (at, heap.added_total);
+        heap.slots.insert(key.clone(), (slot, priority));
+        heap.by_time.insert(slot, key);
+        heap.by_time.first_key_value().map(|(first, _)| *first) == Some(slot)
+    }
+
     /// Takes out the keys that are due at `now`, in order of time.
     pub fn due(&self, now: Instant) -> Vec<(K, Priority)> {
-        self.lock().due(now)
+        let mut heap = self.lock();
+        let heap = &mut *heap;
+        let mut due = Vec::new();
+        while let Some(entry) = heap.by_time.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let key = entry.remove();
+            let slot = heap.slots.remove(&key);
+            let (_, priority) = slot.expect("every key has its slot");
+            due.push((key, priority));
+        }
+        due
     }
 
     /// When the next key is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.lock().next_deadline()
+        let heap = self.lock();
+        heap.by_time.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// When `key` is due.
     pub fn deadline_of(&self, key: &K) -> Option<Instant> {
-        self.lock().deadline_of(key)
-    }
-
-    /// Keys that are not due yet.
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// True if no key waits for its time.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.lock().slots.get(key).map(|((at, _), _)| *at)
     }
 
     /// Drops all keys and ends a [`Delayed::wait`].
     pub fn clear(&self) {
-        self.lock().clear();
+        let mut heap = self.lock();
+        heap.by_time.clear();
+        heap.slots.clear();
+        drop(heap);
         self.wake();
     }
 
@@ -195,21 +143,15 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.spot.wake();
     }
 
-    fn lock(&self) -> MutexGuard<'_, DelayHeap<K>> {
+    fn lock(&self) -> MutexGuard<'_, Heap<K>> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Clone + Eq + Hash> Default for Delayed<K> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
 impl<K: Clone + Eq + Hash> fmt::Debug for Delayed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delayed")
-            .field("len", &self.len())
+            .field("len", &self.lock().slots.len())
             .field("next_deadline", &self.next_deadline())
             .finish_non_exhaustive()
     }

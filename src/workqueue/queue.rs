@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, never, select_biased};
 
-use super::dedup::{Added, Dedup, Priority};
-use super::timing::{InProgress, Timing};
+use super::dedup::{Dedup, InProgress, Priority};
 use crate::stdx::clock::Clock;
 use crate::stdx::turns::{self, Spot, Waited};
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
@@ -55,7 +54,6 @@ pub struct Queue<K: Eq + Hash> {
 
 struct State<K: Eq + Hash> {
     dedup: Dedup<K>,
-    timing: Timing<K>,
     /// Cloned under the lock, used after its release. `None` once the queue shuts down and no key
     /// has to return through `done`.
     ///
@@ -80,19 +78,6 @@ struct Sending<K> {
     senders: Arc<Senders<K>>,
 }
 
-/// Figures of a [`Queue`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueStats {
-    /// Keys that wait for a worker.
-    pub depth: usize,
-    /// Keys that workers process.
-    pub n_processing: usize,
-    /// Keys that workers process and that were added again.
-    pub n_returning: usize,
-    /// Adds so far that did not coalesce with an earlier one.
-    pub adds_total: u64,
-}
-
 impl<K: Clone + Eq + Hash> Queue<K> {
     /// Creates an empty queue.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
@@ -114,7 +99,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             state: Mutex::new(State {
                 dedup: Dedup::new(),
                 senders: Some(Arc::new(senders)),
-                timing: Timing::default(),
                 shutting_down: false,
                 adds_total: 0,
             }),
@@ -144,15 +128,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if state.shutting_down {
             return None;
         }
-        let added = state.dedup.add(&key, priority);
-        if matches!(added, Added::Send | Added::Waits | Added::Returns) {
-            state.adds_total += 1;
-            state.timing.added(&key, now);
-        }
-        let senders = match added {
-            Added::Send | Added::Raised => state.senders.clone(),
-            Added::Waits | Added::RaisedStale | Added::Returns | Added::Coalesced => None,
-        };
+        let added = state.dedup.add(&key, priority, now);
+        state.adds_total += u64::from(added.is_new);
+        let senders = state.senders.as_ref().filter(|_| added.sends).cloned();
         // The send may wake a worker, which takes the lock next.
         drop(state);
         senders.map(|senders| Sending {
@@ -238,15 +216,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn begin(&self, key: &K, received: Priority) -> bool {
         let now = self.clock.now();
         let mut state = self.lock();
-        if !state.dedup.begin(key, received) {
-            return false;
-        }
-        let waited = state.timing.begun(key, now);
+        let waited = state.dedup.begin(key, received, now);
         drop(state);
         if let (Some(metrics), Some(waited)) = (&self.metrics, waited) {
             metrics.queue_duration.observe(waited.as_secs_f64());
         }
-        true
+        waited.is_some()
     }
 
     /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks.
@@ -267,10 +242,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn end(&self, key: &K) -> (Option<Sending<K>>, Option<Arc<Senders<K>>>) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let returns = state.dedup.done(key);
-        let worked = state.timing.done(key, now);
+        let (worked, returns) = state.dedup.done(key, now).unzip();
         let is_last = state.shutting_down && state.dedup.n_returning() == 0;
-        let sending = returns.map(|priority| Sending {
+        let sending = returns.flatten().map(|priority| Sending {
             key: key.clone(),
             priority,
             senders: Arc::clone(
@@ -327,30 +301,24 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         (state.dedup.is_dirty(key), state.dedup.is_processing(key))
     }
 
-    /// Returns the queue's figures.
-    pub fn stats(&self) -> QueueStats {
+    /// Returns the number of keys that wait for a worker or will when their current worker is done,
+    /// and of the adds so far that did not coalesce with an earlier one.
+    pub fn depth_and_adds(&self) -> (usize, u64) {
         let state = self.lock();
-        QueueStats {
-            depth: state.dedup.n_waiting(),
-            n_processing: state.dedup.n_processing(),
-            n_returning: state.dedup.n_returning(),
-            adds_total: state.adds_total,
-        }
+        (state.dedup.n_dirty(), state.adds_total)
     }
 
     /// Returns the wait of the longest-waiting key; zero without one. Keys with large work do not
     /// count: they wait for each other as long as that work takes.
     pub fn longest_wait(&self) -> Duration {
         let now = self.clock.now();
-        let state = self.lock();
-        let waiting = state.dedup.waiting_with_small_work();
-        state.timing.longest_wait(waiting, now)
+        self.lock().dedup.longest_wait(now)
     }
 
     /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self) -> InProgress {
         let now = self.clock.now();
-        self.lock().timing.in_progress(now)
+        self.lock().dedup.in_progress(now)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
@@ -361,7 +329,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue")
-            .field("stats", &self.stats())
+            .field("depth_and_adds", &self.depth_and_adds())
             .field("shutting_down", &self.is_shutting_down())
             .finish_non_exhaustive()
     }

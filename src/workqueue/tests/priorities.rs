@@ -26,7 +26,7 @@ fn a_key_that_waits_is_raised_and_comes_once() {
     fixture.queue.add("c");
     fixture.queue.add_low("c");
     assert_eq!(fixture.queue.len(), 3);
-    assert_eq!(fixture.queue.stats().queue.adds_total, 3);
+    assert_eq!(fixture.queue.stats().adds_total, 3);
     assert_eq!(fixture.take_all(), ["c", "a", "b"]);
     fixture.queue.add_low("c");
     assert_eq!(fixture.take_all(), ["c"]);

@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::MS;
 use crate::stdx::clock::SystemClock;
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{KeyState, WorkQueue};
 
 const N_WORKERS: usize = 10;
 
@@ -24,9 +24,10 @@ fn yield_until(reached: impl Fn() -> bool) {
     }
 }
 
-fn is_idle(queue: &WorkQueue<u32>) -> bool {
-    let stats = queue.stats().queue;
-    (stats.depth, stats.n_processing) == (0, 0)
+/// True if none of the first `n_keys` keys waits or is in progress.
+fn is_idle(queue: &WorkQueue<u32>, n_keys: u32) -> bool {
+    let is_idle = |key| queue.state_of(&key) == KeyState::default();
+    (0..n_keys).all(is_idle)
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn i_02_keys_added_while_processing_are_all_done_in_the_end() {
             });
         }
         (0..50).for_each(|key| queue.add(key));
-        yield_until(|| is_idle(&queue));
+        yield_until(|| is_idle(&queue, 50));
         queue.shut_down();
     });
     assert!(n_taken.into_inner() >= 100, "each key came at least twice");
@@ -178,7 +179,7 @@ fn no_add_is_lost_and_no_key_has_two_workers() {
                 producer.join().expect("a producer ends");
             }
             producing.store(false, Ordering::SeqCst);
-            yield_until(|| is_idle(&queue));
+            yield_until(|| is_idle(&queue, 7));
             queue.shut_down();
             delay.join().expect("the delay thread ends");
         });
