@@ -42,14 +42,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::feature_gates::FeatureGates;
+use self::memory::Memories;
 use self::memory::positions::Versions;
-use self::memory::{Memories, Memory};
 use self::observe::other_writers::OtherWriters;
 use self::observe::shadow::Shadow;
 use self::quota_watch::QuotaWatch;
-use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, Uid, WorkloadKind};
+use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
-use crate::cache::CacheView;
+use crate::cache::Cache;
 use crate::live::LiveReader;
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::controller::{ControllerMetrics, WriteOutcome};
@@ -64,7 +64,7 @@ pub struct Parts {
     /// The kind of the controlled objects.
     pub kind: &'static WorkloadKind,
     /// The objects that the watches delivered.
-    pub cache: Arc<dyn CacheView>,
+    pub cache: Cache,
     /// Reads from the API server directly, without the cache.
     pub live: Arc<dyn LiveReader>,
     /// Writes pods.
@@ -88,7 +88,7 @@ pub struct Parts {
 /// Options of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Maximum pods created or deleted per sync: [`decide::plan::BURST_REPLICAS`] except in tests.
+    /// Maximum pods created or deleted per sync. Default [`decide::plan::BURST_REPLICAS`].
     pub burst_replicas: usize,
     /// Maximum delay between two status writes if the later one reports mere progress; zero writes
     /// every change at once, as upstream does.
@@ -115,7 +115,7 @@ enum Mode {
 #[derive(Debug)]
 pub struct ReplicaSetController {
     kind: &'static WorkloadKind,
-    cache: Arc<dyn CacheView>,
+    cache: Cache,
     live: Arc<dyn LiveReader>,
     pod_control: Arc<dyn PodControl>,
     replica_set_control: Arc<dyn ReplicaSetControl>,
@@ -161,13 +161,6 @@ impl ReplicaSetController {
     /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
     pub fn n_pods_held_back(&self) -> usize {
         self.memories.n_pods_held_back()
-    }
-
-    /// Returns how many expected creations and deletions of the ReplicaSet `key` with UID `owner`
-    /// are open; `None` without a record.
-    pub fn n_expected_of(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
-        let n_expected = |memory: &mut Memory| memory.own_writes.n_expected();
-        self.memories.get(key, owner, n_expected)
     }
 
     fn cached_versions(&self) -> Versions {

@@ -14,6 +14,7 @@ mod written_pod;
 
 pub use error::WriteError;
 pub use event_recorder::{EventRecorder, EventType, ObjectReference};
-pub use pod_control::{CreatedPod, PatchedPod, PodControl, Precondition};
+pub use pod_control::{PodControl, Precondition};
 pub use real_pod_control::RealPodControl;
 pub use replica_set_control::{RealReplicaSetControl, ReplicaSetControl};
+pub use written_pod::WrittenPod;

@@ -63,7 +63,7 @@ impl ReplicaSetController {
         // ORDER: before any status write, because a status declares the spec observed.
         let observe_spec = |memory: &mut Memory| memory.positions.observe_spec(rs, began);
         self.memories.with(key, &rs.uid, observe_spec);
-        match self.memories.readiness(key, Some(&rs.uid), cached) {
+        match self.memories.readiness(key, &rs.uid, cached) {
             // The status has waited for the created pods for as long as it may.
             Readiness::TooEarly(delay) if self.owes_status(rs) => {
                 return Freshness::CountOnly(Some(delay));

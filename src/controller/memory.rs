@@ -212,7 +212,7 @@ impl Memories {
     pub fn readiness(
         &self,
         key: &ObjectKey,
-        owner: Option<&Uid>,
+        owner: &Uid,
         cached: impl Fn() -> Versions,
     ) -> Readiness {
         if self.settle(key, owner, &cached()) || !self.waits_for_written {
@@ -226,8 +226,8 @@ impl Memories {
             return Readiness::Ready;
         }
         let now = self.clock.now();
-        let patience = |owner| self.get(key, owner, |memory| memory.positions.patience(now));
-        owner.and_then(patience).unwrap_or(Readiness::Ready)
+        let patience = self.get(key, owner, |memory| memory.positions.patience(now));
+        patience.unwrap_or(Readiness::Ready)
     }
 
     /// Registers `key`, so that [`Self::advanced`] returns it once the caches show its writes.
@@ -321,13 +321,13 @@ impl Memories {
     }
 
     /// Forgets the writes for `key` if the caches show them. Returns true if no write is open.
-    fn settle(&self, key: &ObjectKey, owner: Option<&Uid>, cached: &Versions) -> bool {
+    fn settle(&self, key: &ObjectKey, owner: &Uid, cached: &Versions) -> bool {
         let mut state = self.lock();
         let Some(memory) = state.records.get_mut(key) else {
             return true;
         };
         // Another owner's writes end with it, so they count as shown.
-        let is_shown = owner != Some(&memory.owner) || memory.positions.are_shown_by(cached);
+        let is_shown = memory.owner != *owner || memory.positions.are_shown_by(cached);
         if is_shown {
             memory.positions.forget_written();
             state.waiting.remove(key);

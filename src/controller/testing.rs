@@ -203,7 +203,7 @@ impl Fixture {
             .of("replicaset", "apps", "replicasets");
         let controller = ReplicaSetController::new(Parts {
             kind,
-            cache: Arc::new(cache.clone()),
+            cache: cache.clone(),
             live: Arc::clone(&writes) as Arc<_>,
             pod_control: Arc::clone(&writes) as Arc<_>,
             replica_set_control: Arc::clone(&writes) as Arc<_>,
@@ -230,7 +230,7 @@ impl Fixture {
     pub(super) fn controller_with(&self, clock: Arc<dyn Clock>) -> ReplicaSetController {
         ReplicaSetController::new(Parts {
             kind: &REPLICA_SET,
-            cache: Arc::new(self.cache.clone()),
+            cache: self.cache.clone(),
             live: Arc::clone(&self.writes) as Arc<_>,
             pod_control: Arc::clone(&self.writes) as Arc<_>,
             replica_set_control: Arc::clone(&self.writes) as Arc<_>,

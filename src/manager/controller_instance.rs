@@ -109,7 +109,7 @@ impl ControllerInstance {
         let pod_recorder = Arc::clone(&recorder) as Arc<_>;
         let controller = ReplicaSetController::new(Parts {
             kind,
-            cache: Arc::new(cache.clone()),
+            cache: cache.clone(),
             live: Arc::new(RealLiveReader::new(client.clone(), kind, stop)),
             pod_control: Arc::new(RealPodControl::new(
                 client.clone(),

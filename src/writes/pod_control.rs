@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use super::WriteError;
-use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
+use super::{WriteError, WrittenPod};
+use crate::api::{Pod, ReplicaSet, ResourceVersion};
 
 /// Writes pods. Each call blocks for one request and its retries. Like upstream's
 /// `pkg/controller/controller_utils.go:RealPodControl`, it records events about the outcome.
@@ -13,7 +13,7 @@ pub trait PodControl: Debug + Send + Sync {
     /// # Errors
     /// [`WriteError::Local`] before any request if the template does not yield a pod, otherwise the
     /// error of the API server or the connection.
-    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError>;
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError>;
 
     /// Deletes the pod with exactly this UID, and with this precondition. A pod that does not meet
     /// them stays, such as one recreated under the same name. The call then returns a conflict, for
@@ -64,7 +64,7 @@ pub trait PodControl: Debug + Send + Sync {
         rs: &ReplicaSet,
         pod: &Pod,
         patch: Vec<u8>,
-    ) -> Result<PatchedPod, WriteError>;
+    ) -> Result<WrittenPod, WriteError>;
 }
 
 /// What must hold for a delete besides the UID.
@@ -84,20 +84,4 @@ impl Precondition {
             Self::SameVersion => Some(&pod.resource_version),
         }
     }
-}
-
-/// The response to a create.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CreatedPod {
-    /// Resource version of the stored pod; empty if the response has none.
-    pub resource_version: ResourceVersion,
-}
-
-/// The response to a patch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PatchedPod {
-    /// Resource version of the stored pod; empty if the response has none.
-    pub resource_version: ResourceVersion,
-    /// UID of the pod's controller after the patch.
-    pub controller: Option<Uid>,
 }

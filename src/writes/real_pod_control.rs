@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::pod_body::{create_body, delete_body};
-use super::pod_control::{CreatedPod, PatchedPod, PodControl, Precondition};
+use super::pod_control::{PodControl, Precondition};
 use super::written_pod::WrittenPod;
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::workload_kind::collection_path;
@@ -72,7 +72,7 @@ impl RealPodControl {
 }
 
 impl PodControl for RealPodControl {
-    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
         let mut request = Request::post(path).object(body).accept(ACCEPT);
@@ -83,9 +83,7 @@ impl PodControl for RealPodControl {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", message);
-                Ok(CreatedPod {
-                    resource_version: WrittenPod::read(&response.body).resource_version,
-                })
+                Ok(WrittenPod::read(&response.body))
             }
             Err(error) => {
                 // The caller retries a taken name with another name, so it is no failure yet.
@@ -153,15 +151,11 @@ impl PodControl for RealPodControl {
         rs: &ReplicaSet,
         pod: &Pod,
         patch: Vec<u8>,
-    ) -> Result<PatchedPod, WriteError> {
+    ) -> Result<WrittenPod, WriteError> {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
             .accept(ACCEPT);
-        let patched = WrittenPod::read(&self.send(rs, request)?.body);
-        Ok(PatchedPod {
-            resource_version: patched.resource_version,
-            controller: patched.controller,
-        })
+        Ok(WrittenPod::read(&self.send(rs, request)?.body))
     }
 }
 

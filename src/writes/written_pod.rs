@@ -10,12 +10,13 @@ use crate::api::protobuf::wire::Fields;
 use crate::api::protobuf::{self, Envelope, Parts, ProtobufError};
 use crate::api::{Pod, ResourceVersion, Uid};
 
-/// The relevant metadata of a written pod.
+/// What the response to a create or a patch says about the stored pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct WrittenPod {
-    pub(super) resource_version: ResourceVersion,
-    /// UID of the controller, if any.
-    pub(super) controller: Option<Uid>,
+pub struct WrittenPod {
+    /// Resource version of the stored pod; empty if the response has none.
+    pub resource_version: ResourceVersion,
+    /// UID of the pod's controller, if any.
+    pub controller: Option<Uid>,
 }
 
 impl WrittenPod {

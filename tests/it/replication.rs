@@ -2,14 +2,14 @@
 //! cases of the group run test bodies of other modules with the kind ReplicationController.
 
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
-use replicaset_controller::api::{ObjectKey, Status, Uid};
+use replicaset_controller::api::{ObjectKey, Status};
 use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::Kind::{Pods, ReplicaSets, ReplicationControllers};
 use crate::support::{
-    Daemon, Setup, TestCluster, as_controller, controller_reference, controller_uid, name, new_pod,
+    Setup, TestCluster, as_controller, controller_reference, controller_uid, name, new_pod,
     new_replica_set, new_replica_set_labelled, number_at, owner_references, running, seconds_ago,
     text_at, uid, uids,
 };
@@ -81,21 +81,18 @@ fn b_17_owners_with_the_same_name_have_separate_expectations() {
     let cluster = running_cluster();
     cluster.synced();
     let hold = cluster.hold_watch("pods");
-    let rs = cluster.create(ReplicaSets, &new_replica_set_labelled("same", 2, "rs"));
-    let rc = cluster.create_replica_set(&new_replica_set_labelled("same", 3, "rc"));
+    cluster.create(ReplicaSets, &new_replica_set_labelled("same", 2, "rs"));
+    cluster.create_replica_set(&new_replica_set_labelled("same", 3, "rc"));
     cluster.eventually_eq("all pods are created", &5, || cluster.list(Pods, "").len());
     let key = ObjectKey::new(cluster.namespace(), "same");
-    let expected = |daemon: &Daemon| {
-        let of = |kind, owner: &Value| {
-            let controller = daemon.instance(kind).controller();
-            controller.n_expected_of(&key, &Uid::new(&uid(owner)))
-        };
-        (of(&REPLICA_SET, &rs), of(&REPLICATION_CONTROLLER, &rc))
+    let expected = |kind| {
+        let controller = cluster.daemon().instance(kind).controller();
+        let facts = controller.inspect(&key).expect("it is cached");
+        let memory = facts.memory.expect("the daemon runs");
+        memory.expectations.map_or(0, |open| open.creations.len())
     };
-    assert_eq!(expected(cluster.daemon()), (Some((2, 0)), Some((3, 0))));
-    let foreign = cluster.daemon().instance(&REPLICA_SET).controller();
-    let foreign = foreign.n_expected_of(&key, &Uid::new(&uid(&rc)));
-    assert_eq!(foreign, None);
+    assert_eq!(expected(&REPLICA_SET), 2);
+    assert_eq!(expected(&REPLICATION_CONTROLLER), 3);
     hold.remove();
     cluster.stable("same");
     cluster.holds("five pods", || cluster.list(Pods, "").len() == 5);

@@ -13,7 +13,7 @@ use crate::api::{
     CompactTimestamp, ControllerRef, Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet,
     ResourceQuota, ResourceVersion, Uid,
 };
-use crate::cache::{Cache, CacheEvent, CacheView};
+use crate::cache::{Cache, CacheEvent};
 
 fn pod(name: &str, version: &str) -> Pod {
     Pod {

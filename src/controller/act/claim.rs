@@ -13,7 +13,7 @@ use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, error, outcome_of};
 use crate::stdx::hash::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
-use crate::writes::{PatchedPod, WriteError};
+use crate::writes::{WriteError, WrittenPod};
 
 /// Why no pod may be adopted.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl ReplicaSetController {
         pod: &Pod,
         patch: Vec<u8>,
     ) -> Result<(), WriteError> {
-        let PatchedPod {
+        let WrittenPod {
             resource_version,
             controller,
         } = self.pod_control.patch_pod(rs, pod, patch)?;

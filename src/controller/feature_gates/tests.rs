@@ -11,7 +11,7 @@ use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, deletes, now, owned_pod, ready_pod, replica_set, seconds_ago,
 };
-use crate::writes::CreatedPod;
+use crate::writes::WrittenPod;
 
 #[test]
 fn m_12_without_pod_deletion_cost_the_other_rules_choose() {
@@ -98,7 +98,10 @@ fn h_15_without_the_gate_own_writes_are_not_waited_for() {
         fixture.deliver_bookmarks("10", "20");
         fixture.writes.on_create(|call, _| {
             let resource_version = format!("{}", 11 + call).as_str().into();
-            Some(Ok(CreatedPod { resource_version }))
+            Some(Ok(WrittenPod {
+                resource_version,
+                ..WrittenPod::default()
+            }))
         });
         fixture.sync_ok("web");
         assert_eq!(fixture.writes.created().len(), 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::api::{Labels, ObjectKey, Pod, PodPhase, ReplicaSet};
-use crate::cache::{CacheEvent, CacheView};
+use crate::cache::CacheEvent;
 use crate::controller::testing::{
     Fixture, controller_ref, key, owned_pod, pod, read_replica_set, ready_pod, replica_set,
     replica_set_json, seconds_ago,

@@ -110,12 +110,7 @@ impl Rig {
         written.flatten()
     }
 
-    fn readiness(
-        &self,
-        key: &ObjectKey,
-        owner: Option<&Uid>,
-        cached: impl Fn() -> Versions,
-    ) -> Readiness {
+    fn readiness(&self, key: &ObjectKey, owner: &Uid, cached: impl Fn() -> Versions) -> Readiness {
         self.memories.readiness(key, owner, cached)
     }
 
@@ -177,7 +172,7 @@ fn deleted_replica_sets_leave_no_records() {
         let (key, owner) = (key(&n.to_string()), Uid::new(&n.to_string()));
         rig.expect_creations(&key, &owner, ["a".into()]);
         rig.wrote_at(&key, &owner, Resource::Pods, &"20".into());
-        rig.readiness(&key, Some(&owner), Versions::default);
+        rig.readiness(&key, &owner, Versions::default);
         rig.forget(&key, Some(&owner));
     }
     assert_eq!(rig.n_records(), 0);

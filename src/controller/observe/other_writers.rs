@@ -10,10 +10,8 @@
 //!
 //! Another instance of this program stays undetected, because it writes under the same name.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-
-use arc_swap::ArcSwapOption;
 
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
@@ -32,7 +30,7 @@ pub const OTHER_WRITER: &str = "OtherWriter";
 #[derive(Debug, Default)]
 pub struct OtherWriters {
     /// `None` while this daemon must not write.
-    armed: ArcSwapOption<Armed>,
+    armed: OnceLock<Armed>,
     checked: Mutex<Option<Instant>>,
 }
 
@@ -53,17 +51,17 @@ impl ReplicaSetController {
     /// Starts reporting foreign writes. Call once the caches have synced. Later calls have no
     /// effect.
     pub fn start_detection(&self) {
-        if let Mode::Writes(others) = &self.mode
-            && others.armed.load().is_none()
-        {
-            let (since, wall) = (self.clock.now(), self.clock.wall());
-            others.armed.store(Some(Arc::new(Armed { since, wall })));
+        if let Mode::Writes(others) = &self.mode {
+            others.armed.get_or_init(|| Armed {
+                since: self.clock.now(),
+                wall: self.clock.wall(),
+            });
         }
     }
 
-    fn armed(&self) -> Option<Arc<Armed>> {
+    fn armed(&self) -> Option<&Armed> {
         match &self.mode {
-            Mode::Writes(others) => others.armed.load_full(),
+            Mode::Writes(others) => others.armed.get(),
             Mode::DryRun(_) => None,
         }
     }
@@ -74,7 +72,7 @@ impl ReplicaSetController {
         if let Some(armed) = self.armed()
             && !memory.own_writes.has_creation(&pod.key.name)
         {
-            memory.suspicion.saw_pod(pod, &armed, self.clock.now());
+            memory.suspicion.saw_pod(pod, armed, self.clock.now());
         }
     }
 
@@ -86,7 +84,7 @@ impl ReplicaSetController {
         new: &ReplicaSet,
     ) {
         let (armed, now) = (self.armed(), self.clock.now());
-        memory.suspicion.saw_status(old, new, armed.as_deref(), now);
+        memory.suspicion.saw_status(old, new, armed, now);
     }
 
     /// Follows up a suspicion of the watch threads. Blocks for one read if there is one.

@@ -9,9 +9,7 @@ use crate::controller::decide::counts::Counts;
 use crate::controller::testing::refused;
 use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
-use crate::writes::{
-    CreatedPod, PatchedPod, PodControl, Precondition, ReplicaSetControl, WriteError,
-};
+use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod};
 
 /// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,7 +112,7 @@ impl World {
 impl PodControl for World {
     /// PROPERTY P13: No pod is created while the API server has as many active pods of the
     /// ReplicaSet as the `spec.replicas` by which the sync acts.
-    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError> {
         let late = self.lock().server.late_create(rs, name);
         self.request(&format_args!("create {name}"), Some(late), |state| {
             let (active, wanted) = (state.server.n_active(rs), rs.replicas);
@@ -162,7 +160,7 @@ impl PodControl for World {
         _rs: &ReplicaSet,
         pod: &Pod,
         patch: Vec<u8>,
-    ) -> Result<PatchedPod, WriteError> {
+    ) -> Result<WrittenPod, WriteError> {
         self.take_time();
         self.request(&format_args!("patch {}", pod.key.name), None, |state| {
             state.server.patch_pod(&pod.key.name, &patch)

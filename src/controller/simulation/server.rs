@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::api::{ResourceVersion, Uid};
 use crate::controller::testing::{controller_ref, read_replica_set, refused, replica_set_json};
-use crate::writes::{CreatedPod, PatchedPod, WriteError};
+use crate::writes::{WriteError, WrittenPod};
 
 /// One line of a watch.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl Server {
         rs: &ReplicaSet,
         name: &str,
         is_owned: bool,
-    ) -> Result<CreatedPod, WriteError> {
+    ) -> Result<WrittenPod, WriteError> {
         if self.pods.contains_key(name) {
             let message = format!("pods \"{name}\" already exists");
             return Err(refused(409, "AlreadyExists", &message));
@@ -211,7 +211,10 @@ impl Server {
             ..Pod::default()
         };
         let resource_version = self.put_pod(pod);
-        Ok(CreatedPod { resource_version })
+        Ok(WrittenPod {
+            resource_version,
+            ..WrittenPod::default()
+        })
     }
 
     /// Deletes a pod: one on a node terminates slowly, others vanish at once.
@@ -235,7 +238,7 @@ impl Server {
     }
 
     /// Applies an adoption or a release.
-    pub(super) fn patch_pod(&mut self, name: &str, patch: &[u8]) -> Result<PatchedPod, WriteError> {
+    pub(super) fn patch_pod(&mut self, name: &str, patch: &[u8]) -> Result<WrittenPod, WriteError> {
         let patch: Value = serde_json::from_slice(patch).expect("a patch is JSON");
         let metadata = &patch["metadata"];
         let Some(pod) = self.pods.get(name) else {
@@ -264,7 +267,7 @@ impl Server {
             pod.controller = Some(controller_ref(text("kind"), text("name"), text("uid")));
         }
         let controller = pod.controller.as_ref().map(|owner| owner.uid.clone());
-        Ok(PatchedPod {
+        Ok(WrittenPod {
             resource_version: self.put_pod(pod),
             controller,
         })

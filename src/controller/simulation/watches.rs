@@ -23,7 +23,7 @@ impl World {
         let this = self.this.upgrade().expect("the world is alive");
         let controller = Arc::new(ReplicaSetController::new(Parts {
             kind: &REPLICA_SET,
-            cache: Arc::new(cache.clone()),
+            cache: cache.clone(),
             live: Arc::clone(&this) as Arc<_>,
             pod_control: Arc::clone(&this) as Arc<_>,
             replica_set_control: this,

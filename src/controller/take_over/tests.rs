@@ -9,7 +9,7 @@ use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, Write, fixture, owned_pod, pod, replica_set, seconds_ago,
 };
-use crate::writes::CreatedPod;
+use crate::writes::WrittenPod;
 
 /// A new leader with caches at version 10, while the API server is at 20.
 fn new_leader(rs: &ReplicaSet) -> Fixture {
@@ -353,8 +353,9 @@ fn after_a_restore_no_sync_waits_for_lost_writes() {
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("10", "10");
     fixture.writes.on_create(|_, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: "11".into(),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("a");

@@ -7,9 +7,7 @@ use serde_json::Value;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector, Status};
 use crate::live::{LiveReader, Manager};
-use crate::writes::{
-    CreatedPod, PatchedPod, PodControl, Precondition, ReplicaSetControl, WriteError,
-};
+use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod};
 
 /// One recorded write or live read.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,9 +41,9 @@ struct State {
     writes: Vec<Write>,
     warnings: Vec<String>,
     delete_versions: Vec<Option<String>>,
-    on_create: Hook<CreatedPod>,
+    on_create: Hook<WrittenPod>,
     on_delete: Hook<()>,
-    on_patch: Hook<PatchedPod>,
+    on_patch: Hook<WrittenPod>,
     on_find_pod: Hook<Option<Pod>>,
     on_list_pods: Hook<Vec<Pod>>,
     on_update_status: Option<UpdateHook>,
@@ -76,9 +74,9 @@ macro_rules! hooks {
 }
 
 hooks! {
-    on_create: CreatedPod,
+    on_create: WrittenPod,
     on_delete: (),
-    on_patch: PatchedPod,
+    on_patch: WrittenPod,
     on_find_pod: Option<Pod>,
     on_list_pods: Vec<Pod>,
 }
@@ -195,10 +193,10 @@ impl FakeWrites {
 }
 
 impl PodControl for FakeWrites {
-    fn create_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<CreatedPod, WriteError> {
+    fn create_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError> {
         let write = Write::Create(name.to_owned());
         let response = self.call(write, name, |state| &mut state.on_create);
-        response.unwrap_or_else(|| Ok(CreatedPod::default()))
+        response.unwrap_or_else(|| Ok(WrittenPod::default()))
     }
 
     fn delete_pod(
@@ -238,11 +236,11 @@ impl PodControl for FakeWrites {
         _rs: &ReplicaSet,
         pod: &Pod,
         patch: Vec<u8>,
-    ) -> Result<PatchedPod, WriteError> {
+    ) -> Result<WrittenPod, WriteError> {
         let patch = serde_json::from_slice(&patch).expect("a patch is JSON");
         let write = Write::Patch(pod.key.name.to_string(), patch);
         let response = self.call(write, &pod.key.name, |state| &mut state.on_patch);
-        response.unwrap_or_else(|| Ok(PatchedPod::default()))
+        response.unwrap_or_else(|| Ok(WrittenPod::default()))
     }
 }
 

@@ -13,30 +13,26 @@ use crate::stdx::clock::Clock;
 use crate::stdx::escape::escaped;
 use crate::stdx::turns::Spot;
 
+/// Queue size; the recorder drops and counts events beyond it (apimachinery `pkg/watch/mux.go`,
+/// client-go `tools/record/event.go:maxQueuedEvents`).
+pub(super) const QUEUE_MAX: usize = 1000;
+
 /// The options of a recorder.
 #[derive(Clone, Copy, Debug)]
 pub struct EventOptions {
     /// The reporting component, such as `replicaset-controller`.
     pub component: &'static str,
-    /// Queue size; the recorder drops and counts events beyond it.
-    pub queue_max: usize,
     /// Pause between two attempts to send an event without a response.
     pub retry_delay: Duration,
-    /// Maximum time for sending queued events after the stop signal.
-    pub drain_max: Duration,
 }
 
 impl EventOptions {
-    /// Upstream's values: a queue of 1000 (apimachinery `pkg/watch/mux.go`, client-go
-    /// `tools/record/event.go:maxQueuedEvents`) and 10 s between attempts (client-go
-    /// `tools/record/event.go:defaultSleepDuration`). The drain time is 3 s, a small part of a
-    /// supervisor's usual stop timeout.
+    /// Upstream's value: 10 s between attempts (client-go
+    /// `tools/record/event.go:defaultSleepDuration`).
     pub fn new(component: &'static str) -> Self {
         Self {
             component,
-            queue_max: 1000,
             retry_delay: Duration::from_secs(10),
-            drain_max: Duration::from_secs(3),
         }
     }
 }
@@ -44,7 +40,7 @@ impl EventOptions {
 /// Passes events to the thread `events`.
 #[derive(Debug)]
 pub struct QueuedEventRecorder {
-    /// Bounded by [`EventOptions::queue_max`]. When it is full, the recorder drops and counts
+    /// Bounded by `QUEUE_MAX`. When it is full, the recorder drops and counts
     /// events.
     pub(super) sender: Sender<Occurrence>,
     pub(super) counters: Arc<Counters>,

@@ -2,7 +2,6 @@
 //! event at a time.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,10 +11,6 @@ use super::event::Event;
 use crate::api::Status;
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::report::report;
-
-/// Timeout per event. It is short, so that at the stop a hanging API server costs little of the
-/// daemon's stop time.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Stores events. Each call blocks for one request.
 pub trait EventSink: Debug + Send {
@@ -94,7 +89,7 @@ impl ClientEventSink {
         body: serde_json::Result<Vec<u8>>,
     ) -> Result<Recorded, SinkError> {
         let body = body.map_err(|error| SinkError::Local(report(&error)))?;
-        let request = request.body(content_type, body).timeout(REQUEST_TIMEOUT);
+        let request = request.body(content_type, body);
         // The worker retries by itself, and a stop must not wait for long.
         let request = request.retried_briefly();
         Recorded::from_response(event, &self.client.send(&request)?.body)

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::event::Event;
-use super::queued::{Counters, EventOptions, QueuedEventRecorder};
+use super::queued::{Counters, EventOptions, QUEUE_MAX, QueuedEventRecorder};
 use super::sink::{EventSink, Recorded, SinkError};
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
@@ -18,6 +18,10 @@ use crate::stdx::turns::{self, Waited};
 
 /// Maximum attempts per event (client-go `tools/record/event.go:maxTriesPerEvent`).
 const TRIES_MAX: u32 = 12;
+
+/// Maximum time for sending queued events after the stop signal: a small part of a supervisor's
+/// usual stop timeout.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 /// Pause after a burst. Events that arrive meanwhile form one batch; waking this thread for each of
 /// them would cost their recorders more than the recording itself.
@@ -43,7 +47,7 @@ pub fn event_recorder(
     clock: Arc<dyn Clock>,
     stop: &Stop,
 ) -> (Arc<QueuedEventRecorder>, EventWorker) {
-    let (sender, receiver) = crossbeam_channel::bounded(options.queue_max);
+    let (sender, receiver) = crossbeam_channel::bounded(QUEUE_MAX);
     let counters = Arc::new(Counters::default());
     let recorder = Arc::new(QueuedEventRecorder {
         sender,
@@ -128,7 +132,7 @@ impl EventWorker {
     ///
     /// DIFFERS: upstream drops queued events at shutdown.
     fn drain(&mut self) {
-        let deadline = self.clock.now() + self.options.drain_max;
+        let deadline = self.clock.now() + DRAIN_MAX;
         while let Ok(occurrence) = self.receiver.try_recv() {
             if self.clock.now() >= deadline {
                 let n_lost = self.receiver.len() + 1;

@@ -8,7 +8,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion};
 use jiff::Timestamp;
 use replicaset_controller::api::policy::ScaleDownOrder;
 use replicaset_controller::api::{ControllerRef, ObjectKey, Pod};
-use replicaset_controller::cache::{Cache, CacheView};
+use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };

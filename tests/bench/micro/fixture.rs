@@ -21,7 +21,7 @@ use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::workqueue::WorkQueue;
 use replicaset_controller::writes::{
-    CreatedPod, PatchedPod, PodControl, Precondition, ReplicaSetControl, WriteError,
+    PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod,
 };
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn unexpected<T>() -> Result<T, WriteError> {
 }
 
 impl PodControl for CacheOnly {
-    fn create_pod(&self, _: &ReplicaSet, _: &str) -> Result<CreatedPod, WriteError> {
+    fn create_pod(&self, _: &ReplicaSet, _: &str) -> Result<WrittenPod, WriteError> {
         unexpected()
     }
 
@@ -42,7 +42,7 @@ impl PodControl for CacheOnly {
         unexpected()
     }
 
-    fn patch_pod(&self, _: &ReplicaSet, _: &Pod, _: Vec<u8>) -> Result<PatchedPod, WriteError> {
+    fn patch_pod(&self, _: &ReplicaSet, _: &Pod, _: Vec<u8>) -> Result<WrittenPod, WriteError> {
         unexpected()
     }
 }
@@ -166,7 +166,7 @@ pub(crate) fn controller_with(
     let metrics = Metrics::new();
     ReplicaSetController::new(Parts {
         kind: &REPLICA_SET,
-        cache: Arc::new(cache.clone()),
+        cache: cache.clone(),
         live: Arc::new(CacheOnly),
         pod_control: Arc::new(CacheOnly),
         replica_set_control: Arc::new(CacheOnly),

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use replicaset_controller::api::ResourceVersion;
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use replicaset_controller::cache::Cache;
 use replicaset_controller::cache::encoding::ContentType;
-use replicaset_controller::cache::{Cache, CacheView};
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
 use replicaset_controller::devserver::{
     self, Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, KubeletOptions, Matcher,

@@ -13,7 +13,7 @@ use crate::controller::testing::{
     Fixture, Write, controller_ref, key, owned_pod, pod, read_replica_set, refused, replica_set,
     replica_set_json, seconds_ago,
 };
-use crate::writes::{PatchedPod, WriteError};
+use crate::writes::{WriteError, WrittenPod};
 
 /// A fixture whose API server has the same `rs` as the cache.
 fn fixture(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> Fixture {
@@ -374,14 +374,14 @@ fn h_16_h_17_syncs_wait_for_stored_adoptions_only() {
     let rs = replica_set("web", 2);
     for (response, version) in [
         (
-            Ok(PatchedPod {
+            Ok(WrittenPod {
                 resource_version: "9".into(),
                 controller: Some("uid-web".into()),
             }),
             "9",
         ),
         (
-            Ok(PatchedPod {
+            Ok(WrittenPod {
                 resource_version: "9".into(),
                 controller: None,
             }),

@@ -15,7 +15,7 @@ use crate::controller::testing::{
     replica_set,
 };
 use crate::stdx::clock::{Clock, FakeClock};
-use crate::writes::{CreatedPod, WriteError};
+use crate::writes::{WriteError, WrittenPod};
 
 /// A fixture with `rs` and these pods in the cache.
 /// A pod appears while an expired expectation queries the API server.
@@ -168,8 +168,9 @@ fn check_came_and_went_unseen(stale_controller_consistency: bool, early: SyncOut
     let rs = replica_set("web", 1);
     fixture.cache_silently(Some(rs.clone()), []);
     fixture.writes.on_create(|call, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: ResourceVersion::new(&(20 + call).to_string()),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("web");
@@ -200,8 +201,9 @@ fn a_version_of_another_history_creates_no_more_pods() {
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("2000", "2000");
     fixture.writes.on_create(|call, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: ResourceVersion::new(&(1600 + call).to_string()),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("web");
@@ -228,8 +230,9 @@ fn a_created_pod_without_an_owner_is_not_recreated() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: "20".into(),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("web");
@@ -304,8 +307,9 @@ fn a_version_that_never_arrives_leads_to_a_list() {
     let fixture = fixture(&rs, []);
     fixture.deliver_bookmarks("1000", "1000");
     fixture.writes.on_create(|call, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: ResourceVersion::new(&(1001 + call).to_string()),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("web");

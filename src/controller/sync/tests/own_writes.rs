@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{at, fixture, two_ready};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
-use crate::cache::{CacheEvent, CacheView};
+use crate::cache::CacheEvent;
 use crate::controller::memory::positions::Resource;
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, key, owned_pod, pod, ready_pod, replica_set, with_status,
 };
-use crate::writes::{CreatedPod, PatchedPod};
+use crate::writes::WrittenPod;
 
 #[test]
 fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
@@ -19,8 +19,9 @@ fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
     fixture.queued();
     fixture.deliver_bookmarks("10", "");
     fixture.writes.on_create(|call, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: ResourceVersion::new(&(11 + call).to_string()),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("web");
@@ -69,8 +70,9 @@ fn too_early() -> (Fixture, ReplicaSet) {
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "20");
     fixture.writes.on_create(|_, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: "11".into(),
+            ..WrittenPod::default()
         }))
     });
     fixture
@@ -146,8 +148,9 @@ fn a_key_that_does_not_wait_is_not_woken() {
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "20");
     fixture.writes.on_create(|_, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: "11".into(),
+            ..WrittenPod::default()
         }))
     });
     fixture.sync_ok("web");
@@ -194,12 +197,13 @@ fn h_16_a_sync_waits_for_its_recorded_writes() {
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     let version = |version: &str| ResourceVersion::new(version);
     fixture.writes.on_create(move |_, _| {
-        Some(Ok(CreatedPod {
+        Some(Ok(WrittenPod {
             resource_version: version("12"),
+            ..WrittenPod::default()
         }))
     });
     fixture.writes.on_patch(move |_, _| {
-        Some(Ok(PatchedPod {
+        Some(Ok(WrittenPod {
             resource_version: version("11"),
             controller: Some("uid-web".into()),
         }))
