@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub use self::query::{Failure, ListQuery, WatchQuery};
 use self::reactions::is_unset;
-use self::timing::{BACKOFF, OVERDUE_WARNING_PERIOD, REFUSED_BACKOFF};
+use self::timing::{BACKOFF, REFUSED_BACKOFF};
 use super::decode::ListMetadata;
 use crate::api::ResourceVersion;
 use crate::stdx::backoff::Backoff;
@@ -46,8 +46,6 @@ pub enum Seen {
         /// True if it closes the initial list.
         is_initial_events_end: bool,
     },
-    /// A message that the request does not allow.
-    Foreign,
 }
 
 /// How to treat a message from an open watch.
@@ -129,12 +127,11 @@ struct Stream {
     /// Time of the request, not of the response: some proxies delay the response until the first
     /// message.
     requested: Instant,
-    last_message: Instant,
-    n_messages: u64,
+    /// A message has arrived.
+    has_spoken: bool,
     /// False while a watch from an unset version sends the server's current objects. They come in
     /// no order, so their versions do not show how far the watch has come.
     is_ordered: bool,
-    warn_at: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -228,18 +225,10 @@ impl ListWatch {
     }
 
     /// Reports a message from the open watch.
-    pub fn on_event(
-        &mut self,
-        seen: Seen,
-        resource_version: &ResourceVersion,
-        now: Instant,
-    ) -> Effect {
-        if seen == Seen::Foreign {
-            return Effect::Skip;
-        }
+    pub fn on_event(&mut self, seen: Seen, resource_version: &ResourceVersion) -> Effect {
         match &mut self.phase {
             Phase::StreamedList { stream, .. } => {
-                stream.on_message(now);
+                stream.has_spoken = true;
                 match seen {
                     Seen::Bookmark {
                         is_initial_events_end: true,
@@ -250,12 +239,12 @@ impl ListWatch {
                         self.listed(resource_version.clone());
                         Effect::Replace
                     }
-                    Seen::Bookmark { .. } | Seen::Foreign => Effect::Skip,
+                    Seen::Bookmark { .. } => Effect::Skip,
                     Seen::Added | Seen::Changed => Effect::Collect,
                 }
             }
             Phase::Watch(stream) => {
-                stream.on_message(now);
+                stream.has_spoken = true;
                 // From an unset version the initial objects arrive as `Added`, so any other message
                 // ends them.
                 stream.is_ordered |= seen != Seen::Added;
@@ -322,7 +311,7 @@ impl ListWatch {
     /// then (kubernetes issue 107457). A list at that version fails, and so reveals it.
     pub fn on_silent(&mut self, now: Instant) -> Reaction {
         match &self.phase {
-            Phase::Watch(stream) if stream.n_messages == 0 => self.end_cycle(Failure::Other, now),
+            Phase::Watch(stream) if !stream.has_spoken => self.end_cycle(Failure::Other, now),
             _ => self.on_closed(now),
         }
     }
@@ -335,18 +324,6 @@ impl ListWatch {
             Phase::PagedList(_) => self.on_paged_list_error(failure, now),
             Phase::Watch(_) => self.on_watch_error(failure, now),
         }
-    }
-
-    /// Returns the time since the streamed list's last message if a warning is due.
-    pub fn overdue_bookmark(&mut self, now: Instant) -> Option<Duration> {
-        let Phase::StreamedList { stream, .. } = &mut self.phase else {
-            return None;
-        };
-        if now < stream.warn_at {
-            return None;
-        }
-        stream.warn_at = now + OVERDUE_WARNING_PERIOD;
-        Some(now - stream.last_message)
     }
 }
 

@@ -48,8 +48,8 @@ pub trait Handler<T>: Send {
     /// The store has changed.
     fn on_event(&mut self, event: &CacheEvent<T>);
 
-    /// The store has reached this version, and all events up to it have been delivered.
-    fn on_position(&mut self, resource_version: &ResourceVersion);
+    /// All events up to the store's version have been delivered.
+    fn on_position(&mut self);
 }
 
 /// The clock and the waits of the loop.
@@ -238,20 +238,11 @@ impl<T: Decode> Reflector<T> {
 
     fn read_watch(&mut self, mut watch: Box<dyn ReadWatch<T>>) -> End {
         loop {
-            let frame = watch.next_frame(&mut self.interner);
-            let now = self.pace.now();
-            if let Some(silence) = self.list_watch.overdue_bookmark(now) {
-                log::warn!(
-                    "the initial list of {} is not complete and has been silent for {} s",
-                    T::RESOURCE,
-                    silence.as_secs()
-                );
-            }
-            match frame {
+            match watch.next_frame(&mut self.interner) {
                 Ok(Some(Frame::Error(status))) => {
                     return End::Failed(Failure::of(&status), status.to_string());
                 }
-                Ok(Some(frame)) => self.on_frame(frame, now),
+                Ok(Some(frame)) => self.on_frame(frame),
                 Ok(None) => return End::Closed(None),
                 // A broken connection expires no version: the next watch continues from the last.
                 Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
@@ -264,7 +255,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn on_frame(&mut self, frame: Frame<T::Object>, now: Instant) {
+    fn on_frame(&mut self, frame: Frame<T::Object>) {
         let (seen, resource_version) = match &frame {
             Frame::Added(object) => (Seen::Added, version_of(object)),
             Frame::Modified(object) | Frame::Deleted(object) => (Seen::Changed, version_of(object)),
@@ -284,7 +275,7 @@ impl<T: Decode> Reflector<T> {
                 return;
             }
         };
-        match self.list_watch.on_event(seen, &resource_version, now) {
+        match self.list_watch.on_event(seen, &resource_version) {
             Effect::Skip => {}
             Effect::Collect => self.collect_frame(frame),
             Effect::Replace => {
@@ -350,7 +341,7 @@ impl<T: Decode> Reflector<T> {
         if let Some(event) = event {
             self.deliver(&event);
         }
-        self.handler.on_position(&self.store.resource_version());
+        self.handler.on_position();
     }
 
     /// Makes the collected objects the store's contents.
@@ -391,7 +382,7 @@ impl<T: Decode> Reflector<T> {
             turns::reached("reflector: listed, before the store has synced");
             self.store.set_synced();
         }
-        self.handler.on_position(&self.store.resource_version());
+        self.handler.on_position();
     }
 
     /// Delivers every object as an update to itself when the resync is due. The loop checks this

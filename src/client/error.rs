@@ -60,18 +60,6 @@ pub enum TransportErrorKind {
 }
 
 impl ClientError {
-    /// Extracts the [`ClientError`] from an error that a read of a
-    /// [`BodyStream`](super::BodyStream) returned.
-    pub fn from_read(error: io::Error) -> Self {
-        error.downcast::<Self>().unwrap_or_else(|error| {
-            Self::Transport(TransportError {
-                kind: kind_of(&error),
-                sent: true,
-                message: error.to_string(),
-            })
-        })
-    }
-
     /// The API server's status error, if this is one.
     pub fn status(&self) -> Option<&Status> {
         match self {
@@ -151,7 +139,11 @@ mod tests {
         let rejected = ClientError::Status(Status::new(503, "ServiceUnavailable", "busy"));
         assert!(rejected.status().is_some() && rejected.transport().is_none());
         assert!(!rejected.is_unsent() && !rejected.is_closed());
-        let broken = ClientError::from_read(io::ErrorKind::ConnectionReset.into());
+        let broken = ClientError::Transport(TransportError {
+            kind: TransportErrorKind::Closed,
+            sent: true,
+            message: String::new(),
+        });
         assert!(broken.status().is_none() && broken.is_closed() && !broken.is_unsent());
         assert!(ClientError::Invalid(String::new()).is_unsent());
     }
@@ -173,20 +165,5 @@ mod tests {
         for (kind, expected) in cases {
             assert_eq!(kind_of(&kind.into()), expected, "{kind:?}");
         }
-    }
-
-    #[test]
-    fn a_reader_preserves_the_error() {
-        let error = ClientError::Transport(TransportError {
-            kind: TransportErrorKind::TimedOut,
-            sent: true,
-            message: "silent".to_owned(),
-        });
-        let read = ClientError::from_read(io::Error::other(error));
-        assert!(read.is_timeout());
-        assert!(matches!(
-            ClientError::from_read(io::Error::other(ClientError::Stopped)),
-            ClientError::Stopped
-        ));
     }
 }

@@ -128,8 +128,8 @@ impl StreamClient {
 }
 
 /// A response body that is read as it arrives. A read blocks until bytes arrive, the response ends,
-/// the silence timeout passes, or the daemon stops. Its errors carry a [`ClientError`]; see
-/// [`ClientError::from_read`]. Dropping the stream before its end closes the connection.
+/// the silence timeout passes, or the daemon stops. Its errors carry a [`ClientError`]. Dropping
+/// the stream before its end closes the connection.
 pub struct BodyStream {
     content_type: String,
     request: String,

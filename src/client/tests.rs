@@ -10,7 +10,7 @@ mod streams;
 
 use std::time::{Duration, Instant};
 
-use super::{Client, ClientConfig, ClientOptions};
+use super::{Client, ClientConfig, ClientError, ClientOptions};
 use crate::stdx::stop::{Cause, Stop};
 pub(super) use executable::write_executable;
 pub(super) use secure::Authority;
@@ -35,6 +35,11 @@ fn unlimited() -> ClientOptions {
         qps: 0.0,
         ..ClientOptions::default()
     }
+}
+
+/// The client's error that an error of a stream carries.
+fn carried_by(error: std::io::Error) -> ClientError {
+    error.downcast().expect("a client's error")
 }
 
 fn requested() -> Cause {

@@ -47,7 +47,7 @@ impl Handler<ResourceQuota> for QuotaHandler {
         }
     }
 
-    fn on_position(&mut self, _resource_version: &ResourceVersion) {}
+    fn on_position(&mut self) {}
 }
 
 /// Starts the thread; `None` if no controller holds back creates.

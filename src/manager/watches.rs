@@ -11,7 +11,7 @@ use super::controller_instance::{ControllerInstance, Shared};
 use super::watch_source::WatchSource;
 use super::{health_checks, metrics_export};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
-use crate::api::{Pod, ReplicaSet, ResourceVersion};
+use crate::api::{Pod, ReplicaSet};
 use crate::cache::decode::{Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::{CacheEvent, PodStore, Store};
@@ -33,7 +33,7 @@ impl Handler<ReplicaSet> for ReplicaSetHandler {
         self.0.handle_replica_set_event(event);
     }
 
-    fn on_position(&mut self, _resource_version: &ResourceVersion) {
+    fn on_position(&mut self) {
         self.0.handle_cache_advanced();
     }
 }
@@ -54,7 +54,7 @@ impl Handler<Pod> for PodHandler {
         }
     }
 
-    fn on_position(&mut self, _resource_version: &ResourceVersion) {
+    fn on_position(&mut self) {
         for controller in &self.0 {
             controller.handle_cache_advanced();
         }
@@ -78,8 +78,8 @@ impl<T, H: Handler<T>> Handler<T> for Timed<H> {
         self.latency.observe(began.elapsed().as_secs_f64());
     }
 
-    fn on_position(&mut self, resource_version: &ResourceVersion) {
-        self.handler.on_position(resource_version);
+    fn on_position(&mut self) {
+        self.handler.on_position();
     }
 }
 

@@ -121,9 +121,9 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         Some(now.saturating_duration_since(added))
     }
 
-    /// Records that the worker is done with `key`, and returns how long it took; `None` if no worker
-    /// processed it. If the key was added meanwhile, the caller must send it again with the returned
-    /// priority.
+    /// Records that the worker is done with `key`, and returns how long it took; `None` if no
+    /// worker processed it. If the key was added meanwhile, the caller must send it again with the
+    /// returned priority.
     pub fn done(&mut self, key: &K, now: Instant) -> Option<(Duration, Option<Priority>)> {
         let began = self.processing.remove(key)?;
         let added = self.dirty.get(key).map(|(priority, _)| *priority);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::timing::{OVERDUE_WARNING_PERIOD, VERY_SHORT_WATCH, watch_timeout_seconds};
+use super::timing::{VERY_SHORT_WATCH, watch_timeout_seconds};
 use super::{Failure, ListQuery, ListWatch, Paging, Phase, Reaction, Stream};
 use crate::api::ResourceVersion;
 
@@ -133,21 +133,13 @@ impl Stream {
     pub(super) fn requested(now: Instant, is_ordered: bool) -> Self {
         Self {
             requested: now,
-            last_message: now,
-            n_messages: 0,
+            has_spoken: false,
             is_ordered,
-            warn_at: now + OVERDUE_WARNING_PERIOD,
         }
     }
 
-    pub(super) fn on_message(&mut self, now: Instant) {
-        self.n_messages += 1;
-        self.last_message = now;
-        self.warn_at = now + OVERDUE_WARNING_PERIOD;
-    }
-
     pub(super) fn is_very_short(&self, now: Instant) -> bool {
-        self.n_messages == 0 && now.saturating_duration_since(self.requested) < VERY_SHORT_WATCH
+        !self.has_spoken && now.saturating_duration_since(self.requested) < VERY_SHORT_WATCH
     }
 }
 

@@ -32,10 +32,6 @@ pub(super) const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
 /// `tools/cache/reflector.go:handleAnyWatch`).
 pub(super) const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Interval of the warnings about the missing end of a streamed list (client-go
-/// `tools/cache/reflector.go:newInitialEventsEndBookmarkTicker`).
-pub(super) const OVERDUE_WARNING_PERIOD: Duration = Duration::from_secs(10);
-
 /// Returns the timeout to request for a watch; `random` is uniform in `0.0..1.0`.
 pub(super) fn watch_timeout_seconds(random: f64) -> u64 {
     MIN_WATCH_TIMEOUT.mul_f64(1.0 + random).as_secs()

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::secure::{Authority, base64, kubeconfig};
 use super::server::{Received, Reply, Server, chunked, response};
-use super::{PATIENCE, client, unlimited, write_executable};
+use super::{PATIENCE, carried_by, client, unlimited, write_executable};
 use crate::client::{ClientConfig, ClientError, ConfigSource, Environment, Request};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::spawn;
@@ -115,7 +115,7 @@ fn a_new_certificate_needs_new_connections_and_ends_watches() {
     assert_ne!(get(), first);
     let mut line = String::new();
     let cut = std::io::Read::read_to_string(&mut watched, &mut line);
-    let cut = ClientError::from_read(cut.expect_err("it was cut"));
+    let cut = carried_by(cut.expect_err("it was cut"));
     assert!(cut.is_closed(), "{cut}");
     drop(watch());
     assert_ne!(server.next().connection, watching);

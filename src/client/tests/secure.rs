@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
 use super::server::{Reply, Server, chunked, response};
-use super::{client, stopped_while, unlimited};
+use super::{carried_by, client, stopped_while, unlimited};
 use crate::client::{
     Client, ClientConfig, ClientError, ConfigError, ConfigSource, Environment, Request,
 };
@@ -262,10 +262,7 @@ fn stop_ends_a_blocked_watch_read_over_tls() {
     let mut line = [0; 3];
     stream.read_exact(&mut line).expect("the line is here");
     let error = stopped_while(&stop, || {}, move || stream.read(&mut [0])).expect_err("it is cut");
-    assert!(matches!(
-        ClientError::from_read(error),
-        ClientError::Stopped
-    ));
+    assert!(matches!(carried_by(error), ClientError::Stopped));
 }
 
 #[test]

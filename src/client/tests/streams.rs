@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
 use super::server::{Reply, Server, chunked, response};
-use super::{client, client_of, stopped_while, unlimited};
+use super::{carried_by, client, client_of, stopped_while, unlimited};
 use crate::api::Status;
 use crate::client::{BodyStream, ClientConfig, ClientError, ClientOptions, Request};
 
@@ -16,7 +16,7 @@ fn read_to_end(stream: &mut BodyStream) -> (String, Option<ClientError>) {
     let mut text = Vec::new();
     let error = stream.read_to_end(&mut text).err();
     let text = String::from_utf8(text).expect("tests send text");
-    (text, error.map(ClientError::from_read))
+    (text, error.map(carried_by))
 }
 
 /// A server that responds with one line and a complete body.
@@ -48,7 +48,7 @@ fn lines_arrive_as_written_and_stop_ends_the_next_read() {
     lines.read_line(&mut line).expect("a complete line arrives");
     assert_eq!(line, "{\"a\":1}\n");
     let error = stopped_while(&stop, || {}, move || lines.read_line(&mut String::new()));
-    let error = ClientError::from_read(error.expect_err("the line has no end"));
+    let error = carried_by(error.expect_err("the line has no end"));
     assert!(matches!(error, ClientError::Stopped), "{error:?}");
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::api::{Pod, ResourceVersion, Status};
+use crate::api::{Pod, Status};
 use crate::cache::list_watch::{ListQuery, WatchQuery};
 use crate::cache::reflector::{
     Body, Handler, Pace, Reflector, ReflectorOptions, ReflectorParts, Source,
@@ -346,8 +346,8 @@ impl Handler<Pod> for Listener {
         self.notes.write(|notes| notes.delivered.push(line));
     }
 
-    fn on_position(&mut self, resource_version: &ResourceVersion) {
-        let line = format!("position {resource_version}");
+    fn on_position(&mut self) {
+        let line = format!("position {}", self.store.resource_version());
         self.notes.write(|notes| notes.delivered.push(line));
     }
 }
