@@ -69,7 +69,7 @@ pub mod migration;
 mod options;
 mod record;
 
-pub use election::{Election, ElectionDecision};
+pub use election::Election;
 #[cfg(test)]
 mod tests;
 

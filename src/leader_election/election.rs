@@ -6,17 +6,6 @@ use std::time::Duration;
 use super::options::LeaderElectionOptions;
 use super::record::{LeaderElectionRecord, RELEASED_DURATION_SECONDS};
 
-/// The action for a Lease that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ElectionDecision {
-    /// Another daemon holds the Lease, or held it so recently that it may not know of its loss.
-    Held,
-    /// This process led, and the Lease does not name it.
-    Lost,
-    /// Write this record.
-    Update(LeaderElectionRecord),
-}
-
 /// The observed state of the election. All times are points on the boot clock.
 #[derive(Debug)]
 pub struct Election {
@@ -111,8 +100,9 @@ impl Election {
         }
     }
 
-    /// Observes the Lease as it was read (`None` if it does not exist) and decides what to do.
-    /// `seen_at` is the time after the response arrived, so time in flight does not age the record.
+    /// Observes the Lease as it was read (`None` if it does not exist) and returns the record to
+    /// write; `None` if this process must not write one. `seen_at` is the time after the response
+    /// arrived, so time in flight does not age the record.
     ///
     /// DIFFERS: upstream's renewal also acquires a Lease that another daemon held and released in
     /// between, and goes on with stale caches. Here such a leader has lost the lease.
@@ -121,25 +111,26 @@ impl Election {
         read: Option<LeaderElectionRecord>,
         seen_at: Duration,
         wall: &str,
-    ) -> ElectionDecision {
+    ) -> Option<LeaderElectionRecord> {
         let exists = read.is_some();
         self.observe(read.unwrap_or_default(), seen_at);
         // The Lease names this process: a renewal on the slow path, a restart with the same
         // identity, or an earlier create whose response was lost.
         if self.is_leader() {
-            return ElectionDecision::Update(self.renewed_record(&self.observed, wall));
+            return Some(self.renewed_record(&self.observed, wall));
         }
         // This process may have slept through another leader's term, so its caches prove nothing.
         if self.renewed_at.take().is_some() {
-            return ElectionDecision::Lost;
+            return None;
         }
+        // Another daemon holds the Lease, or held it so recently that it may not know of its loss.
         if seen_at < self.held_until {
-            return ElectionDecision::Held;
+            return None;
         }
         if !exists {
-            return ElectionDecision::Update(self.first_record(wall));
+            return Some(self.first_record(wall));
         }
-        ElectionDecision::Update(LeaderElectionRecord {
+        Some(LeaderElectionRecord {
             lease_transitions: self.observed.lease_transitions.saturating_add(1),
             preferred_holder: self.observed.preferred_holder.clone(),
             strategy: self.observed.strategy.clone(),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::election::{Election, ElectionDecision};
+use super::election::Election;
 use super::fence::LeaseFence;
 use super::health::LeaderElectionHealth;
 use super::lock::{LeaseReference, Lock, LockError};
@@ -119,7 +119,7 @@ impl Elector {
 
     /// Runs until the lease is lost, or until `stop` and then `done` are signalled.
     pub fn run(mut self) {
-        let lease = self.lock.describe();
+        let lease = self.election.options().lease();
         log::info!("waiting for the lease {lease}");
         self.set_master_status(false);
         if self.acquire() {
@@ -238,12 +238,12 @@ impl Elector {
             stamp = self.stamp();
         }
         match self.election.on_read(read, seen_at, &stamp.wall) {
-            ElectionDecision::Held | ElectionDecision::Lost => {
+            None => {
                 log::debug!("the lease is held by {:?}", self.election.leader());
                 self.last_problem.clear();
                 false
             }
-            ElectionDecision::Update(record) => {
+            Some(record) => {
                 if self.election.is_leader() {
                     let name = &self.election.options().name;
                     metrics::global().leader_election.slowpath_exercised(name);
@@ -286,7 +286,8 @@ impl Elector {
             self.last_problem.clear();
             return true;
         };
-        let problem = format!("cannot {verb} the lease {}: {error}", self.lock.describe());
+        let lease = self.election.options().lease();
+        let problem = format!("cannot {verb} the lease {lease}: {error}");
         if problem == self.last_problem {
             log::debug!("{problem}");
         } else {
@@ -299,7 +300,7 @@ impl Elector {
     /// Releases the lease, so that the next leader need not wait for its expiry. Retries on
     /// conflicts for at most one renew deadline (client-go `leaderelection.go:release`).
     pub(super) fn release(&mut self) {
-        let lease = self.lock.describe();
+        let lease = self.election.options().lease();
         let deadline = self.boot_clock.boot_time() + self.election.options().renew_deadline;
         let problem = loop {
             match self.try_release() {

@@ -96,10 +96,6 @@ impl Lock for LeaseLock {
             resource_version: metadata("resourceVersion"),
         }
     }
-
-    fn describe(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
 }
 
 /// Returns `lease` as JSON with this record. A `spec` that is no map becomes one.

@@ -31,9 +31,6 @@ pub trait Lock: Debug + Send {
 
     /// The reference for events, from the object as last read or written here.
     fn reference(&self) -> LeaseReference;
-
-    /// `namespace/name`.
-    fn describe(&self) -> String;
 }
 
 /// A Lease as an event's `involvedObject`.

@@ -93,8 +93,8 @@ impl LeaderElectionOptions {
         wrong.map(|(_, error)| error).collect()
     }
 
-    /// `namespace/name`.
-    pub fn describe(&self) -> String {
+    /// `namespace/name` of the Lease.
+    pub fn lease(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 

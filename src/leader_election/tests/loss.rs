@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use super::rig::{Rig, SECOND, Server, conflict, held_by, unavailable};
 use crate::client::Fence;
-use crate::leader_election::{
-    Election, ElectionDecision, LeaderElectionOptions, LeaderElectionRecord,
-};
+use crate::leader_election::{Election, LeaderElectionOptions, LeaderElectionRecord};
 
 /// A Lease as client-go's release leaves it.
 fn released() -> LeaderElectionRecord {
@@ -142,7 +140,7 @@ fn a_leader_that_cannot_renew_ends_at_its_deadline() {
 fn a_failed_renewal_is_repeated_before_the_deadline() {
     let options = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
     let mut election = Election::new(options);
-    let ElectionDecision::Update(record) = election.on_read(None, Duration::ZERO, "") else {
+    let Some(record) = election.on_read(None, Duration::ZERO, "") else {
         panic!("the lease is free");
     };
     election.on_written(record, Duration::ZERO, Duration::ZERO);

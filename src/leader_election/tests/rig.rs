@@ -160,10 +160,6 @@ impl Lock for FakeLock {
     fn reference(&self) -> LeaseReference {
         LeaseReference::default()
     }
-
-    fn describe(&self) -> String {
-        "kube-system/a".to_owned()
-    }
 }
 
 /// Records the callbacks.
