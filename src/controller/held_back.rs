@@ -52,14 +52,11 @@ impl ReplicaSetController {
                     return Err(SyncError::Write(error));
                 };
                 let is_of_quota = matches!(refusal, Refusal::Quota(_));
-                let retry_in = self.memories.hold_back(rs, refusal);
+                let retry_in = self.memories.hold_back(rs, refusal, error.to_string());
                 // ORDER: the line stands before the watch's first list comes, which may wake it.
                 if is_of_quota {
                     self.quota_watch.request();
                 }
-                let message = error.to_string();
-                let note = |memory: &mut Memory| memory.history.note_refusal(message);
-                self.memories.with(&rs.key, &rs.uid, note);
                 return Err(SyncError::HeldBack { error, retry_in });
             }
             Err(error) => return Err(error),
@@ -80,10 +77,7 @@ impl ReplicaSetController {
         if !is_held_back && !creates_later {
             return None;
         }
-        let message = |memory: &mut Memory| {
-            let message = memory.history.refusal().filter(|_| memory.has_hold())?;
-            Some(message.to_owned())
-        };
+        let message = |memory: &mut Memory| memory.refusal().map(str::to_owned);
         let message = self.memories.get(&rs.key, &rs.uid, message).flatten()?;
         Some(self.failure(Plan::Create(1), message))
     }

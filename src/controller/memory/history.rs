@@ -49,8 +49,6 @@ pub struct LastError {
 pub struct History {
     last_sync: Option<LastSync>,
     last_error: Option<LastError>,
-    /// The message of the last refused create.
-    refusal: Option<Box<str>>,
     change: Option<Change>,
     failures: Option<Failures>,
     /// The generation for which an unusable selector was logged.
@@ -93,16 +91,6 @@ impl History {
     /// Records an error that no sync retries, because the daemon cannot repair it.
     pub fn note_permanent_error(&mut self, message: String, at: Timestamp) {
         self.fail(message, at, true);
-    }
-
-    /// Records the message of a refused create.
-    pub fn note_refusal(&mut self, message: String) {
-        self.refusal = Some(cut(message));
-    }
-
-    /// The message of the last refused create. Of no use without a hold.
-    pub fn refusal(&self) -> Option<&str> {
-        self.refusal.as_deref()
     }
 
     /// The latest sync; `None` if the record was dropped since.
@@ -215,7 +203,8 @@ impl History {
     }
 }
 
-fn cut(mut message: String) -> Box<str> {
+/// Shortens a message, so that a record stays small.
+pub(super) fn cut(mut message: String) -> Box<str> {
     message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
     message.into()
 }

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::history::cut;
 use crate::api::{CompactTimestamp, ReplicaSet};
 use crate::controller::decide::refusal::Refusal;
 
@@ -14,6 +15,8 @@ use crate::controller::decide::refusal::Refusal;
 pub struct Hold {
     /// The last refusal.
     pub refusal: Refusal,
+    /// Its message, for the status.
+    pub message: Box<str>,
     /// When the first refusal of this kind in a row came.
     pub since: Instant,
     /// When the sync tries again, if nothing else ends the hold.
@@ -28,8 +31,13 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The hold after a refusal of a pod of `rs`, whose hold was `earlier`.
-    pub fn after(earlier: Option<&Self>, rs: &ReplicaSet, refusal: Refusal, now: Instant) -> Self {
+    /// The hold after a refusal of a pod of `rs` with this message, whose hold was `earlier`.
+    pub fn after(
+        earlier: Option<&Self>,
+        rs: &ReplicaSet,
+        (refusal, message): (Refusal, String),
+        now: Instant,
+    ) -> Self {
         let earlier = earlier.filter(|it| it.refusal.kind() == refusal.kind());
         let n = earlier.map_or(1, |it| it.n.saturating_add(1));
         Self {
@@ -40,6 +48,7 @@ impl Hold {
             created: rs.creation,
             generation: rs.generation,
             refusal,
+            message: cut(message),
         }
     }
 
@@ -63,7 +72,7 @@ mod tests {
     #[test]
     fn a_hold_ends_with_its_time_a_generation_or_a_permission() {
         let (rs, now) = (replica_set("web", 1), Instant::now());
-        let mut hold = Hold::after(None, &rs, Refusal::Invalid, now);
+        let mut hold = Hold::after(None, &rs, (Refusal::Invalid, String::new()), now);
         assert_eq!(hold.remaining(1, now), Some(INVALID_WAIT));
         assert_eq!(hold.remaining(2, now), None);
         assert_eq!(hold.remaining(1, now + INVALID_WAIT), None);
@@ -75,12 +84,12 @@ mod tests {
     fn only_refusals_of_one_kind_count_together() {
         let (rs, now) = (replica_set("web", 1), Instant::now());
         let overload = Refusal::Overload { retry_after: None };
-        let first = Hold::after(None, &rs, overload.clone(), now);
+        let first = Hold::after(None, &rs, (overload.clone(), String::new()), now);
         let later = now + Duration::from_secs(1);
-        let second = Hold::after(Some(&first), &rs, overload, later);
+        let second = Hold::after(Some(&first), &rs, (overload, String::new()), later);
         assert_eq!((second.n, second.since), (2, now));
         assert!(second.until - later > first.until - now);
-        let third = Hold::after(Some(&second), &rs, Refusal::Invalid, later);
+        let third = Hold::after(Some(&second), &rs, (Refusal::Invalid, String::new()), later);
         assert_eq!((third.n, third.since), (1, later));
     }
 }

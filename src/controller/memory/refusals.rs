@@ -91,9 +91,9 @@ fn place_of(key: &ObjectKey, hold: &Hold) -> Place {
 }
 
 impl Memories {
-    /// Holds back the creates of `rs` after this refusal. Returns how long, if nothing ends the
-    /// hold earlier.
-    pub fn hold_back(&self, rs: &ReplicaSet, refusal: Refusal) -> Duration {
+    /// Holds back the creates of `rs` after this refusal with its message. Returns how long, if
+    /// nothing ends the hold earlier.
+    pub fn hold_back(&self, rs: &ReplicaSet, refusal: Refusal, message: String) -> Duration {
         let now = self.clock.now();
         self.with(&rs.key, &rs.uid, |_| {});
         let mut state = self.lock();
@@ -102,7 +102,7 @@ impl Memories {
             return Duration::ZERO;
         };
         let earlier = memory.hold.take();
-        let hold = Hold::after(earlier.as_deref(), rs, refusal, now);
+        let hold = Hold::after(earlier.as_deref(), rs, (refusal, message), now);
         if let Some(earlier) = &earlier
             && earlier.refusal != hold.refusal
         {
@@ -233,6 +233,11 @@ impl Memory {
     /// True if the API server refused the last create, whether or not a sync may try again.
     pub fn has_hold(&self) -> bool {
         self.hold.is_some()
+    }
+
+    /// The message of the refusal for which creates are held back.
+    pub fn refusal(&self) -> Option<&str> {
+        self.hold.as_ref().map(|hold| &*hold.message)
     }
 
     /// How long creates at `generation` are held back; `None` if a sync may create.

@@ -32,9 +32,9 @@ fn turns(memories: &Memories) -> Vec<String> {
 fn each_quota_has_a_line_of_its_own() {
     let (memories, clock) = memories();
     let all: Vec<ReplicaSet> = ["a", "b", "c"].map(|name| replica_set(name, 1)).into();
-    memories.hold_back(&all[0], quota("cpu"));
-    memories.hold_back(&all[1], quota("cpu"));
-    memories.hold_back(&all[2], quota("pods"));
+    memories.hold_back(&all[0], quota("cpu"), String::new());
+    memories.hold_back(&all[1], quota("cpu"), String::new());
+    memories.hold_back(&all[2], quota("pods"), String::new());
     clock.advance(Duration::from_millis(50));
     assert_eq!(turns(&memories), ["a", "c"]);
     assert!(memories.wake_lines("default", Some("pods")));
@@ -52,8 +52,8 @@ fn each_quota_has_a_line_of_its_own() {
 fn a_line_ends_with_its_last_replica_set() {
     let (memories, _) = memories();
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
-    memories.hold_back(&a, quota("pods"));
-    memories.hold_back(&b, quota("pods"));
+    memories.hold_back(&a, quota("pods"), String::new());
+    memories.hold_back(&b, quota("pods"), String::new());
     assert_eq!(memories.n_held_back(), [2, 0, 0]);
     memories.end_hold(&a, true);
     assert!(memories.wake_lines("default", None));
@@ -66,11 +66,11 @@ fn a_line_ends_with_its_last_replica_set() {
 fn another_refusal_takes_a_replica_set_out_of_its_line() {
     let (memories, _) = memories();
     let a = replica_set("a", 1);
-    memories.hold_back(&a, quota("pods"));
-    memories.hold_back(&a, quota("cpu"));
+    memories.hold_back(&a, quota("pods"), String::new());
+    memories.hold_back(&a, quota("cpu"), String::new());
     assert!(!memories.wake_lines("default", Some("pods")));
     assert!(memories.wake_lines("default", Some("cpu")));
-    memories.hold_back(&a, Refusal::Invalid);
+    memories.hold_back(&a, Refusal::Invalid, String::new());
     assert!(!memories.wake_lines("default", None));
     assert_eq!(memories.n_held_back(), [0, 0, 1]);
 }
@@ -79,15 +79,15 @@ fn another_refusal_takes_a_replica_set_out_of_its_line() {
 fn a_probe_of_one_quota_that_another_refuses_is_no_probe_there() {
     let (memories, clock) = memories();
     for name in ["a", "b", "c", "d", "e"] {
-        memories.hold_back(&replica_set(name, 1), quota("cpu"));
+        memories.hold_back(&replica_set(name, 1), quota("cpu"), String::new());
     }
     let other = replica_set("x", 1);
-    memories.hold_back(&other, quota("pods"));
+    memories.hold_back(&other, quota("pods"), String::new());
     clock.advance(Duration::from_millis(50));
     assert_eq!(turns(&memories), ["a", "x"]);
     memories.end_hold(&replica_set("a", 1), true);
     assert_eq!(turns(&memories), ["b", "c"]);
-    memories.hold_back(&other, quota("cpu"));
+    memories.hold_back(&other, quota("cpu"), String::new());
     memories.end_hold(&replica_set("b", 1), true);
     assert_eq!(turns(&memories), ["d", "e"], "the line still doubles");
 }
@@ -97,7 +97,7 @@ fn a_recreated_replica_set_inherits_no_hold() {
     let (memories, clock) = memories();
     let (old, mut new) = (replica_set("a", 1), replica_set("a", 1));
     new.uid = "another".into();
-    memories.hold_back(&old, quota("pods"));
+    memories.hold_back(&old, quota("pods"), String::new());
     memories.with(&new.key, &new.uid, |memory| {
         assert_eq!(memory.held_back(1, clock.now()), None);
     });
