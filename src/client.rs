@@ -62,7 +62,7 @@ pub use read_coalescing::{READ_WAIT_MAX, ReadCoalescing};
 pub use request::{Method, Request, Response};
 #[cfg(test)]
 pub(crate) use retry::delays;
-pub use stream::{BodyStream, StreamClient};
+pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient};
 
 use crate::stdx::stop::Stop;
 use http::{Http, Timeouts};
@@ -151,6 +151,17 @@ impl Client {
             measured.received(body.len());
             Ok(Response { code, body })
         })
+    }
+
+    /// As [`send`](Self::send), but sends nothing after the stop signal.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`ClientError::Stopped`] after the stop signal.
+    pub fn send_unless_stopped(&self, request: &Request) -> Result<Response, ClientError> {
+        if self.stop.is_stopped() {
+            return Err(ClientError::Stopped);
+        }
+        self.send(request)
     }
 
     /// Creates connections for one thread that lists and watches. The stop signal closes them, so a

@@ -23,8 +23,6 @@ pub struct ClientOptions {
     /// Maximum silence of a watch. Bookmarks arrive about once a minute, so the connection of a
     /// watch that is silent for this long is dead.
     pub watch_silence_timeout: Duration,
-    /// Maximum time for a complete streamed list.
-    pub list_timeout: Duration,
     /// Refuses every request but a read before it is sent, so that nothing can change the cluster.
     /// The dry run relies on this.
     pub read_only: bool,
@@ -44,7 +42,6 @@ impl Default for ClientOptions {
             connections: 64,
             request_timeout: Duration::from_mins(1),
             watch_silence_timeout: Duration::from_mins(5),
-            list_timeout: Duration::from_mins(10),
             read_only: false,
             user_agent: user_agent(),
             fence: None,

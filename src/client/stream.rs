@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ureq::BodyReader;
 use ureq::http::header::CONTENT_TYPE;
@@ -19,6 +20,9 @@ use super::retry::{self, Kind};
 use super::throttle::Throttle;
 use crate::stdx::activity;
 use crate::stdx::stop::Stop;
+
+/// Maximum time for a complete list.
+pub const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Lists and watches one resource for one thread. It has its own connections, so that the stop
 /// signal can close those that this thread is blocked on.
@@ -53,17 +57,17 @@ impl StreamClient {
 
     /// Opens a list. The list waits for the throttle and is retried like any read.
     /// [`ClientOptions::request_timeout`] limits the wait for the first byte and each silence;
-    /// [`ClientOptions::list_timeout`] limits the whole list. Blocks until the response's head has
+    /// [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's head has
     /// arrived.
     ///
     /// # Errors
     /// [`ClientError::Status`] if the server refuses, [`ClientError::Stopped`] if the daemon stops,
     /// or any other transport error.
     pub fn open_list(&self, request: &Request) -> Result<BodyStream, ClientError> {
-        let silence = request.timeout.unwrap_or(self.options.request_timeout);
+        let silence = self.options.request_timeout;
         let timeouts = Timeouts {
             head: silence,
-            body: Some(self.options.list_timeout),
+            body: Some(LIST_TIMEOUT),
             read: Some(silence),
         };
         self.open(request, Kind::Read, timeouts)
@@ -78,7 +82,7 @@ impl StreamClient {
     /// As [`open_list`](Self::open_list).
     pub fn open_watch(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let timeouts = Timeouts {
-            head: request.timeout.unwrap_or(self.options.request_timeout),
+            head: self.options.request_timeout,
             body: None,
             read: Some(self.options.watch_silence_timeout),
         };

@@ -12,7 +12,6 @@ use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector, WorkloadKind};
 use crate::client::{Client, Request, Response};
-use crate::stdx::stop::Stop;
 use crate::writes::WriteError;
 
 /// Path of the core API group.
@@ -26,22 +25,17 @@ const PAGE_SIZE: &str = "500";
 pub struct RealLiveReader {
     client: Client,
     kind: &'static WorkloadKind,
-    stop: Stop,
 }
 
 impl RealLiveReader {
-    /// Reads objects of `kind` and their pods through `client`. Sends no more requests after
-    /// `stop`.
-    pub fn new(client: Client, kind: &'static WorkloadKind, stop: &Stop) -> Self {
-        let stop = stop.clone();
-        Self { client, kind, stop }
+    /// Reads objects of `kind` and their pods through `client`. Sends no more requests after the
+    /// client's stop signal.
+    pub fn new(client: Client, kind: &'static WorkloadKind) -> Self {
+        Self { client, kind }
     }
 
     fn send(&self, request: &Request) -> Result<Response, WriteError> {
-        if self.stop.is_stopped() {
-            return Err(WriteError::Stopped);
-        }
-        Ok(self.client.send(request)?)
+        Ok(self.client.send_unless_stopped(request)?)
     }
 
     /// Lists in pages and decodes each page before it requests the next one, to bound memory. All

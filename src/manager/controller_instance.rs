@@ -110,15 +110,14 @@ impl ControllerInstance {
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: cache.clone(),
-            live: Arc::new(RealLiveReader::new(client.clone(), kind, stop)),
+            live: Arc::new(RealLiveReader::new(client.clone(), kind)),
             pod_control: Arc::new(RealPodControl::new(
                 client.clone(),
                 pod_recorder,
                 kind,
                 options.retry_backoff,
-                stop,
             )),
-            replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind, stop)),
+            replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind)),
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,

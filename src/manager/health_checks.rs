@@ -25,6 +25,7 @@ use super::watch_source::Reachability;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
 use crate::cache::stats::CacheStats;
+use crate::client::LIST_TIMEOUT;
 use crate::leader_election::LeaderElectionHealth;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Liveness;
@@ -41,8 +42,8 @@ const SILENCE_MAX: Duration = Duration::from_mins(6);
 const OUTAGE_MAX: Duration = Duration::from_mins(1);
 
 /// Before this, `/healthz` tolerates incomplete lists, since it often serves as a liveness probe: a
-/// streamed list may take ten minutes (`client::ClientOptions::list_timeout`).
-const START_MAX: Duration = Duration::from_mins(10);
+/// list may take this long.
+const START_MAX: Duration = LIST_TIMEOUT;
 
 /// Limit for the age of the oldest key. Keys wait while workers sync other keys; back-off and
 /// throttle add to that, so the check adds the throttle's time. Users notice a ReplicaSet that no

@@ -10,7 +10,6 @@ use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, RetryBackoff, WorkloadKind};
 use crate::client::{Client, Request, Response};
-use crate::stdx::stop::Stop;
 
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
@@ -29,33 +28,29 @@ pub struct RealPodControl {
     recorder: Arc<dyn EventRecorder>,
     kind: &'static WorkloadKind,
     retry_backoff: RetryBackoff,
-    stop: Stop,
 }
 
 impl RealPodControl {
     /// Writes pods for owners of `kind`. With a back-off by refusal an overloaded server's longer
-    /// `Retry-After` to a create is left to the caller. Sends no more requests after `stop`.
+    /// `Retry-After` to a create is left to the caller. Sends no more requests after the client's
+    /// stop signal.
     pub fn new(
         client: Client,
         recorder: Arc<dyn EventRecorder>,
         kind: &'static WorkloadKind,
         retry_backoff: RetryBackoff,
-        stop: &Stop,
     ) -> Self {
         Self {
             client,
             recorder,
             kind,
             retry_backoff,
-            stop: stop.clone(),
         }
     }
 
     fn send(&self, rs: &ReplicaSet, request: Request) -> Result<Response, WriteError> {
-        if self.stop.is_stopped() {
-            return Err(WriteError::Stopped);
-        }
-        Ok(self.client.send(&request.on_behalf_of(&rs.uid))?)
+        let request = request.on_behalf_of(&rs.uid);
+        Ok(self.client.send_unless_stopped(&request)?)
     }
 
     fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &'static str, message: String) {

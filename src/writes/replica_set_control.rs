@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use super::WriteError;
 use crate::api::{ReplicaSet, ReplicaSetStatus, WorkloadKind};
 use crate::client::{Client, Request};
-use crate::stdx::stop::Stop;
 
 /// Updates ReplicaSets at the API server. Each call blocks for one request.
 pub trait ReplicaSetControl: Debug + Send + Sync {
@@ -26,14 +25,13 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
 pub struct RealReplicaSetControl {
     client: Client,
     kind: &'static WorkloadKind,
-    stop: Stop,
 }
 
 impl RealReplicaSetControl {
-    /// Writes to objects of `kind` through `client`. Sends no more requests after `stop`.
-    pub fn new(client: Client, kind: &'static WorkloadKind, stop: &Stop) -> Self {
-        let stop = stop.clone();
-        Self { client, kind, stop }
+    /// Writes to objects of `kind` through `client`. Sends no more requests after the client's stop
+    /// signal.
+    pub fn new(client: Client, kind: &'static WorkloadKind) -> Self {
+        Self { client, kind }
     }
 }
 
@@ -51,10 +49,8 @@ impl ReplicaSetControl for RealReplicaSetControl {
         // A server that sent the object in this encoding also accepts and returns it.
         let accept = body.media_type;
         let request = Request::put(path).object(body).accept(accept);
-        if self.stop.is_stopped() {
-            return Err(WriteError::Stopped);
-        }
-        let response = self.client.send(&request.on_behalf_of(&rs.uid))?;
+        let request = request.on_behalf_of(&rs.uid);
+        let response = self.client.send_unless_stopped(&request)?;
         let object = ReplicaSet::from_answer(self.kind, &response.body);
         object.map_err(|error| {
             WriteError::unknown(format!("the response is not a {}: {error}", self.kind.kind))

@@ -31,7 +31,7 @@ fn reader(cluster: &TestCluster) -> (RealLiveReader, ReplicaSet) {
     };
     let config = ClientConfig::plain(&cluster.url());
     let client = Client::new(&config, &options, cluster.stop()).expect("the options are valid");
-    let live = RealLiveReader::new(client, &REPLICA_SET, cluster.stop());
+    let live = RealLiveReader::new(client, &REPLICA_SET);
     let rs = cluster.replica_set("a").to_string();
     let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());
     (live, rs.expect("a readable ReplicaSet"))
