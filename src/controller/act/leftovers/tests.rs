@@ -97,6 +97,7 @@ fn the_oldest_go_first_a_few_per_sync() {
     );
     fixture.sync_ok("web");
     assert_eq!(discarded(&fixture), ["f08", "f09"]);
+    assert_eq!(fixture.queue.next_deadline(), None, "none is left");
     assert_eq!(
         fixture.metrics.leftovers_deleted.get(WriteOutcome::Success),
         10
