@@ -74,6 +74,8 @@ pub struct Report {
     pub next: NextStep,
     /// The pods in the order of deletion, each with the rule that ranks it before the next one.
     pub deletion_order: Vec<Deletion>,
+    /// The total of those pods.
+    pub deletion_order_total: usize,
     /// Pods that do not count as replicas, and why.
     pub not_counted: Vec<NotCounted>,
     /// The total of those pods.
@@ -114,6 +116,8 @@ pub struct NextStep {
     pub count: usize,
     /// The pods to delete.
     pub pods: Vec<Deletion>,
+    /// The total of those pods.
+    pub pods_total: usize,
     /// Pods that the sync would adopt first.
     pub adopts: Vec<String>,
     /// Pods that the sync would release first.
@@ -163,14 +167,20 @@ pub struct NotCounted {
 pub struct MemoryReport {
     /// Names of created pods that the watch has not delivered yet.
     pub expected_creations: Vec<String>,
+    /// The total of those pods.
+    pub expected_creations_total: usize,
     /// Deleted pods whose deletion the watch has not delivered yet: names if the cache knows them,
     /// UIDs otherwise.
     pub expected_deletions: Vec<String>,
+    /// The total of those pods.
+    pub expected_deletions_total: usize,
     /// The age of these expectations, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expectations_age_seconds: Option<f64>,
     /// Pods whose creation or deletion had an unknown outcome. The next sync retries these first.
     pub unresolved: Vec<String>,
+    /// The total of those pods.
+    pub unresolved_total: usize,
     /// The version that the pod cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for_pods_version: Option<String>,

@@ -78,6 +78,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         observed_generation: rs.status.observed_generation,
         findings: Vec::new(),
         next,
+        deletion_order_total: order.len(),
         deletion_order: context.map_or_else(Vec::new, |context| {
             let preferred = prefer_throughout(order.clone(), active, &context);
             let places = Places::of(active, context.preferences);
@@ -215,16 +216,20 @@ fn next_step(
         Plan::Create(count) => ("create", count),
         Plan::Delete(count) => ("delete", count),
     };
-    let pods = decision.zip(context).map(|(decision, context)| {
-        // A terminating ReplicaSet deletes no pods, but the report still names the candidates.
-        let chosen = match wanted {
-            Plan::Delete(count) if rs.is_terminating() => {
-                pods_to_delete(&decision.active, count, context)
-            }
-            _ => decision.delete.clone(),
-        };
-        chosen_deletions(&chosen, &decision.active, order, context)
-    });
+    let (pods, pods_total) = decision
+        .zip(context)
+        .map(|(decision, context)| {
+            // A terminating ReplicaSet deletes no pods, but the report still names the candidates.
+            let chosen = match wanted {
+                Plan::Delete(count) if rs.is_terminating() => {
+                    pods_to_delete(&decision.active, count, context)
+                }
+                _ => decision.delete.clone(),
+            };
+            let pods = chosen_deletions(&chosen, &decision.active, order, context);
+            (pods, chosen.len())
+        })
+        .unwrap_or_default();
     let held_back = match (&rs.selector, wanted) {
         (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
         (Ok(_), Plan::Nothing) => None,
@@ -241,7 +246,8 @@ fn next_step(
     NextStep {
         action,
         count,
-        pods: pods.unwrap_or_default(),
+        pods,
+        pods_total,
         adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
         releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
         leftovers: decision.map_or(0, |decision| decision.leftovers.delete.len()),
@@ -398,6 +404,7 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
     let mut expected_deletions: Vec<String> = expectations
         .map(|open| open.deletions.iter().map(name_of).collect())
         .unwrap_or_default();
+    let (creations_total, deletions_total) = (expected_creations.len(), expected_deletions.len());
     expected_creations.sort();
     expected_deletions.sort();
     expected_creations.truncate(NAMED_MAX);
@@ -410,9 +417,12 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
     let last_sync = memory.last_sync.as_ref();
     MemoryReport {
         expected_creations,
+        expected_creations_total: creations_total,
         expected_deletions,
+        expected_deletions_total: deletions_total,
         expectations_age_seconds: expectations.map(|open| open.age.as_secs_f64()),
         unresolved: unresolved.take(NAMED_MAX).collect(),
+        unresolved_total: memory.unresolved_creations.len() + memory.unresolved_deletions.len(),
         waits_for_pods_version: waits_for.and_then(|v| version(&v.pods)),
         waits_for_replica_sets_version: waits_for.and_then(|v| version(&v.replica_sets)),
         cached_pods_version: memory.cached.pods.to_string(),

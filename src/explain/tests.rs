@@ -364,6 +364,61 @@ fn deletions_name_the_deciding_rule() {
     assert_eq!(json["next"]["pods"][1]["rule"], "deletion-cost");
 }
 
+/// The lists themselves are cut, both in JSON and, shorter, in the text.
+#[test]
+fn what_a_cut_list_leaves_out_is_counted() {
+    let names = (0..505).map(|n| format!("web-{n:03}"));
+    let pods = names.map(|name| ready(&name)).collect();
+    let mut facts = facts(5, &json!([]), pods);
+    facts.rules.burst_replicas = 500;
+    let creations = (0..200).map(|n| format!("web-new-{n:03}").into());
+    let uids = facts.owned.iter().map(|pod| pod.uid.clone());
+    facts.memory = Some(Memory {
+        expectations: Some(OpenExpectations {
+            creations: creations.collect(),
+            deletions: uids.take(150).collect(),
+            age: Duration::from_secs(1),
+        }),
+        unresolved_creations: vec!["web-lost".into(); 120],
+        ..memory()
+    });
+    let delete = report(&facts, &Sources::default(), NOW);
+    check(
+        &delete,
+        &[
+            "A sync would now: delete 500 pods",
+            "  … and 490 more\n",
+            "web-new-009 and 190 more; to be deleted: ",
+            "web-009 and 140 more\n",
+            "web-lost and 110 more\n",
+        ],
+    );
+    let json = serde_json::to_value(&delete).expect("JSON");
+    for (list, total) in [
+        ("/next/pods", 500),
+        ("/deletionOrder", 505),
+        ("/memory/expectedCreations", 200),
+        ("/memory/expectedDeletions", 150),
+        ("/memory/unresolved", 120),
+    ] {
+        let named = json.pointer(list).and_then(|list| list.as_array());
+        assert_eq!(named.map(Vec::len), Some(100), "{list}");
+        assert_eq!(json.pointer(&format!("{list}Total")), Some(&json!(total)));
+    }
+
+    let mut rs = ReplicaSet::clone(&facts.replica_set);
+    rs.replicas = 505;
+    facts.replica_set = Arc::new(rs);
+    facts.memory = None;
+    check(
+        &report(&facts, &Sources::default(), NOW),
+        &[
+            "A scale-down would delete, in this order:",
+            "  … and 495 more\n",
+        ],
+    );
+}
+
 #[test]
 fn preferences_of_a_scale_down_are_explained() {
     let on = |name, node: &str| Pod {

@@ -21,10 +21,16 @@ impl fmt::Display for NextStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut steps = Vec::new();
         if !self.adopts.is_empty() {
-            steps.push(format!("adopt {}", some_of(&self.adopts)));
+            steps.push(format!(
+                "adopt {}",
+                some_of(&self.adopts, self.adopts.len())
+            ));
         }
         if !self.releases.is_empty() {
-            steps.push(format!("release {}", some_of(&self.releases)));
+            steps.push(format!(
+                "release {}",
+                some_of(&self.releases, self.releases.len())
+            ));
         }
         match (self.action, self.count) {
             ("nothing", _) => {}
@@ -95,7 +101,7 @@ impl Report {
         if let Some(held_back) = &next.held_back {
             writeln!(f, "  but not yet: {held_back}")?;
         }
-        fmt_deletions(&next.pods, f)
+        fmt_deletions(&next.pods, next.pods_total, f)
     }
 
     fn fmt_not_counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +121,7 @@ impl Report {
             return Ok(());
         }
         writeln!(f, "\nA scale-down would delete, in this order:")?;
-        fmt_deletions(&self.deletion_order, f)
+        fmt_deletions(&self.deletion_order, self.deletion_order_total, f)
     }
 
     fn fmt_conditions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,14 +165,15 @@ impl Report {
     }
 }
 
-fn fmt_deletions(deletions: &[Deletion], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes the first of `total` deletions.
+fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for deletion in deletions.iter().take(LINES_MAX) {
         let rule = deletion
             .rule
             .map_or(String::new(), |rule| format!("{rule}: "));
         writeln!(f, "  {}  {rule}{}", deletion.pod, deletion.because)?;
     }
-    fmt_more(deletions.len(), f)
+    fmt_more(total, f)
 }
 
 fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,13 +212,13 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
             writeln!(
                 f,
                 "  expectations: {age:.1} s old; to be created: {}; to be deleted: {}",
-                some_of(&memory.expected_creations),
-                some_of(&memory.expected_deletions)
+                some_of(&memory.expected_creations, memory.expected_creations_total),
+                some_of(&memory.expected_deletions, memory.expected_deletions_total)
             )?;
         }
     }
     if !memory.unresolved.is_empty() {
-        let names = some_of(&memory.unresolved);
+        let names = some_of(&memory.unresolved, memory.unresolved_total);
         writeln!(f, "  writes of unknown outcome, to be repeated: {names}")?;
     }
     for (what, waits_for, cached) in [
@@ -243,14 +250,15 @@ fn fmt_more(total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-fn some_of(names: &[String]) -> String {
+/// The first of `total` names.
+fn some_of(names: &[String], total: usize) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
     let shown = names.len().min(LINES_MAX);
     let mut text = names[..shown].join(", ");
-    if names.len() > shown {
-        write!(text, " and {} more", names.len() - shown).unwrap_or_default();
+    if total > shown {
+        write!(text, " and {} more", total - shown).unwrap_or_default();
     }
     text
 }
