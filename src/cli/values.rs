@@ -45,19 +45,21 @@ pub fn parse_qps(text: &str) -> Result<f32, String> {
 /// # Errors
 /// A message that says what was expected.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
-    if is_label(text) {
+    if text.len() <= 63 && is_part(text) {
         Ok(text.to_owned())
     } else {
         Err("expected lower-case letters, digits and '-', at most 63 characters".to_owned())
     }
 }
 
-/// Checks that an object's name is an RFC 1123 subdomain.
+/// Checks that an object's name is what Kubernetes calls an RFC 1123 subdomain. Unlike in DNS, its
+/// parts between the dots may be longer than 63 characters
+/// (apimachinery `pkg/util/validation/validation.go:IsDNS1123Subdomain`).
 ///
 /// # Errors
 /// A message that says what was expected.
 pub fn parse_object_name(text: &str) -> Result<String, String> {
-    if text.len() <= 253 && text.split('.').all(is_label) {
+    if text.len() <= 253 && text.split('.').all(is_part) {
         Ok(text.to_owned())
     } else {
         Err("expected lower-case letters, digits, '-' and '.', at most 253 characters".to_owned())
@@ -78,12 +80,10 @@ pub fn parse_url_path(text: &str) -> Result<String, String> {
     }
 }
 
-fn is_label(text: &str) -> bool {
+/// True for an RFC 1123 label of any length.
+fn is_part(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&text.len())
-        && text.chars().all(is_inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    !text.is_empty() && text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 #[cfg(test)]
@@ -112,6 +112,21 @@ mod tests {
         }
         let any = number::<u32>(0..=u32::MAX.into());
         assert_eq!(any("4294967295"), Ok(u32::MAX));
+    }
+
+    #[test]
+    fn names_of_objects_have_no_limit_per_part() {
+        let name = |n: usize| "a".repeat(n);
+        check(parse_namespace, &[&name(63)], &[&name(64)]);
+        check(
+            parse_object_name,
+            &[&name(64), &name(253), &format!("a.{}", name(70))],
+            &[
+                &name(254),
+                &format!("{}.", name(70)),
+                &format!("-{}", name(70)),
+            ],
+        );
     }
 
     #[test]
