@@ -7,6 +7,10 @@ use super::{Argument, Layer, Origin, nearest};
 /// Prefix of all variables.
 pub(in crate::cli) const PREFIX: &str = "REPLICASET_CONTROLLER_";
 
+/// The commit of a build, from the build's environment. A shell or a CI job that exports it may
+/// also run the program.
+const OF_THE_BUILD: &str = "REPLICASET_CONTROLLER_COMMIT";
+
 /// Returns the variable of a flag.
 pub(in crate::cli) fn variable(flag: &str) -> String {
     format!("{PREFIX}{}", ending(flag))
@@ -16,8 +20,9 @@ fn ending(flag: &str) -> String {
     flag.to_uppercase().replace('-', "_")
 }
 
-/// Reads the variables of these flags. Ignores empty variables and those that Kubernetes sets for
-/// a Service. Any other variable with the prefix and without a flag is a mistake.
+/// Reads the variables of these flags. Ignores empty variables, that of the build, and those that
+/// Kubernetes sets for a Service. Any other variable with the prefix and without a flag is a
+/// mistake.
 pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String]) -> Layer {
     let mut layer = Layer::default();
     let mut environment: Vec<_> = environment.iter().collect();
@@ -33,7 +38,7 @@ pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String
         let is_link = services
             .iter()
             .any(|service| is_service_link(name, service));
-        if value.is_empty() || (is_link && is_url(value)) {
+        if value.is_empty() || name == OF_THE_BUILD || (is_link && is_url(value)) {
             continue;
         }
         if let Some(flag) = flags.iter().find(|flag| variable(flag) == name) {
@@ -111,6 +116,19 @@ mod tests {
         ]);
         assert_eq!(layer.arguments[0].word, "--secure-port=10258");
         assert_eq!(layer.mistakes, [""; 0]);
+    }
+
+    #[test]
+    fn the_variable_of_the_build_is_no_mistake() {
+        let layer = layer_of(&[
+            ("REPLICASET_CONTROLLER_COMMIT", "0123abc"),
+            ("REPLICASET_CONTROLLER_COMMITS", "0123abc"),
+        ]);
+        assert!(layer.arguments.is_empty(), "{:?}", layer.arguments);
+        assert_eq!(
+            layer.mistakes,
+            ["$REPLICASET_CONTROLLER_COMMITS: no flag has this variable"]
+        );
     }
 
     #[test]
