@@ -56,7 +56,7 @@
 //! |---|---|---|
 //! | `main` | starts and joins the others | the stop signal; 30 s for the joins |
 //! | `ctrl-c` | trips the stop signal | SIGTERM, SIGINT |
-//! | `signal` | runs the callbacks of [`run::signals`] | SIGHUP, SIGUSR1; a credential plugin |
+//! | `signal` | reloads, logs threads: [`run::signals`] | SIGHUP, SIGUSR1; a credential plugin |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list, watch, store, handlers | a read, 5 min; a pause |
 //! | `watch-quotas` | as above, once a quota refuses a pod | that; the right, 10 min; a read |
 //! | `sync-N`, `rc-sync-N` | run syncs | the queue; a response, 60 s; a batch |

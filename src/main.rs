@@ -7,12 +7,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use replicaset_controller::cli::{Command, ParseOutcome, Parsed, parse};
-use replicaset_controller::run::RunError;
-use replicaset_controller::run::signals;
+use replicaset_controller::run;
+use replicaset_controller::run::{RunError, signals};
 use replicaset_controller::stdx::escape::escaped_lines;
 use replicaset_controller::stdx::report::report;
 use replicaset_controller::stdx::stop::Stop;
-use replicaset_controller::{run, telemetry};
 
 const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
@@ -42,7 +41,6 @@ fn start(parsed: Parsed) -> ExitCode {
     run::start_log(&command);
     run::tell_ignored(&ignored);
     let stop = Stop::new();
-    signals::on_dump("threads", telemetry::threads::log_threads);
     // A stop signal before the daemon runs is a clean stop. Any other command has not done its
     // work.
     let early_code = if command.is_daemon() { 0 } else { FAILURE };

@@ -2,7 +2,7 @@
 //!
 //! # Locks
 //!
-//! [`signals`] guards the callbacks for SIGHUP and SIGUSR1. `main` sets them, `signal` runs them.
+//! [`signals`] guards the callbacks for SIGHUP. `main` sets them, `signal` runs them.
 
 mod election;
 mod explain;
@@ -194,7 +194,6 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     let (reloaded, stopping) = (config.clone(), stop.clone());
     signals::on_reload("credentials", move || reloaded.reload(&stopping));
     signals::on_reload("log levels", reread_levels);
-    signals::around_reload(systemd::reloading, systemd::reloaded);
     serving::check_descriptors();
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);

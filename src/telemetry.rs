@@ -10,6 +10,8 @@
 //!   adds them. `http-N` copies them, and calls them after it has released the lock.
 //! - [`metrics::credentials`] guards when a plugin's credential expires. The thread that runs the
 //!   plugin writes it, `http-N` reads it.
+//! - [`systemd`] guards whether systemd knows that the daemon is ready. `systemd` sets it, `signal`
+//!   reads it.
 
 pub mod health;
 pub mod logging;

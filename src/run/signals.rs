@@ -1,13 +1,12 @@
-//! Signals of the process: SIGTERM and SIGINT give the stop signal, SIGHUP and SIGUSR1 run
-//! registered callbacks. `main` calls [`listen`] once, before it starts threads.
+//! Signals of the process: SIGTERM and SIGINT give the stop signal, SIGHUP runs registered
+//! callbacks, and SIGUSR1 logs the threads. `main` calls [`listen`] once, before it starts threads.
 //!
-//! All threads block SIGHUP and SIGUSR1. The thread `signal` takes them and runs the callbacks of
-//! [`on_reload`] and [`on_dump`]. A child process inherits the mask, so the code that starts one
-//! must reset it.
+//! All threads block SIGHUP and SIGUSR1, and the thread `signal` takes them. A child process
+//! inherits the mask, so the code that starts one must reset it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -16,6 +15,7 @@ use nix::unistd::Pid;
 use crate::stdx::activity;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{catch_panic, try_spawn};
+use crate::telemetry::{systemd, threads};
 
 /// Exit code after a second signal.
 const FAILURE: i32 = 1;
@@ -47,23 +47,8 @@ type Reload = (
     Arc<dyn Fn() -> Result<String, String> + Send + Sync>,
 );
 
-/// Callback of SIGUSR1, with its name in the log.
-type Dump = (&'static str, Plain);
-
-type Plain = Arc<dyn Fn() + Send + Sync>;
-
 /// Signals belong to the process, so the callbacks are global.
-static CALLBACKS: Mutex<Callbacks> = Mutex::new(Callbacks {
-    around_reload: Vec::new(),
-    reload: Vec::new(),
-    dump: Vec::new(),
-});
-
-struct Callbacks {
-    around_reload: Vec<(Plain, Plain)>,
-    reload: Vec<Reload>,
-    dump: Vec<Dump>,
-}
+static RELOADS: Mutex<Vec<Reload>> = Mutex::new(Vec::new());
 
 /// Runs `reload` at each SIGHUP on the thread `signal`, after the callbacks registered before it.
 /// It returns what has changed, or why the old value stays in use; one line of the log reports all
@@ -73,22 +58,7 @@ pub fn on_reload(
     name: &'static str,
     reload: impl Fn() -> Result<String, String> + Send + Sync + 'static,
 ) {
-    lock().reload.push((name, Arc::new(reload)));
-}
-
-/// Runs `before` at the start of a reload and `after` at its end, whether or not it succeeded, to
-/// notify a service manager.
-pub fn around_reload(
-    before: impl Fn() + Send + Sync + 'static,
-    after: impl Fn() + Send + Sync + 'static,
-) {
-    let pair: (Plain, Plain) = (Arc::new(before), Arc::new(after));
-    lock().around_reload.push(pair);
-}
-
-/// Runs `dump` at each SIGUSR1, as [`on_reload`] does at each SIGHUP.
-pub fn on_dump(name: &'static str, dump: impl Fn() + Send + Sync + 'static) {
-    lock().dump.push((name, Arc::new(dump)));
+    reloads().push((name, Arc::new(reload)));
 }
 
 /// Starts handling signals. At first, SIGTERM or SIGINT ends the process at once with `early_code`,
@@ -182,7 +152,7 @@ fn take(taken: &SigSet, stop: &Stop) {
         }
         match signal {
             Ok(Signal::SIGHUP) => reload(),
-            Ok(Signal::SIGUSR1) => dump(),
+            Ok(Signal::SIGUSR1) => threads::log_threads(),
             // The set has no other signal, and the wait fails only for an invalid set.
             other => {
                 log::error!(
@@ -196,21 +166,11 @@ fn take(taken: &SigSet, stop: &Stop) {
 }
 
 fn reload() {
-    let around = lock().around_reload.clone();
-    for (before, _) in &around {
-        guarded(&**before);
-    }
-    let callbacks = lock().reload.clone();
+    systemd::reloading();
+    // The callbacks may block, so they run without the lock.
+    let callbacks = reloads().clone();
     run_reloads(callbacks);
-    for (_, after) in &around {
-        guarded(&**after);
-    }
-}
-
-fn guarded(callback: &dyn Fn()) {
-    if let Err(message) = catch_panic(callback) {
-        log::error!(error:% = message; "SIGHUP: the report to the service manager panicked");
-    }
+    systemd::reloaded();
 }
 
 fn run_reloads(callbacks: Vec<Reload>) {
@@ -237,20 +197,8 @@ fn run_reloads(callbacks: Vec<Reload>) {
     }
 }
 
-fn dump() {
-    let callbacks = lock().dump.clone();
-    if callbacks.is_empty() {
-        log::info!("SIGUSR1: this command has nothing to report");
-    }
-    for (name, dump) in callbacks {
-        if let Err(message) = catch_panic(|| dump()) {
-            log::error!(error:% = message; "SIGUSR1: {name} panicked");
-        }
-    }
-}
-
-fn lock() -> std::sync::MutexGuard<'static, Callbacks> {
-    CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner)
+fn reloads() -> MutexGuard<'static, Vec<Reload>> {
+    RELOADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

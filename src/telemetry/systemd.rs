@@ -6,7 +6,7 @@
 //! Likewise the thread extends a slow start (large lists, an unreachable API server) as long as
 //! these checks pass.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -28,6 +28,11 @@ const FEEDS_PER_PERIOD: u32 = 3;
 /// Each turn extends the start timeout by this, if all checks pass. It is far above [`PERIOD`], so
 /// that a late turn on a busy machine does not abort the start.
 const START_EXTENSION: Duration = Duration::from_secs(30);
+
+/// True once systemd was notified that the daemon is ready. A READY that ends a reload looks the
+/// same, so a reload during the start must not send it. Signals belong to the process, so this is
+/// global.
+static IS_READY: Mutex<bool> = Mutex::new(false);
 
 /// The callbacks of the thread `systemd`. Neither may block.
 pub struct Daemon {
@@ -67,17 +72,28 @@ pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread
     }))
 }
 
-/// Notifies systemd that a configuration reload starts. [`reloaded`] must follow.
+/// Notifies systemd that a configuration reload starts, unless the daemon is still starting.
+/// [`reloaded`] must follow.
 pub fn reloading() {
+    if !is_ready() {
+        return;
+    }
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(error) => log::warn!(error:%; "cannot notify systemd of the reload"),
     }
 }
 
-/// Notifies systemd that the reload ended, successfully or not.
+/// Notifies systemd that the reload ended, successfully or not, unless the daemon is still
+/// starting.
 pub fn reloaded() {
-    notify(&[NotifyState::Ready]);
+    if is_ready() {
+        notify(&[NotifyState::Ready]);
+    }
+}
+
+fn is_ready() -> bool {
+    *IS_READY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Notifier<T> {
@@ -96,7 +112,11 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
     fn turn(&mut self, watchdog: Option<Duration>) {
         if !self.is_ready && (self.daemon.is_ready)() {
             self.is_ready = true;
+            // ORDER: systemd may ask for a reload as soon as it has this, and the reload must see
+            // the flag.
+            let mut is_ready = IS_READY.lock().unwrap_or_else(PoisonError::into_inner);
             (self.notify)(&[NotifyState::Ready]);
+            *is_ready = true;
         }
         let failure = self.health.first_failure(Probe::Livez);
         let status = match &failure {

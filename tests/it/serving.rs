@@ -11,15 +11,15 @@ mod hostile;
 mod odd_requests;
 /// Both ports of a daemon, and connections to them.
 mod ports;
+/// Notifications of systemd.
+mod systemd;
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
 use replicaset_controller::client::{
     Client, ClientConfig, ClientError, ClientOptions, ConfigSource, Request,
@@ -497,37 +497,4 @@ fn a_port_in_use_is_reported_with_a_remedy() {
     ] {
         assert!(log.contains(part), "{log}");
     }
-}
-
-#[test]
-fn systemd_receives_ready_status_watchdog_and_stopping() {
-    let cluster = TestCluster::start();
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("not zero");
-    let path = path.to_str().expect("a plain path");
-    let environment = [("NOTIFY_SOCKET", path), ("WATCHDOG_USEC", "600000")];
-    let mut process = cluster.start_process_with(&[], &environment);
-    let mut received: Vec<String> = Vec::new();
-    // The daemon checks the caches once for READY and once for STATUS, and they may sync between
-    // the two checks. So STATUS may be sent before READY.
-    let mut receive_until = |what: &str| {
-        while !received.iter().any(|line| line.starts_with(what)) {
-            let mut bytes = [0; 4096];
-            let length = socket.recv(&mut bytes);
-            let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {received:?}"));
-            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
-            received.extend(text.lines().map(str::to_owned));
-        }
-    };
-    receive_until("READY=1");
-    receive_until("STATUS=running; 0 ReplicaSets, 0 pods; queue 0");
-    receive_until("WATCHDOG=1");
-    process.signal(Signal::SIGTERM);
-    receive_until("STOPPING=1");
-    let status = process.exit_within(Duration::from_secs(30));
-    assert_eq!(status.code(), Some(0), "{}", process.log());
 }
