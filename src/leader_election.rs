@@ -79,5 +79,5 @@ pub use health::{LeaderElectionHealth, TOLERANCE};
 pub use identity::identity;
 pub use lease_lock::LeaseLock;
 pub use lock::{LeaseReference, Lock, LockError};
-pub use options::{LeaderElectionOptions, OptionsError};
+pub use options::LeaderElectionOptions;
 pub use record::LeaderElectionRecord;

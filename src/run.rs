@@ -107,7 +107,7 @@ pub enum RunError {
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
-    /// The configuration of leader election is not valid; one line for each mistake.
+    /// The configuration of leader migration is not valid.
     #[error("leader election: {0}")]
     LeaderElection(String),
     /// A chapter of `demo` failed.

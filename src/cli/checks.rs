@@ -9,6 +9,9 @@ use super::flags::RunArgs;
 const JITTER_FACTOR: f64 = 1.2;
 
 /// Minimum of `leaseDurationSeconds`.
+///
+/// DIFFERS: upstream accepts any duration above zero. The Lease would carry 0 s, and anybody could
+/// take it at any time.
 const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 
 /// Returns the violated conditions. `at` renders where a flag is set.
@@ -75,6 +78,7 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
         "enable-leader-migration",
         "needs --leader-elect",
     );
+    // DIFFERS: upstream has a default configuration.
     require(
         election.leader_migration_config.is_some() || !election.enable_leader_migration,
         "enable-leader-migration",

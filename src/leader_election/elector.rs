@@ -41,7 +41,8 @@ pub trait Callbacks: Send {
 
 /// The inputs of an [`Elector`].
 pub struct ElectorParts {
-    /// The options. INVARIANT: without [`problems`](LeaderElectionOptions::problems).
+    /// The options. INVARIANT: the retry period is above zero, the renew deadline above 1.2 times
+    /// it, and the lease duration above that and at least a second; the flags are checked for this.
     pub options: LeaderElectionOptions,
     /// The Lease.
     pub lock: Box<dyn Lock>,

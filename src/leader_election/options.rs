@@ -1,4 +1,4 @@
-//! The options of leader election and their validation. Pure.
+//! The options of leader election. Pure.
 
 use std::time::Duration;
 
@@ -27,32 +27,6 @@ pub struct LeaderElectionOptions {
     pub retry_period: Duration,
 }
 
-/// A validation error of [`LeaderElectionOptions`], in upstream's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OptionsError {
-    /// `lease_duration` is not above `renew_deadline`.
-    #[error("leaseDuration must be greater than renewDeadline")]
-    LeaseDuration,
-    /// `renew_deadline` is not above 1.2 times `retry_period`.
-    #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
-    RenewDeadline,
-    /// `lease_duration` is less than a second, which a Lease cannot express.
-    #[error("leaseDuration must be at least one second")]
-    LeaseDurationTooShort,
-    /// `retry_period` is zero.
-    #[error("retryPeriod must be greater than zero")]
-    RetryPeriod,
-    /// No identity.
-    #[error("Lock identity is empty")]
-    Identity,
-    /// No name.
-    #[error("the name of the lease is empty")]
-    Name,
-    /// No namespace.
-    #[error("the namespace of the lease is empty")]
-    Namespace,
-}
-
 impl LeaderElectionOptions {
     /// Upstream's durations: 15 s, 10 s, 2 s
     /// (component-base
@@ -66,31 +40,6 @@ impl LeaderElectionOptions {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
         }
-    }
-
-    /// All validation errors, in upstream's order.
-    ///
-    /// DIFFERS: rejects a lease duration below a second, since the Lease would carry 0 s and
-    /// anybody could take it at any time; upstream accepts any value above 0 ns.
-    pub fn problems(&self) -> Vec<OptionsError> {
-        let jittered = self.retry_period.mul_f64(JITTER_FACTOR);
-        let checks = [
-            (
-                self.lease_duration <= self.renew_deadline,
-                OptionsError::LeaseDuration,
-            ),
-            (self.renew_deadline <= jittered, OptionsError::RenewDeadline),
-            (
-                self.lease_duration.as_secs() < 1,
-                OptionsError::LeaseDurationTooShort,
-            ),
-            (self.retry_period.is_zero(), OptionsError::RetryPeriod),
-            (self.identity.is_empty(), OptionsError::Identity),
-            (self.name.is_empty(), OptionsError::Name),
-            (self.namespace.is_empty(), OptionsError::Namespace),
-        ];
-        let wrong = checks.into_iter().filter(|(is_wrong, _)| *is_wrong);
-        wrong.map(|(_, error)| error).collect()
     }
 
     /// `namespace/name` of the Lease.

@@ -7,7 +7,7 @@ mod two;
 
 use std::time::Duration;
 
-use super::{LeaderElectionOptions, LeaderElectionRecord, LockError, OptionsError};
+use super::{LeaderElectionOptions, LeaderElectionRecord, LockError};
 use crate::api::Status;
 use crate::client::{ClientError, Fence};
 use rig::{Rig, SECOND, conflict, held_by, unavailable};
@@ -95,43 +95,6 @@ fn l_09_a_steady_leader_only_updates() {
     rig.refuse_once("update", conflict());
     assert!(rig.elect());
     assert_eq!(rig.calls(), ["update", "get", "update"], "the slow path");
-}
-
-#[test]
-fn l_15_invalid_options_are_rejected() {
-    let valid = LeaderElectionOptions::new("us".to_owned(), "kube-system", "a");
-    assert_eq!(valid.problems(), []);
-    let check = |change: fn(&mut LeaderElectionOptions), expected: &[OptionsError]| {
-        let mut options = valid.clone();
-        change(&mut options);
-        assert_eq!(options.problems(), expected);
-    };
-    check(|it| it.identity.clear(), &[OptionsError::Identity]);
-    check(|it| it.name.clear(), &[OptionsError::Name]);
-    check(|it| it.namespace.clear(), &[OptionsError::Namespace]);
-    check(
-        |it| it.lease_duration = SECOND * 10,
-        &[OptionsError::LeaseDuration],
-    );
-    check(
-        |it| it.renew_deadline = SECOND.mul_f64(2.4),
-        &[OptionsError::RenewDeadline],
-    );
-    check(
-        |it| it.renew_deadline = Duration::ZERO,
-        &[OptionsError::RenewDeadline],
-    );
-    check(
-        |it| it.retry_period = Duration::ZERO,
-        &[OptionsError::RetryPeriod],
-    );
-    check(
-        |it| it.lease_duration = Duration::ZERO,
-        &[
-            OptionsError::LeaseDuration,
-            OptionsError::LeaseDurationTooShort,
-        ],
-    );
 }
 
 /// The Lease carries whole seconds; other daemons never see a fraction.

@@ -53,7 +53,7 @@ pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> 
     let lease = if election.leader_elect {
         Some(LeaseName {
             namespace: election.resource_namespace(namespace).to_owned(),
-            name: lease_name(args).map_err(RunError::LeaderElection)?,
+            name: lease_name(args)?,
         })
     } else {
         None

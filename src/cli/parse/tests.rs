@@ -285,7 +285,7 @@ fn mistakes_of_all_sources_stand_together_with_their_places() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_with_its_places() {
+fn l_15_what_does_not_fit_together_is_told_with_its_places() {
     let given = Given {
         arguments: &[
             "--config=f.yaml",
@@ -324,18 +324,40 @@ fn what_does_not_fit_together_is_told_with_its_places() {
 }
 
 #[test]
-fn a_lease_lasts_a_second_at_least() {
-    let usage = of(&[
-        "--leader-elect-lease-duration=999ms",
-        "--leader-elect-renew-deadline=500ms",
-        "--leader-elect-retry-period=100ms",
-    ])
-    .usage();
-    let (mistake, _) = usage.split_once('\n').expect("a mistake and a hint");
-    assert_eq!(
-        mistake,
-        "--leader-elect-lease-duration: must be at least 1s, since a Lease counts whole seconds"
-    );
+fn l_15_durations_of_a_lease_have_a_minimum() {
+    for (durations, flag, expected) in [
+        (
+            ["999ms", "500ms", "100ms"],
+            "lease-duration",
+            "must be at least 1s",
+        ),
+        (
+            ["10s", "10s", "2s"],
+            "lease-duration",
+            "must be longer than --leader-elect-renew",
+        ),
+        (
+            ["15s", "2400ms", "2s"],
+            "renew-deadline",
+            "must be longer than 1.2 times",
+        ),
+        (
+            ["15s", "10s", "0s"],
+            "retry-period",
+            "must be longer than 0",
+        ),
+    ] {
+        let [lease, deadline, period] = durations;
+        let usage = of(&[
+            &format!("--leader-elect-lease-duration={lease}"),
+            &format!("--leader-elect-renew-deadline={deadline}"),
+            &format!("--leader-elect-retry-period={period}"),
+        ])
+        .usage();
+        let expected = format!("--leader-elect-{flag}: {expected}");
+        assert!(usage.starts_with(&expected), "{durations:?}: {usage}");
+        assert_eq!(usage.lines().count(), 2, "{durations:?}: {usage}");
+    }
 }
 
 #[test]
