@@ -20,13 +20,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::api::WorkloadKind;
-use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::cache::encoding;
 use crate::cli::RunArgs;
-use crate::cli::flags::{
-    ClientArgs, ContentType, ControllerArgs, ControllerName, GATES, OptInArgs,
-};
+use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::self_check::SelfCheckOptions;
@@ -234,7 +230,7 @@ fn manager_options(
     ManagerOptions {
         kube_api_qps: client.kube_api_qps,
         kube_api_burst: client.kube_api_burst,
-        controllers: args.enabled().into_iter().map(kind_of).collect(),
+        controllers: args.enabled(),
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
         concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
@@ -248,13 +244,6 @@ fn manager_options(
         min_resync_period: args.min_resync_period,
         policy: opt_ins.policy(),
         ..ManagerOptions::default()
-    }
-}
-
-fn kind_of(controller: ControllerName) -> &'static WorkloadKind {
-    match controller {
-        ControllerName::ReplicaSet => &REPLICA_SET,
-        ControllerName::ReplicationController => &REPLICATION_CONTROLLER,
     }
 }
 

@@ -85,6 +85,9 @@ pub const REPLICATION_CONTROLLER: WorkloadKind = WorkloadKind {
     ranks_by_siblings: false,
 };
 
+/// All kinds.
+pub const ALL: [&WorkloadKind; 2] = [&REPLICA_SET, &REPLICATION_CONTROLLER];
+
 impl WorkloadKind {
     /// The log's value for the key `object`: `replicaset=namespace/name`.
     pub fn named<'a>(&self, key: &'a ObjectKey) -> impl fmt::Display + use<'a> {

@@ -21,10 +21,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use self::api::{ApiArgs, ClientArgs, ContentType};
-pub use self::controller::{ControllerArgs, ControllerItem, ControllerName};
+pub use self::controller::{ControllerArgs, ControllerItem};
 #[cfg(feature = "devserver")]
 pub use self::dev::{DemoArgs, DevArgs, StandInCommand};
-pub use self::explain::{ExplainArgs, ExplainKind, ExplainTarget, OutputFormat};
+pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
 pub use self::features::{
     FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
 };

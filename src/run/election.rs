@@ -2,7 +2,6 @@
 
 use super::RunError;
 use crate::cli::RunArgs;
-use crate::cli::flags::ControllerName;
 use crate::leader_election::migration::{LeaderMigrationConfiguration, MigrationError};
 use crate::leader_election::{LeaderElectionOptions, identity};
 
@@ -37,11 +36,8 @@ pub(super) fn lease_name(args: &RunArgs) -> Result<String, RunError> {
     };
     let refused = |error: MigrationError| RunError::LeaderElection(error.to_string());
     let configuration = LeaderMigrationConfiguration::read(path).map_err(refused)?;
-    let controllers = args.controller.enabled();
-    let controllers: Vec<&str> = controllers
-        .into_iter()
-        .map(ControllerName::as_str)
-        .collect();
+    let controllers = args.controller.enabled().into_iter();
+    let controllers: Vec<&str> = controllers.map(|kind| kind.controller).collect();
     let lease = configuration.lease_for(&controllers);
     let lease = lease.map_err(refused)?;
     Ok(lease.map_or_else(|| flags.leader_elect_resource_name.clone(), str::to_owned))

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{RunError, print};
-use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::api::workload_kind::ALL;
 use crate::api::{ObjectKey, Status, WorkloadKind};
 use crate::cli::ExplainArgs;
-use crate::cli::flags::{ExplainKind, ExplainTarget, OutputFormat};
+use crate::cli::flags::{ExplainTarget, OutputFormat};
 use crate::client::{
     Client, ClientConfig, ClientError, ClientOptions, ConfigSource, DirectSource, Request,
 };
@@ -55,7 +55,7 @@ pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
             name,
         } => {
             let namespace = namespace.unwrap_or(default_namespace);
-            let (kind, key) = (workload(kind), ObjectKey::new(&*namespace, &*name));
+            let key = ObjectKey::new(&*namespace, &*name);
             if is_daemon {
                 ask_daemon(&client, kind, &key, args.output)?
             } else {
@@ -63,8 +63,7 @@ pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
             }
         }
         ExplainTarget::All(kind) => {
-            let kinds = kind.map_or(ExplainKind::ALL.to_vec(), |kind| vec![kind]);
-            let kinds: Vec<_> = kinds.into_iter().map(workload).collect();
+            let kinds = kind.map_or(ALL.to_vec(), |kind| vec![kind]);
             let table = if is_daemon {
                 table_of_daemon(&client, &kinds, args.namespace.as_deref())?
             } else {
@@ -75,13 +74,6 @@ pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
         }
     };
     print(&text).map_err(RunError::Output)
-}
-
-fn workload(kind: ExplainKind) -> &'static WorkloadKind {
-    match kind {
-        ExplainKind::ReplicaSet => &REPLICA_SET,
-        ExplainKind::ReplicationController => &REPLICATION_CONTROLLER,
-    }
 }
 
 fn rendered(content: &(impl Serialize + ToString), output: OutputFormat) -> String {

@@ -1,7 +1,7 @@
 //! The command `rbac`, and the permissions that a command line needs. Called on the main thread.
 
 use super::election::lease_name;
-use super::{RunError, kind_of, print};
+use super::{RunError, print};
 use crate::cli::flags::{RbacArgs, RunArgs};
 use crate::rights::manifests::{Account, manifests, optional_manifests};
 use crate::rights::{LeaseName, RightsOptions, grants, optional_grants, rbac_command};
@@ -63,7 +63,7 @@ pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> 
         || args.serving.authorization_kubeconfig.is_none();
     Ok(RightsOptions {
         namespace: namespace.map(str::to_owned),
-        workloads: args.controller.enabled().into_iter().map(kind_of).collect(),
+        workloads: args.controller.enabled(),
         lease,
         delegated_auth: args.serving.secure_port != 0 && asks_itself,
         dry_run: args.mode.dry_run,

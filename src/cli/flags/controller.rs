@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::api::RetryBackoff;
 use crate::api::duration::parse_duration;
+use crate::api::workload_kind::ALL;
+use crate::api::{RetryBackoff, WorkloadKind};
 use crate::cli::values::number;
 
 /// Flags of the controllers.
@@ -69,53 +70,15 @@ pub struct ControllerArgs {
     pub retry_backoff: RetryBackoff,
 }
 
-/// A controller of this daemon
-/// (kubernetes `cmd/kube-controller-manager/names/controller_names.go`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControllerName {
-    /// The ReplicaSet controller.
-    ReplicaSet,
-    /// The ReplicationController controller.
-    ReplicationController,
-}
-
-impl ControllerName {
-    /// Both controllers.
-    pub const ALL: [Self; 2] = [Self::ReplicaSet, Self::ReplicationController];
-
-    /// The name in flags and files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReplicaSet => "replicaset-controller",
-            Self::ReplicationController => "replicationcontroller-controller",
-        }
-    }
-
-    /// The older name, accepted as well
-    /// (kubernetes `cmd/kube-controller-manager/app/core.go`, `WithAliases` of the descriptors).
-    fn alias(self) -> &'static str {
-        match self {
-            Self::ReplicaSet => "replicaset",
-            Self::ReplicationController => "replicationcontroller",
-        }
-    }
-
-    fn find(text: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|name| text == name.as_str() || text == name.alias())
-    }
-}
-
 /// One item of `--controllers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerItem {
     /// `*`.
     Every,
     /// `name`.
-    On(ControllerName),
+    On(&'static WorkloadKind),
     /// `-name`.
-    Off(ControllerName),
+    Off(&'static WorkloadKind),
 }
 
 impl FromStr for ControllerItem {
@@ -126,31 +89,38 @@ impl FromStr for ControllerItem {
             return Ok(Self::Every);
         }
         let item = match text.strip_prefix('-') {
-            Some(name) => ControllerName::find(name).map(Self::Off),
-            None => ControllerName::find(text).map(Self::On),
+            Some(name) => find(name).map(Self::Off),
+            None => find(text).map(Self::On),
         };
         item.ok_or_else(|| {
-            let known = ControllerName::ALL.map(ControllerName::as_str).join(", ");
+            let known = ALL.map(|kind| kind.controller).join(", ");
             format!("expected *, or a name of {known}, or -NAME to disable it")
         })
     }
 }
 
+/// The kind whose controller has this name. The older name is that of the kind
+/// (kubernetes `cmd/kube-controller-manager/app/core.go`, `WithAliases` of the descriptors).
+fn find(text: &str) -> Option<&'static WorkloadKind> {
+    ALL.into_iter()
+        .find(|kind| text == kind.controller || text == kind.singular)
+}
+
 impl ControllerArgs {
     /// True if the controller is enabled: the first item with its name decides, otherwise `*`
     /// (kubernetes `controller-manager/app/helper.go:IsControllerEnabled`).
-    pub fn is_enabled(&self, name: ControllerName) -> bool {
+    pub fn is_enabled(&self, kind: &WorkloadKind) -> bool {
         let named = self.controllers.iter().find_map(|item| match item {
-            ControllerItem::On(on) if *on == name => Some(true),
-            ControllerItem::Off(off) if *off == name => Some(false),
+            ControllerItem::On(on) if *on == kind => Some(true),
+            ControllerItem::Off(off) if *off == kind => Some(false),
             _ => None,
         });
         named.unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
-    /// The enabled controllers.
-    pub fn enabled(&self) -> Vec<ControllerName> {
-        let all = ControllerName::ALL.into_iter();
-        all.filter(|name| self.is_enabled(*name)).collect()
+    /// The kinds whose controllers are enabled.
+    pub fn enabled(&self) -> Vec<&'static WorkloadKind> {
+        let all = ALL.into_iter();
+        all.filter(|kind| self.is_enabled(kind)).collect()
     }
 }

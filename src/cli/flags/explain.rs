@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::LogArgs;
+use crate::api::WorkloadKind;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::cli::values::parse_namespace;
 
 /// The end of `explain --help`.
@@ -113,50 +115,34 @@ pub enum OutputFormat {
     Json,
 }
 
-/// A kind of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExplainKind {
-    /// ReplicaSets.
-    ReplicaSet,
-    /// ReplicationControllers.
-    ReplicationController,
-}
-
 /// What to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplainTarget {
     /// One object.
     Object {
         /// Its kind.
-        kind: ExplainKind,
+        kind: &'static WorkloadKind,
         /// Its namespace; `None` for the default.
         namespace: Option<String>,
         /// Its name.
         name: String,
     },
     /// All objects of one kind, or of both with `None`.
-    All(Option<ExplainKind>),
+    All(Option<&'static WorkloadKind>),
 }
 
-impl ExplainKind {
-    /// Both kinds.
-    pub const ALL: [Self; 2] = [Self::ReplicaSet, Self::ReplicationController];
-
-    /// The kind that kubectl calls by this word.
-    fn of(word: &str) -> Option<Self> {
-        match &*word.to_ascii_lowercase() {
-            "rs"
-            | "replicaset"
-            | "replicasets"
-            | "replicaset.apps"
-            | "replicasets.apps"
-            | "replicaset.v1.apps"
-            | "replicasets.v1.apps" => Some(Self::ReplicaSet),
-            "rc" | "replicationcontroller" | "replicationcontrollers" => {
-                Some(Self::ReplicationController)
-            }
-            _ => None,
-        }
+/// The kind that kubectl calls by this word.
+fn kind_of(word: &str) -> Option<&'static WorkloadKind> {
+    match &*word.to_ascii_lowercase() {
+        "rs"
+        | "replicaset"
+        | "replicasets"
+        | "replicaset.apps"
+        | "replicasets.apps"
+        | "replicaset.v1.apps"
+        | "replicasets.v1.apps" => Some(&REPLICA_SET),
+        "rc" | "replicationcontroller" | "replicationcontrollers" => Some(&REPLICATION_CONTROLLER),
+        _ => None,
     }
 }
 
@@ -175,16 +161,16 @@ impl ExplainArgs {
         };
         let (kind, object) = match &*self.object {
             [] => return Ok(ExplainTarget::All(None)),
-            [word] => match ExplainKind::of(word) {
+            [word] => match kind_of(word) {
                 Some(kind) => return Ok(ExplainTarget::All(Some(kind))),
                 None => (None, word),
             },
-            [word, object] => (Some(ExplainKind::of(word).ok_or_else(unknown)?), object),
+            [word, object] => (Some(kind_of(word).ok_or_else(unknown)?), object),
             _ => return Err(unknown()),
         };
         let (kind, object) = match object.split_once('/') {
-            Some((first, rest)) if kind.is_none() && ExplainKind::of(first).is_some() => {
-                (ExplainKind::of(first), rest)
+            Some((first, rest)) if kind.is_none() && kind_of(first).is_some() => {
+                (kind_of(first), rest)
             }
             _ => (kind, &**object),
         };
@@ -208,7 +194,7 @@ impl ExplainArgs {
         }
         let namespace = namespace.or(self.namespace.as_deref());
         Ok(ExplainTarget::Object {
-            kind: kind.unwrap_or(ExplainKind::ReplicaSet),
+            kind: kind.unwrap_or(&REPLICA_SET),
             namespace: namespace.map(str::to_owned),
             name: name.to_owned(),
         })
@@ -219,7 +205,7 @@ impl ExplainArgs {
 mod tests {
     use clap::Parser;
 
-    use super::{ExplainArgs, ExplainKind, ExplainTarget};
+    use super::{ExplainArgs, ExplainTarget, REPLICA_SET, REPLICATION_CONTROLLER, WorkloadKind};
 
     #[derive(Parser)]
     struct Line {
@@ -235,11 +221,11 @@ mod tests {
             .target()
     }
 
-    const RS: ExplainKind = ExplainKind::ReplicaSet;
-    const RC: ExplainKind = ExplainKind::ReplicationController;
+    const RS: &WorkloadKind = &REPLICA_SET;
+    const RC: &WorkloadKind = &REPLICATION_CONTROLLER;
 
     #[track_caller]
-    fn check(arguments: &[&str], kind: ExplainKind, namespace: Option<&str>) {
+    fn check(arguments: &[&str], kind: &'static WorkloadKind, namespace: Option<&str>) {
         let expected = ExplainTarget::Object {
             kind,
             namespace: namespace.map(str::to_owned),

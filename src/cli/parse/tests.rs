@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use super::{Cli, Command, ParseOutcome, Parsed, Sources, parse};
-use crate::cli::flags::ControllerName;
+use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
 /// A file that can be read.
 struct File(&'static str, String);
@@ -151,10 +151,7 @@ fn bools_are_shown_as_true_or_false() {
 
 #[test]
 fn controllers_are_chosen_as_upstream_does() {
-    let (rs, rc) = (
-        ControllerName::ReplicaSet,
-        ControllerName::ReplicationController,
-    );
+    let (rs, rc) = (&REPLICA_SET, &REPLICATION_CONTROLLER);
     for (arguments, expected) in [
         (&[][..], vec![rs]),
         (&["--controllers=*"], vec![rs, rc]),
