@@ -29,7 +29,6 @@ mod ttl_cache;
 mod user;
 mod zpages;
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -37,10 +36,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use authorization::AllowedPaths;
 pub use certificates::CertificateFiles;
+pub use gate::AllowedPaths;
 pub use pages::Pages;
-pub use zpages::{SetVerbosity, ZPages};
+pub use zpages::ZPages;
 
 use authentication::Authentication;
 use authorization::Authorization;
@@ -78,8 +77,8 @@ const LIMITS: Limits = Limits {
 pub struct ServingOptions {
     /// The address for HTTPS.
     pub bind_address: IpAddr,
-    /// The port for HTTPS; 0 disables it. `None` picks any free port, for tests.
-    pub secure_port: Option<u16>,
+    /// The port for HTTPS; 0 disables it.
+    pub secure_port: u16,
     /// The port for plain HTTP on 127.0.0.1; 0 disables it.
     pub insecure_port: u16,
     /// Host names that plain HTTP accepts besides the loopback names.
@@ -172,7 +171,7 @@ impl Serving {
             review_clients: Vec::new(),
         };
         let failed = &linked_to(stop);
-        if options.secure_port != Some(0) {
+        if options.secure_port != 0 {
             serving.start_secure(options, pages, stop, failed)?;
         }
         if options.insecure_port != 0 {
@@ -194,11 +193,6 @@ impl Serving {
             );
         }
         Ok(serving)
-    }
-
-    /// The address HTTPS is served on.
-    pub fn secure_address(&self) -> Option<SocketAddr> {
-        self.secure.as_ref().map(Server::address)
     }
 
     /// Returns a function that reads the certificate files again, for SIGHUP, and returns the
@@ -238,10 +232,8 @@ impl Serving {
                 Arc::new(move || verifying.verifier()),
                 self.reviews(&options.authentication, stop)?,
             ),
-            authorization: Authorization::new(
-                options.allowed_paths.clone(),
-                self.reviews(&options.authorization, stop)?,
-            ),
+            authorization: Authorization::new(self.reviews(&options.authorization, stop)?),
+            allowed_paths: options.allowed_paths.clone(),
             pages: Arc::clone(pages),
             last_warning: Mutex::default(),
         });
@@ -253,8 +245,7 @@ impl Serving {
             tls: Some(Arc::new(move || configured.config())),
             accept_hosts: None,
         };
-        let port = options.secure_port.unwrap_or(0);
-        let address = SocketAddr::from((options.bind_address, port));
+        let address = SocketAddr::from((options.bind_address, options.secure_port));
         self.secure = Some(listen(address, "--secure-port", server, handler, failed)?);
         self.certificates = Some(certificates);
         Ok(())
@@ -271,12 +262,6 @@ impl Serving {
         let client = Client::new(config, &options, stop)?;
         self.review_clients.push(client.clone());
         Ok(Reviews::new(client))
-    }
-}
-
-impl fmt::Debug for ZPages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZPages").finish_non_exhaustive()
     }
 }
 

@@ -63,6 +63,7 @@ pub(super) fn set_verbosity(verbosity: u8) {
     let all = level_of(verbosity);
     let levels = logging::levels().map_or_else(|| all.into(), |levels| Levels { all, ..levels });
     logging::set_levels(&levels);
+    log::info!("set the log verbosity to {verbosity}");
 }
 
 /// Logs what `--kcm-compat` ignored.

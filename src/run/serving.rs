@@ -9,11 +9,7 @@ use super::logs::set_verbosity;
 use crate::cli::RunArgs;
 use crate::cli::flags::TlsVersion;
 use crate::client::{ClientConfig, ConfigSource};
-use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, SetVerbosity, ZPages};
-
-/// The version of Kubernetes that this controller follows, the default of
-/// `tests/control-plane/build.sh`.
-const EMULATION_VERSION: &str = "1.37";
+use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, ZPages};
 
 /// Maximum open descriptors of the daemon, rounded up: 100 connections of clients to each of its
 /// two ports, some 60 connections of its own for each controlled kind, and files.
@@ -25,17 +21,11 @@ pub(super) fn serving_options(
     config: &ClientConfig,
 ) -> Result<ServingOptions, RunError> {
     let flags = &args.serving;
-    let serving = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
-        (Some(chain), Some(key)) => Some((chain.clone(), key.clone())),
-        (None, None) => None,
-        _ => {
-            let why = "--tls-cert-file and --tls-private-key-file need each other";
-            return Err(RunError::Files(why.to_owned()));
-        }
-    };
-    let paths = AllowedPaths::parse(&flags.authorization_always_allow_paths);
-    let paths = paths
-        .map_err(|why| RunError::Files(format!("--authorization-always-allow-paths: {why}")))?;
+    // The checks of the flags refuse one of the two without the other.
+    let chain_and_key = flags
+        .tls_cert_file
+        .clone()
+        .zip(flags.tls_private_key_file.clone());
     let cluster = |kubeconfig: &Option<std::path::PathBuf>| match kubeconfig {
         None => Ok(config.clone()),
         Some(_) => ClientConfig::load(&ConfigSource {
@@ -46,17 +36,17 @@ pub(super) fn serving_options(
     };
     Ok(ServingOptions {
         bind_address: flags.bind_address,
-        secure_port: Some(flags.secure_port),
+        secure_port: flags.secure_port,
         insecure_port: flags.insecure_port,
         accept_hosts: flags.accept_hosts.clone(),
         certificates: CertificateFiles {
-            serving,
+            serving: chain_and_key,
             client_ca: flags.client_ca_file.clone(),
         },
         tls13_only: flags.tls_min_version == TlsVersion::Tls13,
         authentication: cluster(&flags.authentication_kubeconfig)?,
         authorization: cluster(&flags.authorization_kubeconfig)?,
-        allowed_paths: paths,
+        allowed_paths: AllowedPaths::of(&flags.authorization_always_allow_paths),
         debug: flags.profiling,
     })
 }
@@ -92,17 +82,10 @@ pub(super) fn check_descriptors() {
 
 /// Returns the pages that show the configuration.
 pub(super) fn zpages(args: &RunArgs) -> ZPages {
-    let config = configuration(args);
-    let set_verbosity: SetVerbosity = Box::new(|verbosity| {
-        set_verbosity(verbosity);
-        log::info!("set the log verbosity to {verbosity}");
-        Ok(())
-    });
     ZPages {
         flags: args.in_effect.clone(),
-        config: Box::new(move || config.clone()),
-        emulation_version: EMULATION_VERSION.to_owned(),
-        set_verbosity: Some(set_verbosity),
+        config: configuration(args),
+        set_verbosity,
     }
 }
 

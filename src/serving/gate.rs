@@ -11,10 +11,52 @@ use crate::api::Status;
 use crate::http_server::{Handler, Request, Response};
 use crate::stdx::report::report;
 
+/// The paths that any client may read. Each is an exact path or, with a trailing `*`, a prefix. The
+/// leading `/` is optional (apiserver `pkg/authorization/path/path.go`).
+///
+/// DIFFERS: for reading only. Upstream opens these paths for writes too, which a `*` does not
+/// suggest.
+#[derive(Clone, Debug, Default)]
+pub struct AllowedPaths {
+    exact: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+impl AllowedPaths {
+    /// The values of `--authorization-always-allow-paths`. INVARIANT: a `*` is at the end, if
+    /// anywhere; the flag's parser ensures it.
+    pub fn of<T: AsRef<str>>(paths: &[T]) -> Self {
+        let mut allowed = Self::default();
+        for path in paths {
+            let path = path.as_ref();
+            let bare = path.strip_prefix('/').unwrap_or(path);
+            match bare.strip_suffix('*') {
+                Some(prefix) => allowed.prefixes.push(prefix.to_owned()),
+                None => allowed.exact.push(bare.to_owned()),
+            }
+        }
+        allowed
+    }
+
+    /// True if any client may send this HTTP method to this path.
+    pub fn allow(&self, method: &str, path: &str) -> bool {
+        let is_read = ["GET", "HEAD"]
+            .iter()
+            .any(|it| method.eq_ignore_ascii_case(it));
+        let bare = path.strip_prefix('/').unwrap_or(path);
+        let is_listed = || {
+            self.exact.iter().any(|exact| exact == bare)
+                || self.prefixes.iter().any(|prefix| bare.starts_with(prefix))
+        };
+        is_read && is_listed()
+    }
+}
+
 /// The pages behind authentication and authorization.
 pub(super) struct Gate {
     pub(super) authentication: Authentication,
     pub(super) authorization: Authorization,
+    pub(super) allowed_paths: AllowedPaths,
     pub(super) pages: Arc<Pages>,
     pub(super) last_warning: Mutex<Option<Instant>>,
 }
@@ -65,11 +107,7 @@ impl Gate {
         let path = &request.path;
         // DIFFERS: open paths come before authentication. Upstream reviews a token first, so a
         // probe with a token fails while the API server is down.
-        if self
-            .authorization
-            .allowed_paths
-            .allow(&request.method, path)
-        {
+        if self.allowed_paths.allow(&request.method, path) {
             return self.pages.answer(request);
         }
         let user = match self.authentication.user(request) {
@@ -133,7 +171,26 @@ fn sanitized(text: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Handler, Pages, PlainGate, Request, Response};
+    use super::{AllowedPaths, Handler, Pages, PlainGate, Request, Response};
+
+    #[test]
+    fn paths_are_whole_or_prefixes() {
+        let allowed = AllowedPaths::of(&["/healthz", "readyz", "/debug/*", "/"]);
+        for (path, expected) in [
+            ("/healthz", true),
+            ("/healthz/ping", false),
+            ("/readyz", true),
+            ("/debug/threads", true),
+            ("/debug", false),
+            ("/", true),
+            ("/metrics", false),
+        ] {
+            assert_eq!(allowed.allow("GET", path), expected, "{path}");
+            assert_eq!(allowed.allow("head", path), expected, "{path}");
+            assert!(!allowed.allow("PUT", path), "{path}");
+        }
+        assert!(AllowedPaths::of(&["*"]).allow("GET", "/a"));
+    }
 
     #[test]
     fn plain_http_is_for_reading_only() {

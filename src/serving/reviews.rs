@@ -2,7 +2,6 @@
 //! bound on the time of each and on their number. An API server that hangs therefore never occupies
 //! all connections of the pages that need no review.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -46,11 +45,11 @@ pub(super) enum ReviewError {
 /// The user of a token, or why the token is invalid.
 pub(super) type TokenFinding = Result<User, String>;
 
-/// Sends reviews to the API server. Clones share the bound.
-#[derive(Clone, Debug)]
+/// Sends reviews to the API server.
+#[derive(Debug)]
 pub(super) struct Reviews {
     client: Client,
-    n_in_flight: Arc<AtomicUsize>,
+    n_in_flight: AtomicUsize,
 }
 
 impl Reviews {
@@ -58,7 +57,7 @@ impl Reviews {
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
-            n_in_flight: Arc::default(),
+            n_in_flight: AtomicUsize::default(),
         }
     }
 

@@ -26,9 +26,6 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
 
     /// Keeps a value for `ttl`. A full cache drops the entry that expires first.
     pub(super) fn put(&self, key: K, value: V, now: Instant, ttl: Duration) {
-        if ttl.is_zero() {
-            return;
-        }
         let mut entries = self.lock();
         if entries.len() >= ENTRIES_MAX {
             entries.retain(|_, (expires, _)| now < *expires);

@@ -29,49 +29,48 @@ const GROUP: &str = "config.k8s.io";
 /// Versions of the structured forms; the first is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
-/// Sets the log verbosity on klog's `--v` scale, or returns why it cannot.
-pub type SetVerbosity = Box<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
+/// The version of Kubernetes that this controller follows, the default of
+/// `tests/control-plane/build.sh`.
+const EMULATION_VERSION: &str = "1.37";
 
 /// The content of these pages.
+#[derive(Debug)]
 pub struct ZPages {
     /// Flags and their effective values, without the dashes. No flag holds a secret.
     pub flags: BTreeMap<String, String>,
-    /// The effective configuration by section, rendered for each request.
-    pub config: Box<dyn Fn() -> Value + Send + Sync>,
-    /// The emulated Kubernetes version, such as `1.37`.
-    pub emulation_version: String,
-    /// Serves `/debug/flags/v`; not served if absent.
-    pub set_verbosity: Option<SetVerbosity>,
+    /// The effective configuration by section.
+    pub config: Value,
+    /// Sets the log verbosity on klog's `--v` scale.
+    pub set_verbosity: fn(u8),
 }
 
 /// Adds the pages.
 pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     let config = content.config;
     pages.page("/configz", "the configuration as JSON", move |_| {
-        Response::object(200, &config())
+        Response::object(200, &config)
     });
     let flags = content.flags;
     pages.page("/flagz", "all flags and their values", move |request| {
         flagz(&flags, request)
     });
-    if let Some(set_verbosity) = content.set_verbosity {
-        let about = "PUT sets the log's verbosity, over HTTPS only";
-        pages.page("/debug/flags/v", about, move |request| {
-            verbosity(&set_verbosity, request)
-        });
-    }
+    let set = content.set_verbosity;
+    let about = "PUT sets the log's verbosity, over HTTPS only";
+    pages.page("/debug/flags/v", about, move |request| {
+        verbosity(set, request)
+    });
     pages.tree("/debug/pprof/", "", "", |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
         Response::text(404, hint)
     });
-    let (listed, emulation) = (Arc::downgrade(pages), content.emulation_version);
+    let listed = Arc::downgrade(pages);
     pages.page("/statusz", "version and uptime", move |request| {
         let paths = listed.upgrade().map(|pages| pages.folders());
-        statusz(&paths.unwrap_or_default(), &emulation, started, request)
+        statusz(&paths.unwrap_or_default(), started, request)
     });
 }
 
-fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Request) -> Response {
+fn statusz(paths: &[String], started: Timestamp, request: &Request) -> Response {
     let uptime = Timestamp::now().duration_since(started).as_secs().max(0);
     let version = env!("CARGO_PKG_VERSION");
     match Form::requested_by(request, "Statusz") {
@@ -85,7 +84,8 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
                 &format!(
                     "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {started}\n\
                      Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
-                     Binary version: {version}\nEmulation version: {emulation}\nPaths: {paths}\n"
+                     Binary version: {version}\nEmulation version: {EMULATION_VERSION}\n\
+                     Paths: {paths}\n"
                 ),
             )
         }
@@ -99,7 +99,7 @@ fn statusz(paths: &[String], emulation: &str, started: Timestamp, request: &Requ
                 "uptimeSeconds": uptime,
                 "goVersion": "",
                 "binaryVersion": version,
-                "emulationVersion": emulation,
+                "emulationVersion": EMULATION_VERSION,
                 "paths": paths,
             }),
         ),
@@ -129,22 +129,18 @@ fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Response {
     }
 }
 
-fn verbosity(set: &SetVerbosity, request: &Request) -> Response {
+fn verbosity(set: fn(u8), request: &Request) -> Response {
     if request.method != "PUT" {
         return Response::text(406, "unsupported http method");
     }
     let text = String::from_utf8_lossy(&request.body).into_owned();
-    let parsed = text.parse::<u32>();
-    let parsed = parsed
-        .map_err(|_not_a_number| format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
-    let level = parsed.map(|level| u8::try_from(level).unwrap_or(u8::MAX));
-    match level.and_then(set) {
-        Ok(()) => Response::text(
-            200,
-            &format!("successfully set klog.logging.verbosity to {text}"),
-        ),
-        Err(why) => Response::text(400, &why),
-    }
+    let Ok(level) = text.parse::<u32>() else {
+        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        return Response::text(400, &why);
+    };
+    set(u8::try_from(level).unwrap_or(u8::MAX));
+    let done = format!("successfully set klog.logging.verbosity to {text}");
+    Response::text(200, &done)
 }
 
 /// The requested form of a page.

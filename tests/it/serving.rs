@@ -15,7 +15,7 @@ mod ports;
 mod systemd;
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use replicaset_controller::telemetry::metrics;
 use serde_json::{Value, json};
 
 use crate::manifests::manifests;
-use crate::support::{DaemonProcess, Kind, TestCluster, admin_config, name};
+use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, admin_config, name};
 
 const REVIEWS: [&str; 2] = [
     "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -44,30 +44,30 @@ const REVIEWS: [&str; 2] = [
 /// A running HTTPS server with the daemon's pages.
 struct Front {
     serving: Serving,
+    address: SocketAddr,
     health: Arc<Health>,
     stop: Stop,
 }
 
 impl Front {
     fn start(reviews: &ClientConfig, certificates: CertificateFiles) -> Self {
+        let address = PlainPort::free().address();
         let options = ServingOptions {
-            bind_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            secure_port: None,
+            bind_address: address.ip(),
+            secure_port: address.port(),
             insecure_port: 0,
             accept_hosts: Vec::new(),
             certificates,
             tls13_only: false,
             authentication: reviews.clone(),
             authorization: reviews.clone(),
-            allowed_paths: AllowedPaths::parse(&["/healthz", "/readyz", "/livez"])
-                .expect("valid paths"),
+            allowed_paths: AllowedPaths::of(&["/healthz", "/readyz", "/livez"]),
             debug: true,
         };
         let zpages = ZPages {
             flags: [("kube-api-qps".to_owned(), "20".to_owned())].into(),
-            config: Box::new(|| json!({"section": {"kind": "Test"}})),
-            emulation_version: "1.37".to_owned(),
-            set_verbosity: None,
+            config: json!({"section": {"kind": "Test"}}),
+            set_verbosity: |_| (),
         };
         let health = Arc::new(Health::new(metrics::global()));
         health.add("replicaset-controller", &[Probe::Healthz], || Ok(()));
@@ -75,6 +75,7 @@ impl Front {
         let serving = Serving::start(&options, &pages, &health, zpages, &stop);
         Self {
             serving: serving.expect("a free port"),
+            address,
             health,
             stop,
         }
@@ -94,14 +95,13 @@ impl Front {
     /// [`get`](Self::get) for any request.
     #[track_caller]
     fn send(&self, user: &Value, request: &Request) -> (u16, String) {
-        let address = self.serving.secure_address().expect("HTTPS is served");
         let kubeconfig = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "a",
             "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
             "clusters": [{"name": "a", "cluster": {
-                "server": format!("https://{address}"),
+                "server": format!("https://{}", self.address),
                 "insecure-skip-tls-verify": true,
             }}],
             "users": [{"name": "a", "user": user}],
