@@ -88,12 +88,10 @@ use api_server::ApiServer;
 use resource::Resource;
 use store::{Settings, Store, key_of};
 
-use crate::http_server::{Limits, Server, ServerOptions};
+use crate::http_server::{Server, ServerOptions};
 use crate::stdx::stop::{Cause, Stop};
 
-pub use exchange::{
-    ApiCall, ApiRequest, ChannelStream, ChunkStream, Handler, Next, Response, ResponseBody,
-};
+pub use exchange::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody};
 pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
 pub use kubelet::{KubeletOptions, behaviour};
 pub use recorder::{Recorded, Recorder};
@@ -290,13 +288,8 @@ fn server_options(accept_hosts: Option<Vec<String>>) -> ServerOptions {
     ServerOptions {
         accept_thread: "dev-accept",
         connection_thread: "dev-conn-",
-        limits: Limits {
-            connections: None,
-            request: None,
-            idle: None,
-            answer: None,
-            body_bytes: BODY_KEPT_BYTES,
-        },
+        limits: None,
+        body_bytes: BODY_KEPT_BYTES,
         tls: None,
         accept_hosts,
     }

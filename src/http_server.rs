@@ -33,9 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use exchange::{
-    ChannelStream, ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody,
-};
+pub use exchange::{ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody};
 pub use server::Server;
 
 /// Returns the TLS configuration for the next connection, so renewed certificates apply to new
@@ -49,8 +47,11 @@ pub struct ServerOptions {
     pub accept_thread: &'static str,
     /// Prefix of the connection threads' names; the connection's number follows.
     pub connection_thread: &'static str,
-    /// Limits per client and for the whole server.
-    pub limits: Limits,
+    /// Limits per client and for the whole server; `None` for none.
+    pub limits: Option<Limits>,
+    /// Maximum body bytes the server keeps. The handler gets the body cut at this length. If the
+    /// body is much longer, the server closes the connection after the response.
+    pub body_bytes: usize,
     /// Serves TLS if set.
     pub tls: Option<TlsSource>,
     /// If set, the server rejects requests from foreign web pages. It also rejects a `Host` that is
@@ -58,24 +59,21 @@ pub struct ServerOptions {
     pub accept_hosts: Option<Vec<String>>,
 }
 
-/// The limits on a client's use of the server. `None` means no limit.
+/// The limits on a client's use of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum open connections. At the maximum, a new connection displaces a connection that waits
     /// for its client: the oldest of the address with the most connections. The server closes the
     /// new connection instead if no connection waits, or if the oldest is younger than a second and
     /// its address, another one, has no more connections than the new client's.
-    pub connections: Option<usize>,
+    pub connections: usize,
     /// Time for TLS handshake, head and body. It runs from the start of the connection or, for a
     /// later request, from the request's first byte.
-    pub request: Option<Duration>,
+    pub request: Duration,
     /// Time between two requests.
-    pub idle: Option<Duration>,
+    pub idle: Duration,
     /// Time for the client to read a whole response.
-    pub answer: Option<Duration>,
-    /// Maximum body bytes the server keeps. The handler gets the body cut at this length. If the
-    /// body is much longer, the server closes the connection after the response.
-    pub body_bytes: usize,
+    pub answer: Duration,
 }
 
 impl fmt::Debug for ServerOptions {
@@ -84,6 +82,7 @@ impl fmt::Debug for ServerOptions {
             .field("accept_thread", &self.accept_thread)
             .field("connection_thread", &self.connection_thread)
             .field("limits", &self.limits)
+            .field("body_bytes", &self.body_bytes)
             .field("tls", &self.tls.is_some())
             .field("accept_hosts", &self.accept_hosts)
             .finish()

@@ -65,12 +65,14 @@ const REVIEW_CONNECTIONS: usize = 4;
 /// return within a minute. Go's server keeps idle connections longer, most HTTP clients for 90 s; a
 /// closed connection costs a client one handshake.
 const LIMITS: Limits = Limits {
-    connections: Some(100),
-    request: Some(Duration::from_secs(10)),
-    idle: Some(Duration::from_secs(90)),
-    answer: Some(Duration::from_secs(30)),
-    body_bytes: 4 * 1024,
+    connections: 100,
+    request: Duration::from_secs(10),
+    idle: Duration::from_secs(90),
+    answer: Duration::from_secs(30),
 };
+
+/// Maximum bytes of a body: a level of verbosity is a few digits.
+const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// Where the pages are served, and for which clients.
 #[derive(Clone, Debug)]
@@ -180,7 +182,8 @@ impl Serving {
             let server = ServerOptions {
                 accept_thread: "plain",
                 connection_thread: "plain-",
-                limits: LIMITS,
+                limits: Some(LIMITS),
+                body_bytes: BODY_BYTES_MAX,
                 tls: None,
                 accept_hosts: Some(options.accept_hosts.clone()),
             };
@@ -241,7 +244,8 @@ impl Serving {
         let server = ServerOptions {
             accept_thread: "http",
             connection_thread: "http-",
-            limits: LIMITS,
+            limits: Some(LIMITS),
+            body_bytes: BODY_BYTES_MAX,
             tls: Some(Arc::new(move || configured.config())),
             accept_hosts: None,
         };

@@ -3,7 +3,7 @@
 use super::target::Target;
 
 pub use crate::http_server::{
-    ChannelStream, ChunkStream, Handler, Next, Request as ApiRequest, Response, ResponseBody,
+    ChunkStream, Handler, Next, Request as ApiRequest, Response, ResponseBody,
 };
 
 /// The API view of a request.

@@ -11,9 +11,7 @@ use percent_encoding::percent_decode_str;
 use rustls::ServerConfig;
 
 use super::Limits;
-use super::exchange::{
-    ChunkStream, Handler, Next, Peer, PeerFacts, Request, Response, ResponseBody,
-};
+use super::exchange::{ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody};
 use super::head::{BodyLength, Head, StatusLine};
 use super::hosts;
 use super::received::{ReadError, Received};
@@ -44,7 +42,8 @@ pub(super) struct Exchange {
 /// The parts that a connection shares with its server.
 pub(super) struct ConnectionParts {
     pub(super) handler: Arc<dyn Handler>,
-    pub(super) limits: Limits,
+    pub(super) limits: Option<Limits>,
+    pub(super) body_bytes: usize,
     pub(super) accept_hosts: Option<Vec<String>>,
     pub(super) stopping: Arc<AtomicBool>,
     /// False while the handler runs. While it is true, the server may displace the connection: no
@@ -79,12 +78,9 @@ impl Connection {
     }
 
     fn serve_requests(&mut self) -> io::Result<()> {
-        self.limit(self.shared.limits.request);
+        self.limit(|limits| limits.request);
         self.socket.handshake()?;
-        let peer = Peer(Some(Arc::new(PeerFacts {
-            address: self.socket.tcp().peer_addr()?,
-            certificates: self.socket.client_certificates(),
-        })));
+        let peer = Peer(self.socket.client_certificates().into());
         // The first request's limit includes the handshake, so it already runs.
         let mut is_limited = true;
         while let Some((request, exchange)) = self.read_request(&peer, is_limited)? {
@@ -96,20 +92,21 @@ impl Connection {
                 Err(message) => Response::status(&Status::new(403, "Forbidden", &message)),
             };
             waits.store(true, Ordering::Relaxed);
-            self.limit(self.shared.limits.answer);
+            self.limit(|limits| limits.answer);
             if !self.write_response(exchange, response)? || exchange.closes {
                 break;
             }
-            self.limit(self.shared.limits.idle);
+            self.limit(|limits| limits.idle);
             is_limited = false;
         }
         Ok(())
     }
 
-    /// Limits the next operation to this duration.
-    fn limit(&mut self, limit: Option<Duration>) {
-        self.socket
-            .set_deadline(limit.map(|limit| Instant::now() + limit));
+    /// Limits the next operation to this duration of the limits, if there are any.
+    fn limit(&mut self, duration: fn(&Limits) -> Duration) {
+        if let Some(limits) = &self.shared.limits {
+            self.socket.set_deadline(Instant::now() + duration(limits));
+        }
     }
 
     /// Blocks for the next request. Returns `None` if the client closes the connection first.
@@ -127,7 +124,7 @@ impl Connection {
             }
             if !self.received.is_empty() && !is_limited {
                 is_limited = true;
-                self.limit(self.shared.limits.request);
+                self.limit(|limits| limits.request);
             }
             if self.received.receive(&mut self.socket)? == 0 {
                 return Ok(None);
@@ -135,7 +132,7 @@ impl Connection {
         };
         if !is_limited {
             // The whole head arrived at once, so the loop did not start the limit.
-            self.limit(self.shared.limits.request);
+            self.limit(|limits| limits.request);
         }
         let head = match Head::parse(&bytes) {
             Ok(head) => head,
@@ -145,7 +142,7 @@ impl Connection {
         if head.expects_continue && head.body != BodyLength::Bytes(0) {
             self.socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        let kept_max = self.shared.limits.body_bytes;
+        let kept_max = self.shared.body_bytes;
         let body = self
             .received
             .read_body(&mut self.socket, head.body, kept_max);

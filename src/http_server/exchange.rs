@@ -4,7 +4,6 @@
 //! Connection threads call handlers concurrently.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,41 +35,29 @@ pub struct Request {
     /// All headers, with lower-case names.
     pub headers: Vec<(String, String)>,
     /// The body, empty if the request has none. The server cuts a body longer than
-    /// [`Limits::body_bytes`](super::Limits) there.
+    /// [`ServerOptions::body_bytes`](super::ServerOptions) there.
     pub body: Vec<u8>,
     /// The client, as far as the connection identifies it.
     pub peer: Peer,
 }
 
-/// The client's end of a connection. Clones are cheap.
+/// The client's certificates. Clones are cheap.
 #[derive(Clone, Default)]
-pub struct Peer(pub(super) Option<Arc<PeerFacts>>);
-
-/// The client's properties that the connection knows.
-pub(super) struct PeerFacts {
-    pub(super) address: SocketAddr,
-    pub(super) certificates: Vec<Vec<u8>>,
-}
+pub struct Peer(pub(super) Arc<[Vec<u8>]>);
 
 impl Peer {
-    /// The client's address; `None` for a request without a connection.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.0.as_ref().map(|facts| facts.address)
-    }
-
     /// The client certificates in DER, the client's own first; empty if the client sent none. TLS
     /// has proven that the client holds the key. The caller checks whether a trusted authority
     /// signed them.
     pub fn certificates(&self) -> &[Vec<u8>] {
-        self.0.as_ref().map_or(&[], |facts| &facts.certificates)
+        &self.0
     }
 }
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peer")
-            .field("address", &self.address())
-            .field("n_certificates", &self.certificates().len())
+            .field("n_certificates", &self.0.len())
             .finish()
     }
 }
@@ -237,21 +224,4 @@ pub enum Next {
     End,
     /// The connection breaks inside the body.
     Cut,
-}
-
-/// A stream of chunks that another thread sends.
-///
-/// The creator chooses the channel's bound. A sender blocks on a full channel until the connection
-/// takes a chunk. A closed channel means that the client has disconnected.
-#[derive(Debug)]
-pub struct ChannelStream(pub crossbeam_channel::Receiver<Vec<u8>>);
-
-impl ChunkStream for ChannelStream {
-    fn next(&mut self, timeout: Duration) -> Next {
-        match self.0.recv_timeout(timeout) {
-            Ok(chunk) => Next::Chunk(chunk),
-            Err(crossbeam_channel::RecvTimeoutError::Timeout) => Next::Idle,
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Next::End,
-        }
-    }
 }

@@ -190,6 +190,7 @@ impl Shared {
             let parts = ConnectionParts {
                 handler: Arc::clone(&shared.handler),
                 limits: shared.options.limits,
+                body_bytes: shared.options.body_bytes,
                 accept_hosts: shared.options.accept_hosts.clone(),
                 stopping: Arc::clone(&shared.stopping),
                 waits_for_client,
@@ -217,9 +218,9 @@ impl Shared {
 
     /// Adds a connection to the table. Returns its number, or `None` if the table is full.
     fn admit(&self, open: Open) -> Option<u64> {
-        let connections_max = self.options.limits.connections.unwrap_or(usize::MAX);
+        let limits = self.options.limits;
         let mut connections = self.lock();
-        if connections.open.len() >= connections_max {
+        if limits.is_some_and(|limits| connections.open.len() >= limits.connections) {
             let displaced = connections.displaced_for(&open)?;
             connections.open.remove(&displaced)?.shut();
         }

@@ -20,8 +20,6 @@ pub(super) struct TimedStream {
     /// Shared with the server's connection table, which shuts it: one descriptor for both.
     stream: Arc<TcpStream>,
     deadline: Option<Instant>,
-    /// An earlier deadline set a timeout on the stream.
-    is_timed: bool,
 }
 
 impl Socket {
@@ -30,7 +28,6 @@ impl Socket {
         let stream = TimedStream {
             stream,
             deadline: None,
-            is_timed: false,
         };
         let Some(config) = tls else {
             return Ok(Self::Plain(stream));
@@ -39,9 +36,9 @@ impl Socket {
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    /// Ends every later read and write at `deadline`. `None` removes the limit.
-    pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.timed_mut().deadline = deadline;
+    /// Ends every later read and write at `deadline`.
+    pub(super) fn set_deadline(&mut self, deadline: Instant) {
+        self.timed_mut().deadline = Some(deadline);
     }
 
     /// Completes the TLS handshake; does nothing on a plain connection.
@@ -115,18 +112,15 @@ impl Write for Socket {
 
 impl TimedStream {
     fn prepare(&mut self) -> io::Result<()> {
-        if self.deadline.is_none() && !self.is_timed {
+        let Some(deadline) = self.deadline else {
             return Ok(());
-        }
-        let remaining = self
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if remaining.is_some_and(|remaining| remaining.is_zero()) {
+        };
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.is_timed = remaining.is_some();
-        self.stream.set_read_timeout(remaining)?;
-        self.stream.set_write_timeout(remaining)
+        self.stream.set_read_timeout(Some(remaining))?;
+        self.stream.set_write_timeout(Some(remaining))
     }
 }
 

@@ -27,7 +27,8 @@ fn start(limits: Limits) -> Server {
     let options = ServerOptions {
         accept_thread: "t-http",
         connection_thread: "t-http-",
-        limits,
+        limits: Some(limits),
+        body_bytes: 4,
         tls: None,
         accept_hosts: None,
     };
@@ -36,11 +37,10 @@ fn start(limits: Limits) -> Server {
 
 fn limits() -> Limits {
     Limits {
-        connections: Some(2),
-        request: Some(PATIENCE),
-        idle: Some(PATIENCE),
-        answer: Some(PATIENCE),
-        body_bytes: 4,
+        connections: 2,
+        request: PATIENCE,
+        idle: PATIENCE,
+        answer: PATIENCE,
     }
 }
 
@@ -100,7 +100,7 @@ fn a_response_to_head_has_no_body() {
 #[test]
 fn a_slow_request_is_cut_at_its_limit() {
     let server = start(Limits {
-        request: Some(Duration::from_millis(200)),
+        request: Duration::from_millis(200),
         ..limits()
     });
     let began = Instant::now();
@@ -127,7 +127,7 @@ fn a_slow_request_is_cut_at_its_limit() {
 #[test]
 fn an_idle_connection_is_closed() {
     let server = start(Limits {
-        idle: Some(Duration::from_millis(50)),
+        idle: Duration::from_millis(50),
         ..limits()
     });
     let mut stream = connect(&server);
@@ -145,7 +145,7 @@ const SECOND_WITHOUT_BODY: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n\
 #[test]
 fn a_later_body_may_take_longer_than_the_idle_limit() {
     let server = start(Limits {
-        idle: Some(Duration::from_millis(100)),
+        idle: Duration::from_millis(100),
         ..limits()
     });
     let mut stream = connect(&server);
@@ -165,7 +165,7 @@ fn a_later_body_may_take_longer_than_the_idle_limit() {
 #[test]
 fn a_missing_later_body_is_cut_at_the_request_limit() {
     let server = start(Limits {
-        request: Some(Duration::from_millis(500)),
+        request: Duration::from_millis(500),
         ..limits()
     });
     let mut stream = connect(&server);
@@ -207,7 +207,7 @@ fn connect_from(address: Ipv4Addr, server: &Server) -> TcpStream {
 #[test]
 fn a_flood_spares_connections_of_other_addresses() {
     let server = start(Limits {
-        connections: Some(8),
+        connections: 8,
         ..limits()
     });
     let other = Ipv4Addr::new(127, 0, 0, 2);
@@ -244,7 +244,8 @@ fn a_failed_thread_start_closes_only_its_connection() {
         accept_thread: "t-http",
         // `try_spawn` returns an error for a name this long.
         connection_thread: "t-http-refused-",
-        limits: limits(),
+        limits: Some(limits()),
+        body_bytes: 4,
         tls: None,
         accept_hosts: None,
     };

@@ -6,12 +6,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use replicaset_controller::client::{
     self, BodyStream, Client, ClientConfig, ClientError, ClientOptions, Request,
 };
-use replicaset_controller::devserver::{ApiCall, ApiRequest, ChannelStream, Handler, Response};
+use replicaset_controller::devserver::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response};
 use replicaset_controller::stdx::stop::Stop;
 use replicaset_controller::stdx::thread::Thread;
 
@@ -94,6 +95,21 @@ impl Handler for Forward {
                 Response::cut()
             }
         })
+    }
+}
+
+/// A stream of chunks that another thread sends. A closed channel means that the client has
+/// disconnected.
+#[derive(Debug)]
+struct ChannelStream(Receiver<Vec<u8>>);
+
+impl ChunkStream for ChannelStream {
+    fn next(&mut self, timeout: Duration) -> Next {
+        match self.0.recv_timeout(timeout) {
+            Ok(chunk) => Next::Chunk(chunk),
+            Err(RecvTimeoutError::Timeout) => Next::Idle,
+            Err(RecvTimeoutError::Disconnected) => Next::End,
+        }
     }
 }
 
