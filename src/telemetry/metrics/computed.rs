@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
-/// Computes one value; returns `None` once its subject is dropped.
+/// Computes one value, `None` if there is none now.
 type Source = Arc<dyn Fn() -> Option<f64> + Send + Sync>;
 
 /// Label values with their source.
@@ -34,8 +34,8 @@ impl Computed {
     }
 
     /// Registers `value` as the series with these label values, in the order of the family's
-    /// labels, until it returns `None`. Replaces an earlier source of the same series. `value` runs
-    /// on the thread that serves the metrics and must not block.
+    /// labels; without a value the series is absent. Replaces an earlier source of the same series.
+    /// `value` runs on the thread that serves the metrics and must not block.
     pub fn register(
         &self,
         label_values: &[&str],
@@ -84,25 +84,14 @@ impl Collector for Computed {
         // Sources run without the lock, since they may take other locks.
         let series = sources.clone();
         drop(sources);
-        let mut metrics = Vec::new();
-        let mut dropped = Vec::new();
-        for (label_values, source) in series {
-            match source() {
-                Some(value) => metrics.push(self.metric(&label_values, value)),
-                None => dropped.push(source),
-            }
-        }
-        if !dropped.is_empty() {
-            let is_dropped =
-                |source: &Source| dropped.iter().any(|dropped| Arc::ptr_eq(dropped, source));
-            let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-            sources.retain(|(_, source)| !is_dropped(source));
-        }
+        let metrics = series
+            .iter()
+            .filter_map(|(label_values, source)| Some(self.metric(label_values, source()?)));
         let mut family = MetricFamily::default();
         family.set_name(self.desc.fq_name.clone());
         family.set_help(self.desc.help.clone());
         family.set_field_type(self.kind);
-        family.set_metric(metrics);
+        family.set_metric(metrics.collect());
         vec![family]
     }
 }
@@ -110,5 +99,28 @@ impl Collector for Computed {
 impl fmt::Debug for Computed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Computed").field(&self.desc.fq_name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use prometheus::core::Collector;
+
+    use super::{Computed, MetricType};
+
+    /// A file below `/proc` cannot be read while the process has no free descriptor.
+    #[test]
+    fn a_series_without_a_value_returns_with_the_next_one() {
+        let family = Computed::new("a", "help", MetricType::GAUGE, &[]);
+        let has_value = Arc::new(AtomicBool::new(false));
+        let source = Arc::clone(&has_value);
+        family.register(&[], move || source.load(Ordering::Relaxed).then_some(1.0));
+        for expected in [0, 1, 0, 1] {
+            assert_eq!(family.collect()[0].get_metric().len(), expected);
+            has_value.store(expected == 0, Ordering::Relaxed);
+        }
     }
 }
