@@ -160,7 +160,7 @@ impl Manager {
         let threads = threads.chain(batches.liveness()).collect();
         health_checks::add_shared(health, caches.collect(), threads, stop);
         let self_check = match &options.self_check {
-            Some(check) => Some(SelfCheck::start(config, check, stop)?),
+            Some(rights) => Some(SelfCheck::start(config, rights, stop)?),
             None => None,
         };
         if let Some(election) = &options.leader_election {

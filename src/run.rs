@@ -25,8 +25,6 @@ use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs};
 use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions, StartError};
-use crate::rights::self_check::SelfCheckOptions;
-use crate::rights::{grants, rbac_command};
 use crate::serving::{Pages, Serving, ServingError, debug};
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
@@ -157,14 +155,10 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         master: args.api.master.clone(),
         context: args.api.context.clone(),
     })?;
-    let rights = rights_options(args)?;
     let options = ManagerOptions {
         namespace: args.api.namespace.clone(),
         dry_run: args.mode.dry_run,
-        self_check: Some(SelfCheckOptions {
-            grants: grants(&rights),
-            command: rbac_command(&rights),
-        }),
+        self_check: Some(rights_options(args)?),
         leader_election,
         gates: features::feature_gates(&args.features),
         ..manager_options(&args.client, &args.controller, &args.opt_ins)

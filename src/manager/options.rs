@@ -9,7 +9,7 @@ use crate::cache::encoding::ContentType;
 use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::feature_gates::FeatureGates;
 use crate::leader_election::LeaderElectionOptions;
-use crate::rights::self_check::SelfCheckOptions;
+use crate::rights::RightsOptions;
 
 /// The daemon's configuration.
 #[derive(Clone, Debug)]
@@ -47,8 +47,8 @@ pub struct ManagerOptions {
     pub min_resync_period: Duration,
     /// Reads and decides, but writes nothing.
     pub dry_run: bool,
-    /// The permissions to check at startup; `None` skips the check.
-    pub self_check: Option<SelfCheckOptions>,
+    /// Whose permissions to check at startup; `None` skips the check.
+    pub self_check: Option<RightsOptions>,
     /// Time from the stop signal until the last thread must have ended.
     pub stop_within: Duration,
     /// Leader election among several daemons; `None` if this daemon always writes.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::manifests::Account;
-use super::{Grant, Right, missing_rights};
+use super::{Grant, Right, RightsOptions, grants, missing_rights, rbac_command};
 use crate::api::Status;
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::stdx::backoff::{Backoff, BackoffParameters};
@@ -39,22 +39,16 @@ const VERSION_PERIOD: Duration = Duration::from_mins(5);
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// The options of the self-check.
-#[derive(Clone, Debug)]
-pub struct SelfCheckOptions {
-    /// The required permissions.
-    pub grants: Vec<Grant>,
-    /// The command that prints manifests for these grants, without the account:
-    /// `replicaset-controller rbac --namespace=shop`.
-    pub command: String,
-}
-
 /// The self-check. It sends about twenty reviews in sequence on one connection, which is a
 /// negligible load.
 #[derive(Debug)]
 pub struct SelfCheck {
     client: Client,
-    options: SelfCheckOptions,
+    /// The required permissions.
+    grants: Vec<Grant>,
+    /// The command that prints manifests for these grants, without the account:
+    /// `replicaset-controller rbac --namespace=shop`.
+    command: String,
 }
 
 impl SelfCheck {
@@ -64,7 +58,7 @@ impl SelfCheck {
     /// If the configuration does not yield a client.
     pub fn start(
         config: &ClientConfig,
-        options: &SelfCheckOptions,
+        rights: &RightsOptions,
         stop: &Stop,
     ) -> Result<Thread, ClientError> {
         let client_options = ClientOptions {
@@ -74,7 +68,8 @@ impl SelfCheck {
         };
         let check = Self {
             client: Client::new(config, &client_options, stop)?,
-            options: options.clone(),
+            grants: grants(rights),
+            command: rbac_command(rights),
         };
         let (client, stopping) = (check.client.clone(), stop.clone());
         stop.on_stop(move || client.abort());
@@ -152,7 +147,7 @@ impl SelfCheck {
 
     fn missing(&self, stop: &Stop) -> Result<Vec<(&Grant, &Right, &'static str)>, ClientError> {
         let mut missing = Vec::new();
-        for grant in &self.options.grants {
+        for grant in &self.grants {
             for right in &grant.rights {
                 for verb in right.verbs {
                     if stop.is_stopped() {
@@ -220,7 +215,7 @@ impl SelfCheck {
             "rights are missing for {}: {}. To grant them: {}{account} | kubectl apply -f -",
             username.as_deref().unwrap_or("this account"),
             missing_rights(missing),
-            self.options.command,
+            self.command,
         );
     }
 }
