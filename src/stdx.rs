@@ -25,3 +25,4 @@ pub mod report;
 pub mod stop;
 pub mod thread;
 pub mod turns;
+pub mod uuid;

@@ -1,7 +1,5 @@
 //! Counts changes since a version, without scanning the objects.
 
-use std::time::Duration;
-
 use super::DevServer;
 use super::store::Change;
 
@@ -20,34 +18,29 @@ pub struct Tally {
 
 impl DevServer {
     /// Counts the changes after version `since` in a namespace; an empty `namespace` means all.
-    /// Blocks until the resource changes, at most for `timeout`.
-    pub fn tally(&self, resource: &str, namespace: &str, since: u64, timeout: Duration) -> Tally {
-        let nothing = Tally {
-            version: since,
-            is_complete: true,
-            ..Tally::default()
-        };
+    pub fn tally(&self, resource: &str, namespace: &str, since: u64) -> Tally {
         let Some(resource) = self.find(resource) else {
-            return nothing;
+            return Tally {
+                version: since,
+                is_complete: true,
+                ..Tally::default()
+            };
         };
-        let found = self.store.wait(resource, timeout, |state| {
+        self.store.read(|state| {
             let collection = state.collection(resource);
             let mut tally = Tally {
                 version: state.version,
                 is_complete: collection.forgotten <= since,
                 ..Tally::default()
             };
-            let mut has_events = false;
             for event in collection.events_after(since) {
-                has_events = true;
                 if !namespace.is_empty() && event.object.namespace() != namespace {
                     continue;
                 }
                 tally.added += usize::from(event.change == Change::Added);
                 tally.deleted += usize::from(event.change == Change::Deleted);
             }
-            has_events.then_some(tally)
-        });
-        found.unwrap_or(nothing)
+            tally
+        })
     }
 }

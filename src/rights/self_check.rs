@@ -27,7 +27,6 @@ const START_DELAY: Duration = Duration::from_secs(1);
 const BACKOFF: BackoffParameters = BackoffParameters {
     initial: Duration::from_secs(1),
     cap: Duration::from_secs(30),
-    factor: 2.0,
     jitter: 0.5,
     reset_after: Duration::MAX,
 };

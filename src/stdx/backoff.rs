@@ -1,4 +1,4 @@
-//! Exponential back-off with jitter and a reset after quiet times.
+//! Back-off that doubles, with jitter and a reset after quiet times.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,13 @@ pub struct BackoffParameters {
     pub initial: Duration,
     /// Maximum delay, before jitter.
     pub cap: Duration,
-    /// Ratio of each delay to the previous one.
-    pub factor: f64,
     /// A delay `d` becomes a random one from `d` to `d * (1 + jitter)`.
     pub jitter: f64,
     /// The sequence restarts if a step comes this long after its last start.
     pub reset_after: Duration,
 }
 
-/// A sequence of delays.
+/// A sequence of delays, each twice the previous one.
 #[derive(Debug)]
 pub struct Backoff {
     parameters: BackoffParameters,
@@ -40,7 +38,6 @@ impl Backoff {
         let BackoffParameters {
             initial,
             cap,
-            factor,
             jitter,
             reset_after,
         } = self.parameters;
@@ -50,7 +47,7 @@ impl Backoff {
             self.last_reset = Some(now);
         }
         let delay = self.next;
-        self.next = delay.mul_f64(factor).min(cap);
+        self.next = delay.saturating_mul(2).min(cap);
         delay + delay.mul_f64(jitter * random)
     }
 }
@@ -66,7 +63,6 @@ mod tests {
         let mut backoff = Backoff::new(BackoffParameters {
             initial: Duration::from_millis(800),
             cap: Duration::from_secs(30),
-            factor: 2.0,
             jitter: 1.0,
             reset_after: Duration::from_mins(2),
         });

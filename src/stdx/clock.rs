@@ -52,14 +52,6 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock whose time of day is `wall`.
-    pub fn at(wall: Timestamp) -> Self {
-        Self {
-            start: (Instant::now(), wall),
-            elapsed: Mutex::default(),
-        }
-    }
-
     /// A clock at 2026-01-01T00:00:00Z whose [`Clock::now`] begins at `start`.
     #[cfg(test)]
     pub fn starting(start: Instant) -> Self {
@@ -82,7 +74,10 @@ impl FakeClock {
 impl Default for FakeClock {
     /// A clock at 2026-01-01T00:00:00Z.
     fn default() -> Self {
-        Self::at(Timestamp::constant(1_767_225_600, 0))
+        Self {
+            start: (Instant::now(), Timestamp::constant(1_767_225_600, 0)),
+            elapsed: Mutex::default(),
+        }
     }
 }
 

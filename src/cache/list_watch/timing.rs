@@ -13,7 +13,6 @@ const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 pub(super) const BACKOFF: BackoffParameters = BackoffParameters {
     initial: Duration::from_millis(800),
     cap: Duration::from_secs(30),
-    factor: 2.0,
     jitter: 1.0,
     reset_after: Duration::from_mins(2),
 };

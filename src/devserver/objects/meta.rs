@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::resource::Resource;
 use super::super::status_error::FieldError;
 use super::{drop_nulls, entries, labels, map_of, text};
+use crate::stdx::uuid::random_uuid;
 
 /// Maximum bytes of a generated name's prefix, which leaves room for five more characters
 /// (apiserver `pkg/storage/names/generate.go:MaxGeneratedNameLength`).
@@ -58,7 +59,7 @@ pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, obj
     if let Some(namespace) = namespace {
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
-    metadata.insert("uid".to_owned(), json!(new_uid()));
+    metadata.insert("uid".to_owned(), json!(random_uuid()));
     metadata.insert("creationTimestamp".to_owned(), json!(now()));
     if has_generation(resource) {
         metadata.insert("generation".to_owned(), json!(1));
@@ -261,16 +262,6 @@ fn generate_name(prefix: &str) -> String {
     name
 }
 
-/// A random version 4 UUID.
-fn new_uid() -> String {
-    let bits = fastrand::u128(..);
-    let bits = (bits & !(0xf << 76)) | (0x4 << 76);
-    let bits = (bits & !(0x3 << 62)) | (0x2 << 62);
-    let digits = format!("{bits:032x}");
-    let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
-    format!("{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])
-}
-
 /// The current time in API format.
 pub(in super::super) fn now() -> String {
     time_text(Timestamp::now())
@@ -285,15 +276,11 @@ pub(in super::super) fn time_text(time: Timestamp) -> String {
 mod tests {
     use super::super::super::resource::Resource;
     use super::super::labels::is_subdomain;
-    use super::{generate_name, new_uid, prepare};
+    use super::{generate_name, prepare};
     use serde_json::json;
 
     #[test]
-    fn uids_are_uuids_and_generated_names_fit() {
-        let uid = new_uid();
-        assert_eq!(uid.len(), 36);
-        assert_eq!(uid.as_bytes()[14], b'4');
-        assert!(b"89ab".contains(&uid.as_bytes()[19]), "{uid}");
+    fn generated_names_fit() {
         let name = generate_name(&"x".repeat(80));
         assert_eq!(name.len(), 63);
         assert!(is_subdomain(&name), "{name}");

@@ -223,7 +223,7 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
         }
         let version = server.version();
         if looked_at.replace(version) != Some(version) {
-            let pods = server.tally("pods", "", cursor, Duration::ZERO);
+            let pods = server.tally("pods", "", cursor);
             cursor = pods.version.max(cursor);
             let mut sets = server.objects("replicasets", "");
             sets.extend(server.objects("replicationcontrollers", ""));

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Serialize;
 
 use super::{EventType, ObjectReference};
+use crate::stdx::uuid::random_uuid;
 
 /// Namespace of events about cluster-scoped objects (apimachinery
 /// `pkg/apis/meta/v1/types.go:NamespaceDefault`).
@@ -127,7 +128,7 @@ pub fn generate_event_name(involved: &str, unix_nanos: i128) -> String {
     if is_dns_subdomain(&name) {
         name
     } else {
-        random_uuid(fastrand::u128(..))
+        random_uuid()
     }
 }
 
@@ -144,24 +145,9 @@ fn is_dns_subdomain(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
 }
 
-/// Formats `random` as a version 4 UUID.
-fn random_uuid(random: u128) -> String {
-    let versioned = random & !(0xf << 76) | 4 << 76;
-    let bits = versioned & !(0b11 << 62) | 0b10 << 62;
-    let hex = format!("{bits:032x}");
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    parts.join("-")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{generate_event_name, is_dns_subdomain, random_uuid};
+    use super::{generate_event_name, is_dns_subdomain};
 
     #[test]
     fn k_14_the_name_is_object_and_time_or_a_uuid() {
@@ -182,14 +168,5 @@ mod tests {
             assert!(is_dns_subdomain(&name), "{involved} became {name}");
             assert_eq!(name.len(), 36);
         }
-    }
-
-    #[test]
-    fn random_names_have_the_form_of_uuids() {
-        assert_eq!(random_uuid(0), "00000000-0000-4000-8000-000000000000");
-        assert_eq!(
-            random_uuid(u128::MAX),
-            "ffffffff-ffff-4fff-bfff-ffffffffffff"
-        );
     }
 }

@@ -250,8 +250,7 @@ impl<'a> Stage<'a> {
     /// Counts the pods created and deleted since a version, in one namespace or, if it is empty, in
     /// all.
     pub(super) fn pods_since(&self, version: u64, namespace: &str) -> Tally {
-        self.server
-            .tally("pods", namespace, version, Duration::ZERO)
+        self.server.tally("pods", namespace, version)
     }
 
     /// Starts a controller. None may be running.
