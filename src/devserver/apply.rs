@@ -13,7 +13,7 @@ use super::body;
 use super::create::create_managed;
 use super::managers::{Path, Reader, fields_of, from_tree, remove_all, text_of, to_tree};
 use super::objects::{entries, meta, text};
-use super::patch::{self, json_merge};
+use super::patch;
 use super::resource::Resource;
 use super::shape;
 use super::status_error::StatusError;
@@ -106,7 +106,7 @@ fn merge(resource: Resource, live: &mut Value, config: &Value) -> Result<(), Sta
         if name == "metadata" {
             strategic_merge(&mut live[name], value)?;
         } else {
-            json_merge(&mut live[name], value);
+            json_patch::merge(&mut live[name], value);
         }
     }
     Ok(())

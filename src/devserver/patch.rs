@@ -1,29 +1,9 @@
-//! Patches in the shape of their target: JSON merge patch (RFC 7396) and strategic merge patch,
-//! which merges certain lists by a key of their entries. Pure functions on JSON trees.
+//! Strategic merge patch, which has the shape of its target and merges certain lists by a key of
+//! their entries. Pure functions on JSON trees.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value};
-
-/// Merges `patch` into `target`: sets members, and removes those that are `null`.
-pub(super) fn json_merge(target: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    for (name, value) in patch {
-        if value.is_null() {
-            if let Some(map) = target.as_object_mut() {
-                map.remove(name);
-            }
-        } else {
-            json_merge(&mut target[name], value);
-        }
-    }
-}
 
 /// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +270,7 @@ fn without_directives(patch: &Map<String, Value>) -> Value {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{StrategicError, json_merge, strategic_merge};
+    use super::{StrategicError, strategic_merge};
 
     #[track_caller]
     fn check(target: Value, patch: &Value, expected: &Value) {
@@ -306,9 +286,6 @@ mod tests {
             &json!({"metadata": {"labels": {"a": null, "c": "3"}}}),
             &json!({"metadata": {"labels": {"b": "2", "c": "3"}}}),
         );
-        let mut target = json!({"a": {"b": 1}, "l": [1]});
-        json_merge(&mut target, &json!({"a": {"b": null, "c": 2}, "l": [2]}));
-        assert_eq!(target, json!({"a": {"c": 2}, "l": [2]}));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Patch {
                 })
             }
             Self::Merge(patch) => {
-                patch::json_merge(target, patch);
+                ::json_patch::merge(target, patch);
                 Ok(())
             }
             Self::Strategic(patch) => {
