@@ -91,26 +91,15 @@ pub struct Client {
 impl Client {
     /// Creates a client for the server in `config`. Opens no connection yet. `stop` ends the
     /// client's waits but not its requests, because the lease is written after it.
-    ///
-    /// # Errors
-    /// [`ClientError::Invalid`] if the user agent is not a valid header value.
-    pub fn new(
-        config: &ClientConfig,
-        options: &ClientOptions,
-        stop: &Stop,
-    ) -> Result<Self, ClientError> {
-        if ureq::http::HeaderValue::from_str(&options.user_agent).is_err() {
-            let message = format!("user agent {:?} is not fit for HTTP", options.user_agent);
-            return Err(ClientError::Invalid(message));
-        }
-        Ok(Self {
+    pub fn new(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
+        Self {
             http: Http::pooled(config, options, stop),
             // The clone shares the credentials, so a reload reaches every client.
             config: Arc::new(config.clone()),
             throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
             options: Arc::new(options.clone()),
             stop: stop.clone(),
-        })
+        }
     }
 
     /// Returns how many requests this client's own rate limit has to spare now: sent at once, they

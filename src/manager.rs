@@ -71,7 +71,7 @@ use self::watches::start_watches;
 use crate::api::WorkloadKind;
 use crate::batches::BatchPool;
 use crate::cache::PodStore;
-use crate::client::{Client, ClientConfig, ClientError};
+use crate::client::{Client, ClientConfig};
 use crate::leader_election::LeaderElectionHealth;
 use crate::rights::self_check::SelfCheck;
 use crate::stdx::activity;
@@ -87,17 +87,11 @@ const ABORT_SHARE: u32 = 2;
 /// Time for the threads `events` and `rc-events` to drain after the workers have ended.
 const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why the daemon cannot start.
+/// Why the daemon cannot start: the system refuses to start one of the batch threads.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration does not yield a client.
-    #[error("cannot create a client of the API server")]
-    Client(#[from] ClientError),
-    /// The system refuses to start one of the batch threads.
-    // The error is its own source, so its text would appear twice.
-    #[error("cannot start the threads batch-*: {0}")]
-    Threads(ThreadPoolBuildError),
-}
+// The error is its own source, so its text would appear twice.
+#[error("cannot start the threads batch-*: {0}")]
+pub struct StartError(ThreadPoolBuildError);
 
 /// The running daemon.
 #[derive(Debug)]
@@ -128,10 +122,10 @@ impl Manager {
     ) -> Result<Self, StartError> {
         let events_stop = Stop::new();
         let pods = Arc::new(PodStore::default());
-        let watch_client = Client::new(config, &watch_client_options(options), stop)?;
+        let watch_client = Client::new(config, &watch_client_options(options), stop);
         let mut leadership = Leadership::new(options.leader_election.as_ref());
         let batches = BatchPool::start(options.batch_parallelism, stop);
-        let batches = batches.map_err(StartError::Threads)?;
+        let batches = batches.map_err(StartError)?;
         let quota_watch = Arc::default();
         let shared = Shared {
             config,
@@ -147,7 +141,7 @@ impl Manager {
         let instances = options.controllers.iter();
         let instances: Vec<ControllerInstance> = instances
             .map(|kind| ControllerInstance::start(kind, &shared))
-            .collect::<Result<_, _>>()?;
+            .collect();
         let mut watches = start_watches(&watch_client, &pods, &instances, &shared);
         let controllers = instances.iter().map(|it| Arc::clone(it.controller()));
         watches.extend(start_quota_watch(
@@ -159,13 +153,11 @@ impl Manager {
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads.chain(batches.liveness()).collect();
         health_checks::add_shared(health, caches.collect(), threads, stop);
-        let self_check = match &options.self_check {
-            Some(rights) => Some(SelfCheck::start(config, rights, stop)?),
-            None => None,
-        };
+        let self_check = options.self_check.as_ref();
+        let self_check = self_check.map(|rights| SelfCheck::start(config, rights, stop));
         if let Some(election) = &options.leader_election {
             let instances = instances.iter().map(ControllerInstance::elected).collect();
-            leadership.start(config, election, instances, stop)?;
+            leadership.start(config, election, instances, stop);
         }
         if let Some(election) = leadership.health() {
             health_checks::add_leader_election(health, election);

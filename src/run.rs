@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use crate::cache::encoding;
 use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs};
-use crate::client::{ClientConfig, ClientError, ConfigError, ConfigSource};
+use crate::client::{ClientConfig, ConfigError, ConfigSource};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::serving::{Pages, Serving, ServingError, debug};
 use crate::stdx::stop::{Cause, Stop};
@@ -58,9 +58,6 @@ pub enum RunError {
     /// The configuration of the API server is not valid.
     #[error("{0}")]
     Config(ConfigError),
-    /// The client for the API server cannot be created.
-    #[error("cannot create a client for the API server")]
-    Client(#[source] ClientError),
     /// The controller cannot start.
     #[error(transparent)]
     Start(#[from] StartError),

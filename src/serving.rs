@@ -47,7 +47,7 @@ use certificates::Certificates;
 use gate::{Gate, PlainGate};
 use reviews::Reviews;
 
-use crate::client::{Client, ClientConfig, ClientError, ClientOptions};
+use crate::client::{Client, ClientConfig, ClientOptions};
 use crate::http_server::{Handler, Limits, Response, Server, ServerOptions};
 use crate::stdx::stop::Stop;
 use crate::telemetry::health::Health;
@@ -127,9 +127,6 @@ pub enum ServingError {
     /// A certificate or key is unusable.
     #[error("{0}")]
     Certificates(String),
-    /// The configuration yields no client for reviews.
-    #[error("cannot create a client for token and access reviews")]
-    Client(#[from] ClientError),
 }
 
 /// The running servers. Dropping the value stops them.
@@ -233,9 +230,9 @@ impl Serving {
         let handler = Arc::new(Gate {
             authentication: Authentication::new(
                 Arc::new(move || verifying.verifier()),
-                self.reviews(&options.authentication, stop)?,
+                self.reviews(&options.authentication, stop),
             ),
-            authorization: Authorization::new(self.reviews(&options.authorization, stop)?),
+            authorization: Authorization::new(self.reviews(&options.authorization, stop)),
             allowed_paths: options.allowed_paths.clone(),
             pages: Arc::clone(pages),
             last_warning: Mutex::default(),
@@ -256,16 +253,16 @@ impl Serving {
     }
 
     /// Reviews go on after `stop`. The signal only shortens the client's waits before a request.
-    fn reviews(&mut self, config: &ClientConfig, stop: &Stop) -> Result<Reviews, ClientError> {
+    fn reviews(&mut self, config: &ClientConfig, stop: &Stop) -> Reviews {
         let options = ClientOptions {
             qps: REVIEW_QPS,
             burst: REVIEW_BURST,
             connections: REVIEW_CONNECTIONS,
             ..ClientOptions::default()
         };
-        let client = Client::new(config, &options, stop)?;
+        let client = Client::new(config, &options, stop);
         self.review_clients.push(client.clone());
-        Ok(Reviews::new(client))
+        Reviews::new(client)
     }
 }
 

@@ -79,7 +79,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             queue: Queue::new(Arc::clone(&clock)),
-            delayed: Delayed::new(),
+            delayed: Delayed::default(),
             rate_limiter: RateLimiter::new(Arc::clone(&clock)),
             clock,
             retries_total: AtomicU64::new(0),

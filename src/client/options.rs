@@ -26,7 +26,7 @@ pub struct ClientOptions {
     /// Refuses every request but a read before it is sent, so that nothing can change the cluster.
     /// The dry run relies on this.
     pub read_only: bool,
-    /// The `User-Agent` header, for the API server's logs.
+    /// The `User-Agent` header, for the API server's logs: visible ASCII and spaces.
     pub user_agent: String,
     /// Consulted before a [`Client`](super::Client) sends anything, reads included: a daemon that
     /// may not write has no use for reads either. [`StreamClient`](super::StreamClient)s, which

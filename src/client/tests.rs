@@ -26,7 +26,7 @@ fn client_of(server: &Server) -> (Client, Stop) {
 
 fn client(config: &ClientConfig, options: &ClientOptions) -> (Client, Stop) {
     let stop = Stop::new();
-    let client = Client::new(config, options, &stop).expect("the options are good");
+    let client = Client::new(config, options, &stop);
     (client, stop)
 }
 

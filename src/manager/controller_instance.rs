@@ -11,7 +11,7 @@ use super::{ManagerOptions, health_checks, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchPool;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
-use crate::client::{Client, ClientConfig, ClientError};
+use crate::client::{Client, ClientConfig};
 use crate::controller::observe::shadow::Shadow;
 use crate::controller::quota_watch::QuotaWatch;
 use crate::controller::{Options, Parts, ReplicaSetController};
@@ -68,23 +68,17 @@ pub struct ControllerInstance {
 
 impl ControllerInstance {
     /// Starts the threads. The workers wait until the pods and the objects of `kind` are listed.
-    ///
-    /// # Errors
-    /// If the configuration does not yield a client.
-    pub(super) fn start(
-        kind: &'static WorkloadKind,
-        shared: &Shared<'_>,
-    ) -> Result<Self, ClientError> {
+    pub(super) fn start(kind: &'static WorkloadKind, shared: &Shared<'_>) -> Self {
         let (config, options, stop) = (shared.config, shared.options, shared.stop);
         let n_workers = options.concurrent_syncs(kind);
         // Both clients that write pass the fence: without the lease they send nothing.
         let fenced = |options| shared.leadership.fenced(options);
-        let client = Client::new(config, &fenced(client_options(options, n_workers)), stop)?;
+        let client = Client::new(config, &fenced(client_options(options, n_workers)), stop);
         // Events follow the last writes, and are sent for a while after the events' stop, so their
         // client has a stop signal of its own.
         let event_options = fenced(event_client_options(options));
         let event_client_stop = Stop::new();
-        let event_client = Client::new(config, &event_options, &event_client_stop)?;
+        let event_client = Client::new(config, &event_options, &event_client_stop);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
 
         let event_options = EventOptions::new(kind.component);
@@ -157,7 +151,7 @@ impl ControllerInstance {
         // Wakes the workers that wait for a key.
         let shutting_down = Arc::clone(&queue);
         stop.on_stop(move || shutting_down.shut_down());
-        Ok(Self {
+        Self {
             kind,
             cache,
             controller,
@@ -170,7 +164,7 @@ impl ControllerInstance {
             events,
             delay,
             shadow,
-        })
+        }
     }
 
     /// The kind of the controlled objects.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::clients::lease_client_options;
 use crate::api::ObjectKey;
-use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Fence};
+use crate::client::{Client, ClientConfig, ClientOptions, Fence};
 use crate::controller::ReplicaSetController;
 use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionHealth, LeaderElectionOptions, LeaseFence,
@@ -75,20 +75,17 @@ impl Leadership {
     }
 
     /// Starts the thread `lease`.
-    ///
-    /// # Errors
-    /// If the configuration does not yield a client.
     pub(super) fn start(
         &mut self,
         config: &ClientConfig,
         options: &LeaderElectionOptions,
         instances: Vec<ElectedInstance>,
         stop: &Stop,
-    ) -> Result<(), ClientError> {
+    ) {
         let (Some(fence), Some(first)) = (&self.fence, instances.first()) else {
-            return Ok(());
+            return;
         };
-        let client = Client::new(config, &lease_client_options(options), stop)?;
+        let client = Client::new(config, &lease_client_options(options), stop);
         let leader_events = Arc::new(LeaderEvents {
             identity: options.identity.clone(),
             lease: Mutex::default(),
@@ -116,7 +113,6 @@ impl Leadership {
             lease: Thread::spawn("lease", stop, move || elector.run()),
             leader_events,
         });
-        Ok(())
     }
 
     /// Adds the fence to `options`, if there is one.

@@ -52,29 +52,22 @@ pub struct SelfCheck {
 
 impl SelfCheck {
     /// Starts the thread `self-check`. `stop` aborts its connection.
-    ///
-    /// # Errors
-    /// If the configuration does not yield a client.
-    pub fn start(
-        config: &ClientConfig,
-        rights: &RightsOptions,
-        stop: &Stop,
-    ) -> Result<Thread, ClientError> {
+    pub fn start(config: &ClientConfig, rights: &RightsOptions, stop: &Stop) -> Thread {
         let client_options = ClientOptions {
             connections: 1,
             request_timeout: REQUEST_TIMEOUT,
             ..ClientOptions::default()
         };
         let check = Self {
-            client: Client::new(config, &client_options, stop)?,
+            client: Client::new(config, &client_options, stop),
             grants: grants(rights),
             command: rbac_command(rights),
         };
         let (client, stopping) = (check.client.clone(), stop.clone());
         stop.on_stop(move || client.abort());
-        Ok(Thread::spawn("self-check", stop, move || {
+        Thread::spawn("self-check", stop, move || {
             check.run(&stopping);
-        }))
+        })
     }
 
     /// Checks the permissions, logs the missing ones, then polls the version. Blocks one second at

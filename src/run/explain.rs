@@ -46,7 +46,7 @@ pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
         let namespace = config.namespace().to_owned();
         (config, namespace)
     };
-    let client = client(&config, stop)?;
+    let client = client(&config, stop);
     let is_daemon = args.server.is_some();
     let text = match target {
         ExplainTarget::Object {
@@ -86,7 +86,7 @@ fn rendered(content: &(impl Serialize + ToString), output: OutputFormat) -> Stri
     }
 }
 
-fn client(config: &ClientConfig, stop: &Stop) -> Result<Client, RunError> {
+fn client(config: &ClientConfig, stop: &Stop) -> Client {
     let options = ClientOptions {
         read_only: true,
         request_timeout: REQUEST_TIMEOUT,
@@ -94,7 +94,7 @@ fn client(config: &ClientConfig, stop: &Stop) -> Result<Client, RunError> {
     };
     // All files are read. From here on `stop` ends every wait.
     signals::stop_in_order();
-    Client::new(config, &options, stop).map_err(RunError::Client)
+    Client::new(config, &options, stop)
 }
 
 fn ask_daemon(

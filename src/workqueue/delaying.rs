@@ -43,22 +43,6 @@ struct Heap<K> {
 }
 
 impl<K: Clone + Eq + Hash> Delayed<K> {
-    /// Creates an empty set of delayed keys.
-    pub fn new() -> Self {
-        let (ring, bell) = crossbeam_channel::bounded(1);
-        let heap = Heap {
-            by_time: BTreeMap::new(),
-            slots: HashMap::new(),
-            added_total: 0,
-        };
-        Self {
-            heap: Mutex::new(heap),
-            ring,
-            bell,
-            spot: Spot::default(),
-        }
-    }
-
     /// Makes `key` due at `at` or at its earlier time, with at least this priority. Never blocks.
     pub fn add(&self, key: K, at: Instant, priority: Priority) {
         if self.insert(key, at, priority) {
@@ -145,6 +129,23 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
 
     fn lock(&self) -> MutexGuard<'_, Heap<K>> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Default for Delayed<K> {
+    fn default() -> Self {
+        let (ring, bell) = crossbeam_channel::bounded(1);
+        let heap = Heap {
+            by_time: BTreeMap::new(),
+            slots: HashMap::new(),
+            added_total: 0,
+        };
+        Self {
+            heap: Mutex::new(heap),
+            ring,
+            bell,
+            spot: Spot::default(),
+        }
     }
 }
 

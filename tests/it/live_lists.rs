@@ -30,7 +30,7 @@ fn reader(cluster: &TestCluster) -> (RealLiveReader, ReplicaSet) {
         ..ClientOptions::default()
     };
     let config = ClientConfig::plain(&cluster.url());
-    let client = Client::new(&config, &options, cluster.stop()).expect("the options are valid");
+    let client = Client::new(&config, &options, cluster.stop());
     let live = RealLiveReader::new(client, &REPLICA_SET);
     let rs = cluster.replica_set("a").to_string();
     let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());

@@ -115,7 +115,6 @@ impl Front {
         });
         let config = config.expect("the kubeconfig is valid");
         let client = Client::new(&config, &ClientOptions::default(), &self.stop);
-        let client = client.expect("the options are valid");
         match client.send(request) {
             Ok(response) => {
                 let body = String::from_utf8(response.body).expect("UTF-8");

@@ -128,10 +128,11 @@ fn quotas_are_kept_by_name_at_their_versions() {
         ResourceQuota::from_json(text.as_bytes(), &mut Interner::default()).expect("a quota")
     };
     let store = Store::new();
+    assert!(store.is_empty());
     for (name, version) in [("a", "1"), ("b", "2"), ("a", "3")] {
         store.apply(quota(name, version));
     }
-    assert_eq!(store.len(), 2);
+    assert_eq!((store.len(), store.is_empty()), (2, false));
     assert_eq!(store.resource_version(), "3".into());
     let unread = UnreadKey {
         key: ObjectKey::new("n", "b"),

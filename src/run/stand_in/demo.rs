@@ -73,7 +73,7 @@ pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
         ..DevServerOptions::default()
     };
     let mut server = DevServer::start(&options, &server_stop).map_err(RunError::DevServer)?;
-    let mut stage = Stage::new(&server, display(), pace, stop)?;
+    let mut stage = Stage::new(&server, display(), pace, stop);
     let result = play(&mut stage);
     let stopped = stage.stop_controller().map_err(|miss| failure(&miss));
     drop(stage);

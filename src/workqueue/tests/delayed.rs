@@ -116,7 +116,7 @@ fn i_23_no_delay_means_at_once_and_shutdown_means_never() {
 
 #[test]
 fn an_add_says_whether_its_key_is_next() {
-    let delayed = Delayed::new();
+    let delayed = Delayed::default();
     let now = Instant::now();
     let add = |key, after, priority| delayed.insert(key, now + after, priority);
     assert!(add("a", 4 * MS, Priority::High));

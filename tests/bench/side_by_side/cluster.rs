@@ -50,8 +50,7 @@ impl Cluster {
             user_agent: HARNESS.to_owned(),
             ..ClientOptions::default()
         };
-        let client =
-            Client::new(&config, &options, &Stop::new()).map_err(|error| error.to_string())?;
+        let client = Client::new(&config, &options, &Stop::new());
         Ok(Self {
             client,
             kubeconfig,

@@ -62,7 +62,7 @@ pub(crate) fn measure(
 /// controller's latency.
 fn create_and_see(cluster: &Cluster) -> Result<Vec<f64>, String> {
     let namespace = cluster.new_namespace()?;
-    let observer = Observer::start(cluster, &namespace)?;
+    let observer = Observer::start(cluster, &namespace);
     let all = |_: &State| true;
     let latencies = latencies(
         &observer,
@@ -105,7 +105,7 @@ fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
 fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
     let observers = (0..n_observers).map(|_| Observer::start(cluster, &namespace));
-    let observers = observers.collect::<Result<Vec<_>, _>>()?;
+    let observers: Vec<_> = observers.collect();
     cluster.post(&pods(&namespace), &pod("sample", "raw"))?;
     let sample = Request::get(format!("{}/sample", pods(&namespace))).accept(MEDIA_TYPE);
     let sample = cluster.send(&sample)?.body;

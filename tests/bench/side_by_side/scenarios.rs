@@ -86,7 +86,7 @@ pub(crate) fn run_all(
         options,
         report,
         namespace: String::new(),
-        observer: Observer::start(cluster, "default")?,
+        observer: Observer::start(cluster, "default"),
     };
     if stage.includes(Scenario::Empty) {
         replicas::empty(&mut stage, &process)?;
@@ -185,7 +185,7 @@ impl<'a> Stage<'a> {
     /// Switches to a fresh namespace.
     fn enter(&mut self) -> Result<(), String> {
         self.namespace = self.cluster.new_namespace()?;
-        self.observer = Observer::start(self.cluster, &self.namespace)?;
+        self.observer = Observer::start(self.cluster, &self.namespace);
         Ok(())
     }
 }
@@ -194,7 +194,7 @@ impl<'a> Stage<'a> {
 fn wait_until_ready(cluster: &Cluster, process: &Process) -> Result<(), String> {
     process.usage()?;
     let namespace = cluster.new_namespace()?;
-    let observer = Observer::start(cluster, &namespace)?;
+    let observer = Observer::start(cluster, &namespace);
     create(cluster, &namespace, "first", 1)?;
     let has_pod = |state: &State| state.sums().replicas == 1;
     observer.wait("a first pod", Duration::from_mins(2), has_pod)?;

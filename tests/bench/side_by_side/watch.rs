@@ -86,15 +86,14 @@ pub(crate) struct Counts {
 
 impl Observer {
     /// Starts both watches, which begin with the existing objects.
-    pub(crate) fn start(cluster: &Cluster, namespace: &str) -> Result<Self, String> {
+    pub(crate) fn start(cluster: &Cluster, namespace: &str) -> Self {
         let shared = Arc::new(Shared::default());
         let stop = Stop::new();
         let client = Client::new(cluster.client.config(), &ClientOptions::default(), &stop);
-        let client = client.map_err(|error| error.to_string())?;
         watch_resource::<Pod>(&client, pods(namespace), &shared, &stop, State::on_pod);
         let path = collection(namespace);
         watch_resource::<ReplicaSet>(&client, path, &shared, &stop, State::on_replica_set);
-        Ok(Self { shared, stop })
+        Self { shared, stop }
     }
 
     /// Sets the maximum number of pods of an owner, and resets its surplus and its first pod.

@@ -46,7 +46,6 @@ impl Chronicle {
     pub(super) fn start(etcd: &str, kinds: &[(Kind, &str)], began: Instant, stop: &Stop) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let client = Client::new(&ClientConfig::plain(etcd), &ClientOptions::default(), stop);
-        let client = client.expect("the options are the default ones");
         for (kind, namespace) in kinds {
             let (client, state) = (client.clone(), Arc::clone(&state));
             let (kind, range, ending) = (*kind, range(*kind, namespace), stop.clone());

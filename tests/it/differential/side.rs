@@ -57,7 +57,7 @@ impl Side {
         };
         let client = Client::new(config, &options, stop);
         Self {
-            client: client.expect("the options are the default ones"),
+            client,
             memory: Memory::default(),
         }
     }

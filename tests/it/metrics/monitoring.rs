@@ -219,7 +219,6 @@ impl Prometheus {
         };
         let config = ClientConfig::plain(&port.url());
         let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
-        let client = client.expect("the options are valid");
         Some(Self { process, client })
     }
 

@@ -207,7 +207,7 @@ fn page_reader(files: &Path, port: u16) -> Client {
         ..ConfigSource::default()
     };
     let config = ClientConfig::load(&source).expect("a valid kubeconfig");
-    Client::new(&config, &ClientOptions::default(), &Stop::new()).expect("a client")
+    Client::new(&config, &ClientOptions::default(), &Stop::new())
 }
 
 fn read_page(client: &Client, path: &str) -> Option<String> {

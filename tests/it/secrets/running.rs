@@ -130,7 +130,6 @@ fn send_token(cluster: &TestCluster, home: &Home, url: &str) {
     });
     let config = config.expect("the kubeconfig is valid");
     let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
-    let client = client.expect("the options are valid");
     match client.send(&Request::get("/metrics").accept("*/*").once()) {
         Ok(_) | Err(ClientError::Status(_)) => {}
         Err(error) => panic!("no response: {error}"),

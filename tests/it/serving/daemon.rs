@@ -165,7 +165,6 @@ fn the_verbosity_changes_at_run_time_until_sighup() {
     });
     let config = config.expect("the kubeconfig is valid");
     let client = Client::new(&config, &ClientOptions::default(), cluster.stop());
-    let client = client.expect("the options are valid");
     let set = |verbosity: &str| {
         let request = Request::put("/debug/flags/v").body("text/plain", verbosity);
         let response = client.send(&request.accept("*/*").once());

@@ -70,7 +70,7 @@ impl Api {
             ..ClientOptions::default()
         };
         Self {
-            client: Client::new(config, &options, stop).expect("the options are the default ones"),
+            client: Client::new(config, &options, stop),
             namespace: namespace.to_owned(),
             workload,
         }

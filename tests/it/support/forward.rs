@@ -38,7 +38,7 @@ impl Forward {
             ..ClientOptions::default()
         };
         Self {
-            client: Client::new(config, &options, stop).expect("the options are the default ones"),
+            client: Client::new(config, &options, stop),
             stop: stop.clone(),
             n_streams: AtomicU64::new(0),
         }

@@ -52,7 +52,6 @@ impl PlainPort {
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let config = ClientConfig::plain(&self.url());
         let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
-        let client = client.expect("the options are valid");
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut request = Request::get(path).accept("*/*").once();
         if !query.is_empty() {

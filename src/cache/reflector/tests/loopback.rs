@@ -71,7 +71,7 @@ fn j_07_a_stop_ends_the_thread_in_a_blocked_read() {
     let heads = serve(listener, vec![added("p1@1"), closing_bookmark("7")], &stop);
 
     let config = ClientConfig::plain(&format!("http://{address}"));
-    let client = Client::new(&config, &ClientOptions::default(), &stop).expect("a client");
+    let client = Client::new(&config, &ClientOptions::default(), &stop);
     let accept = ContentType::default().accept();
     let collection = Collection::new(client.stream_client(), "/api/v1/namespaces/n/pods", accept);
     let store = Arc::new(PodStore::new());

@@ -236,6 +236,18 @@ fn nothing_is_over_unless_pods_are_missing_or_not_ready() {
 }
 
 #[test]
+fn after_a_probe_the_next_one_waits_again() {
+    let rs = replica_set("web", 3);
+    let due = back_off(&rs, rejected(&rs, &[40, 40, 40])).expect("pods failed");
+    assert_eq!((due.n_permitted, due.n_held_back), (1, 2));
+    assert!(due.remaining.is_zero() && due.wait >= secs(10));
+    assert_eq!(due.changes_in(), due.wait);
+    let waits = back_off(&rs, rejected(&rs, &[3, 3, 3])).expect("pods failed");
+    assert_eq!((waits.n_permitted, waits.n_held_back), (0, 3));
+    assert_eq!(waits.changes_in(), waits.remaining);
+}
+
+#[test]
 fn deleted_and_foreign_pods_are_no_failures() {
     let rs = replica_set("web", 1);
     let mut deleted = failed("deleted", &rs, "", 3);

@@ -12,7 +12,6 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
 use crate::manager::{Manager, ManagerOptions};
-use crate::run::RunError;
 use crate::run::stand_in::world::World;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
@@ -72,15 +71,15 @@ impl<'a> Stage<'a> {
         display: Box<dyn Display>,
         pace: Pace,
         stop: &'a Stop,
-    ) -> Result<Self, RunError> {
+    ) -> Self {
         let config = ClientConfig::plain(&server.url());
         let options = ClientOptions {
             qps: 0.0,
             user_agent: HANDS.to_owned(),
             ..ClientOptions::default()
         };
-        let hands = Client::new(&config, &options, stop).map_err(RunError::Client)?;
-        Ok(Self {
+        let hands = Client::new(&config, &options, stop);
+        Self {
             server,
             config,
             hands,
@@ -90,7 +89,7 @@ impl<'a> Stage<'a> {
             pace,
             started: Instant::now(),
             scene: Scene::default(),
-        })
+        }
     }
 
     pub(super) fn elapsed(&self) -> Duration {

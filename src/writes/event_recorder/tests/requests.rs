@@ -59,7 +59,7 @@ fn exchange<T>(response: &str, call: impl FnOnce(&ClientEventSink) -> T) -> (Rec
     let address = listener.local_addr().expect("it is bound");
     let config = ClientConfig::plain(&format!("http://{address}"));
     let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
-    let sink = ClientEventSink::new(client.expect("a user agent fit for HTTP"));
+    let sink = ClientEventSink::new(client);
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve_one(&listener, response));
         let called = call(&sink);

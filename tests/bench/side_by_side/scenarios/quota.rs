@@ -52,14 +52,14 @@ pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
     let process = stage.contestant.start()?;
     wait_until_ready(stage.cluster, &process)?;
     let lonely = stage.cluster.new_namespace()?;
-    let lonely_observer = Observer::start(stage.cluster, &lonely)?;
+    let lonely_observer = Observer::start(stage.cluster, &lonely);
     create_quota(stage.cluster, &lonely, 1)?;
     create(stage.cluster, &lonely, HOLDER, 1)?;
     let has_pod = |state: &State| state.sums().replicas == 1;
     lonely_observer.wait("the holder's pod", PATIENCE, has_pod)?;
     create(stage.cluster, &lonely, WAITING, 1)?;
     let raised = stage.cluster.new_namespace()?;
-    let raised_observer = Observer::start(stage.cluster, &raised)?;
+    let raised_observer = Observer::start(stage.cluster, &raised);
     create_quota(stage.cluster, &raised, 0)?;
     create(stage.cluster, &raised, WAITING, 1)?;
     stage.enter()?;
