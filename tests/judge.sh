@@ -1,8 +1,7 @@
 #!/bin/sh
-# Runs a test program in four parts, for `make mutants`: whole daemons under simulation, the
-# exhausted scopes, the unit tests, and the controller under simulation. A mutant dies in the part
-# whose number is the number of parts begun. The limit is CPU time, so that a busy machine kills no
-# mutant: three times what the longest part takes.
+# Runs a test program in three parts, for `make mutants`: the simulations, the exhausted scopes, and
+# the unit tests. A mutant dies in the part whose number is the number of parts begun. The limit is
+# CPU time, so that a busy machine kills no mutant: three times what the longest part takes.
 set -u
 # A mutant that the first histories don't kill seldom dies by later ones. A history that fails says
 # enough without being made smaller.
@@ -13,8 +12,7 @@ part() {
     [ "$code" -lt 128 ] || echo "judge: ended by signal $((code - 128))"
     [ "$code" -eq 0 ] || exit "$code"
 }
-part "$@" manager::simulation
+part "$@" simulation --skip scopes
 part "$@" scopes interleavings
 # No mutant is of the code that these two test.
 part "$@" --skip simulation --skip scopes --skip interleavings --skip devserver --skip fuzzing
-part "$@" controller::simulation --skip scopes

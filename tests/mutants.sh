@@ -43,12 +43,11 @@ judge() { # judge SHARD
         --argjson simulation "$(names 1 CaughtMutant | jq length)" \
         --argjson scopes "$(names 2 CaughtMutant | jq length)" \
         --argjson unit_tests "$(names 3 CaughtMutant | jq length)" \
-        --argjson controller_simulation "$(names 4 CaughtMutant)" \
         --argjson timeout "$(names any Timeout)" \
         --argjson missed "$(names any MissedMutant)" \
         --argjson unviable "$(names any Unviable | jq length)" \
         '{$shard, $commit, $date, $wall_seconds, $cpu_seconds, $simulation, $scopes,
-          $unit_tests, $controller_simulation, $timeout, $missed, $unviable}' >>"$record"
+          $unit_tests, $timeout, $missed, $unviable}' >>"$record"
 }
 
 work() { # work JOB

@@ -166,21 +166,16 @@ pub(super) fn mutants() -> String {
     let n = |names: &[&str]| u64::try_from(names.len()).expect("a few");
     let [simulation, scopes, unit_tests] =
         ["simulation", "scopes", "unit_tests"].map(|key| sum(lines, key));
-    let controller = n(&names("controller_simulation"));
     let (timeout, missed) = (names("timeout"), names("missed"));
-    let n_killed = simulation + scopes + unit_tests + controller + n(&timeout);
+    let n_killed = simulation + scopes + unit_tests + n(&timeout);
     let n_all = n_killed + n(&missed);
     let part = |n| format!("{} ({} %)", commas(n), (100 * n + n_all / 2) / n_all.max(1));
     let figures = [
         ["mutants that compile", &commas(n_all)],
         ["killed", &part(n_killed)],
-        ["by the simulation of whole daemons", &part(simulation)],
+        ["by the simulations", &part(simulation)],
         ["of the others, by the small scopes", &part(scopes)],
         ["of the others, by the unit tests", &part(unit_tests)],
-        [
-            "of the others, by the simulation of the controller",
-            &part(controller),
-        ],
         ["out of time, counted as killed", &part(n(&timeout))],
         ["missed", &part(n(&missed))],
         ["shards judged, of 26", &lines.len().to_string()],
