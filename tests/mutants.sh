@@ -40,9 +40,9 @@ judge() { # judge SHARD
         --argjson wall_seconds "$(($(date +%s) - began))" \
         --argjson cpu_seconds "$(awk -F '[ms ]+' 'NR == 2 { print 60 * ($1 + $3) + $2 + $4 }' \
             "$out/times")" \
-        --argjson simulation "$(names 1 CaughtMutant | jq length)" \
-        --argjson scopes "$(names 2 CaughtMutant | jq length)" \
-        --argjson unit_tests "$(names 3 CaughtMutant | jq length)" \
+        --argjson simulation "$(names 1 CaughtMutant)" \
+        --argjson scopes "$(names 2 CaughtMutant)" \
+        --argjson unit_tests "$(names 3 CaughtMutant)" \
         --argjson timeout "$(names any Timeout)" \
         --argjson missed "$(names any MissedMutant)" \
         --argjson unviable "$(names any Unviable | jq length)" \
