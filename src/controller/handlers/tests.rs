@@ -98,6 +98,25 @@ fn d_02_every_update_of_a_replica_set_is_queued() {
 }
 
 #[test]
+fn a_new_generation_and_a_deletion_go_first() {
+    let old = replica_set("web", 1);
+    let check = |change: fn(&mut ReplicaSet), expected: [&str; 2]| {
+        let fixture = Fixture::new();
+        fixture.cache_silently(Some(old.clone()), [ready_pod("a", &old)]);
+        let mut new = old.clone();
+        new.resource_version = "9".into();
+        change(&mut new);
+        fixture.queue.add_low(key("other"));
+        fixture.deliver_replica_set(new);
+        assert_eq!(fixture.queued(), expected);
+    };
+    check(|_| {}, ["default/other", "default/web"]);
+    check(|rs| rs.generation += 1, ["default/web", "default/other"]);
+    let delete = |rs: &mut ReplicaSet| rs.deletion = Some(seconds_ago(0));
+    check(delete, ["default/web", "default/other"]);
+}
+
+#[test]
 fn d_03_a_deleted_replica_set_is_forgotten_and_queued() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
     fixture.cache_silently(Some(rs.clone()), []);
