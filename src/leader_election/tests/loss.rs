@@ -157,6 +157,20 @@ fn a_failed_renewal_is_repeated_before_the_deadline() {
     }
 }
 
+#[test]
+fn a_failed_renewal_does_not_cost_the_lease() {
+    let mut rig = Rig::new("us");
+    rig.meanwhile("update", rig.fails());
+    rig.before("update", |_| ());
+    let stop = rig.stops();
+    rig.before("update", |_| stop());
+    rig.run();
+    let notifications = rig.notifications();
+    assert_eq!(notifications, ["leader us", "started", "leader "]);
+    let calls = ["get", "create", "update", "get", "update"];
+    assert_eq!(rig.calls()[..5], calls);
+}
+
 /// Requests that take 4 s each, with a timeout of 5 s.
 #[test]
 fn slow_requests_do_not_cost_the_lease() {

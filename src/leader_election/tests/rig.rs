@@ -347,6 +347,16 @@ impl Rig {
         lock(&self.script).once = Some((call, error));
     }
 
+    /// Makes the renewal fail whose update is on its way.
+    pub(super) fn fails(&self) -> impl FnOnce() + Send + use<> {
+        let script = Arc::clone(&self.script);
+        move || {
+            let mut script = lock(&script);
+            script.once = Some(("update", unavailable()));
+            script.lost = Some("get");
+        }
+    }
+
     pub(super) fn lose_response_once(&self, call: &'static str) {
         lock(&self.script).lost = Some(call);
     }

@@ -191,6 +191,23 @@ fn an_orphan_that_is_adopted_agrees() {
     fixture.assert_counts(0, 0, 0);
 }
 
+#[test]
+fn an_orphan_that_comes_later_exceeds_a_decision_once() {
+    let rs = replica_set("web", 3);
+    let (fixture, shadow) = shadowed(fixture(&rs, [pod("a")]));
+    fixture.sync_ok("web");
+    let exceed = |names: &[&str]| {
+        let state = shadow.lock();
+        let episode = &state.episodes[&rs.key];
+        let adopts = names.iter().map(|name| pod(name).uid).collect();
+        episode.is_exceeded_by(&episode.latest, &adopts)
+    };
+    assert!(!exceed(&["a"]) && exceed(&["a", "b"]));
+    fixture.deliver_pod(pod("b"));
+    fixture.sync_ok("web");
+    assert!(!exceed(&["a", "b"]) && exceed(&["c"]));
+}
+
 /// An API server without `terminatingReplicas` drops it from every status, and the writer's
 /// conditions are in any order.
 #[test]
