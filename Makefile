@@ -81,7 +81,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
-.PHONY: report simulate fuzz chaos mutants mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
+.PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -166,6 +166,9 @@ report: ## Write the figures of tests/records into the manual
 
 mutants: ## Judge 300 changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
 	tests/mutants.sh
+
+mutants-missed: ## Judge again the mutants that the record has as missed
+	tests/mutants.sh missed
 
 mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
 	mkdir -p target

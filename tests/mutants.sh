@@ -1,8 +1,9 @@
 #!/bin/sh
 # Judges a sample of mutants, for `make mutants`: every eleventh of 277 shards, of which each adds a
 # line to tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was
-# cut off goes on; without the file, a new run begins. The mutants are of HEAD: each of the jobs
-# changes its own copy under target/mutants, which keeps what it built. Needs cargo-mutants and jq.
+# cut off goes on; without the file, a new run begins. With the argument `missed`, it judges again,
+# by the tests of HEAD, what the file has as missed. The mutants are of HEAD: each of the jobs changes
+# its own copy under target/mutants, which keeps what it built. Needs cargo-mutants and jq.
 set -eu
 cd "$(dirname -- "$0")/.."
 record=$PWD/tests/records/mutants.jsonl
@@ -21,20 +22,35 @@ names() { # names PART SUMMARY...
     done | jq -R . | jq -cs .
 }
 
-judge() { # judge SHARD
+# Makes the copy of a job.
+prepare() { # prepare JOB
+    out=$PWD/target/mutants/$1
+    tree=$out/tree
+    mkdir -p "$tree"
+    find "$tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -r {} +
+    # Cargo goes by the time of a file, so each must be newer than what was built of another commit.
+    git archive HEAD | tar -xm -C "$tree"
+    baseline=run
+}
+
+mutate() { # mutate OPTION...
     # cargo-mutants ends with 2 if a mutant was missed, and with 3 if one timed out.
     code=0
-    began=$(date +%s)
     (
         cd "$tree"
         cargo mutants --config tests/mutants.toml --output "$out" --in-place --timeout 240 \
-            --baseline "$baseline" --shard "$1" --sharding round-robin --colors never || code=$?
+            --baseline "$baseline" --colors never "$@" || code=$?
         times >"$out/times"
         exit "$code"
     ) || code=$?
     [ "$code" -le 3 ] && [ "$code" -ne 1 ] || exit "$code"
     # Once is enough for a tree.
     baseline=skip
+}
+
+judge() { # judge SHARD
+    began=$(date +%s)
+    mutate --shard "$1" --sharding round-robin
     jq -cn --arg shard "$1" --arg commit "$commit" \
         --arg date "$(date -u +%F)" \
         --argjson wall_seconds "$(($(date +%s) - began))" \
@@ -50,14 +66,28 @@ judge() { # judge SHARD
           $unit_tests, $timeout, $missed, $unviable}' >>"$record"
 }
 
+judge_missed() {
+    prepare 0
+    jq -r '.missed[]' "$record" | while IFS= read -r name; do
+        # The place may have moved since.
+        mutate --re "$(printf '%s\n' "$name" |
+            sed 's/[][\.*^$+?(){}|]/\\&/g; s/:[0-9]*:[0-9]*:/:[0-9]+:[0-9]+:/')" </dev/null
+        [ "$(names any MissedMutant)" = '[]' ] || continue
+        # Without any, the code is gone.
+        killed=
+        [ "$(names any Timeout)" = '[]' ] || killed=timeout
+        [ "$(names 1 CaughtMutant)" = '[]' ] || killed=simulation
+        [ "$(names 2 CaughtMutant)" = '[]' ] || killed=scopes
+        [ "$(names 3 CaughtMutant)" = '[]' ] || killed=unit_tests
+        jq -c --arg name "$name" --arg killed "$killed" 'if .missed | index([$name])
+            then .missed -= [$name] | if $killed == "" then . else .[$killed] += [$name] end
+            else . end' "$record" >"$out/record"
+        cp "$out/record" "$record"
+    done
+}
+
 work() { # work JOB
-    out=$PWD/target/mutants/$1
-    tree=$out/tree
-    mkdir -p "$tree"
-    find "$tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -r {} +
-    # Cargo goes by the time of a file, so each must be newer than what was built of another commit.
-    git archive HEAD | tar -xm -C "$tree"
-    baseline=run
+    prepare "$1"
     number=0
     for shard in ${SHARDS:-$(seq 0 11 276)}; do
         number=$((number + 1))
@@ -66,6 +96,10 @@ work() { # work JOB
     done
 }
 
+if [ "${1:-}" = missed ]; then
+    judge_missed
+    exit
+fi
 pids=
 job=0
 while [ "$job" -lt "$jobs" ]; do
