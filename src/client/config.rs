@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use direct::DirectSource;
 pub use environment::Environment;
 pub use error::{ConfigError, SearchedPlace};
-use ureq::http::uri::{Authority, Uri};
+use ureq::http::uri::Uri;
 
 use super::access::Access;
 use super::credentials::{Authorization, Credentials, Impersonation};
@@ -274,7 +274,8 @@ impl Draft {
         if authority.as_str().contains('@') {
             return Err("user and password do not belong in the server's URL".to_owned());
         }
-        let port = port_of(authority).map_err(|problem| format!("{printable:?} {problem}"))?;
+        let port =
+            proxy::port_of(authority).map_err(|problem| format!("{printable:?} {problem}"))?;
         let port = port.unwrap_or(default_port);
         let configured = self.proxy_url.as_deref();
         let proxy = proxy::choose(configured, environment, scheme, host, port)?;
@@ -293,28 +294,6 @@ impl Draft {
             namespace: self.namespace,
             origin: self.origin,
         })
-    }
-}
-
-/// The port of a URL, if it has one. `http` takes any text for a port, and ureq then connects to
-/// the scheme's default.
-///
-/// # Errors
-/// That the port is no number from 1 to 65535, as text.
-pub(super) fn port_of(authority: &Authority) -> Result<Option<u16>, String> {
-    let (_, host) = authority
-        .as_str()
-        .rsplit_once('@')
-        .unwrap_or(("", authority.as_str()));
-    match host
-        .strip_prefix(authority.host())
-        .and_then(|rest| rest.strip_prefix(':'))
-    {
-        None | Some("") => Ok(None),
-        Some(text) => match text.parse() {
-            Ok(port) if port > 0 => Ok(Some(port)),
-            _ => Err(format!("has the port {text:?}; ports are from 1 to 65535")),
-        },
     }
 }
 

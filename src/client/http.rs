@@ -19,7 +19,7 @@ use super::meter::Meter;
 use super::options::ClientOptions;
 use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
-use super::retry::whole_seconds;
+use super::retry::{Failure, whole_seconds};
 use super::warnings::Warnings;
 use crate::api::Status;
 use crate::stdx::stop::Stop;
@@ -87,22 +87,6 @@ pub(super) struct Http {
     /// Shortens the wait for a credential plugin.
     stop: Stop,
     meter: Arc<Meter>,
-}
-
-/// A request without a successful response.
-pub(super) struct Failure {
-    pub(super) error: ClientError,
-    /// The response's `Retry-After` header.
-    pub(super) retry_after: Option<String>,
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        Self {
-            error,
-            retry_after: None,
-        }
-    }
 }
 
 impl Http {

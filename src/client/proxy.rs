@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use ureq::http::uri::Authority;
+
 use super::config::environment::Environment;
-use super::config::port_of;
 
 /// Returns the proxy for `host:port`, if any: `configured` (`proxy-url`), else the environment's
 /// for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). `NO_PROXY` does not apply
@@ -143,6 +144,28 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
     match entry.split_once(':') {
         Some((name, port)) if !port.contains(':') => (name, port.parse().ok()),
         _ => (entry, None),
+    }
+}
+
+/// The port of a URL, if it has one. `http` takes any text for a port, and ureq then connects to
+/// the scheme's default.
+///
+/// # Errors
+/// That the port is no number from 1 to 65535, as text.
+pub(super) fn port_of(authority: &Authority) -> Result<Option<u16>, String> {
+    let (_, host) = authority
+        .as_str()
+        .rsplit_once('@')
+        .unwrap_or(("", authority.as_str()));
+    match host
+        .strip_prefix(authority.host())
+        .and_then(|rest| rest.strip_prefix(':'))
+    {
+        None | Some("") => Ok(None),
+        Some(text) => match text.parse() {
+            Ok(port) if port > 0 => Ok(Some(port)),
+            _ => Err(format!("has the port {text:?}; ports are from 1 to 65535")),
+        },
     }
 }
 

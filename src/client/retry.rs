@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use super::error::ClientError;
-use super::http::Failure;
 use super::meter::Meter;
 use super::request::{Method, Request};
 use super::throttle::Throttle;
@@ -38,6 +37,22 @@ impl Kind {
         match method {
             Method::Get => Self::Read,
             Method::Post | Method::Put | Method::Patch | Method::Delete => Self::Write,
+        }
+    }
+}
+
+/// A request without a successful response.
+pub(super) struct Failure {
+    pub(super) error: ClientError,
+    /// The response's `Retry-After` header.
+    pub(super) retry_after: Option<String>,
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self {
+            error,
+            retry_after: None,
         }
     }
 }
