@@ -14,7 +14,7 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
-use crate::controller::decide::plan::{NodeCounts, count_on_node};
+use crate::controller::decide::deletion_context::{NodeCounts, count_on_node};
 use crate::controller::observe::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashSet;
 

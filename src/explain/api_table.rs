@@ -16,7 +16,7 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::client::Client;
 use crate::controller::decide::Rules;
-use crate::controller::decide::plan::NodeCounts;
+use crate::controller::decide::deletion_context::NodeCounts;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashMap;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::model::Deletion;
 use crate::api::{Pod, Uid};
+use crate::controller::decide::deletion_context::DeletionContext;
 use crate::controller::decide::deletion_order::RankedPod;
-use crate::controller::decide::plan::DeletionContext;
 use crate::controller::decide::scale_down_order::{Because, NodePods, Places, Topology, prefer};
 use crate::stdx::hash::HashMap;
 

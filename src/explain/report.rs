@@ -11,12 +11,11 @@ use super::preferences::{by_preference, preferred};
 use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
 use crate::controller::decide::availability::is_available;
 use crate::controller::decide::claim::{Claim, claim_of};
+use crate::controller::decide::deletion_context::{DeletionContext, NodeCounts, RelatedPods};
 use crate::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, Rule, decide as first_rule,
 };
-use crate::controller::decide::plan::{
-    DeletionContext, NodeCounts, Plan, RelatedPods, deletion_ranking, plan, pods_to_delete,
-};
+use crate::controller::decide::plan::{Plan, deletion_ranking, plan, pods_to_delete};
 use crate::controller::decide::scale_down_order::{
     Places, PreferredPod, is_one_class, prefer_throughout,
 };

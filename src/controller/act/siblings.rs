@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::plan::{NodeCounts, RelatedPods, count_on_node};
+use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods, count_on_node};
 
 impl ReplicaSetController {
     /// Returns a finder of the related pods of `rs`. It reads the cache only when called.

@@ -26,19 +26,10 @@ pub use self::consolidate::NodePods;
 pub use self::places::Places;
 use self::surroundings::Surroundings;
 pub use self::topology::Topology;
+use super::deletion_context::DeletionContext;
 use super::deletion_order::{DeletionOrder, RankedPod, decide};
-use super::plan::DeletionContext;
+use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
-use crate::api::{Pod, ReplicaSet};
-
-/// What the preferences of a ReplicaSet read besides its pods.
-#[derive(Clone, Copy, Debug)]
-pub struct Preferences<'a> {
-    /// The preferences.
-    pub order: ScaleDownOrder,
-    /// The ReplicaSet, whose template names the topology.
-    pub rs: &'a ReplicaSet,
-}
 
 /// A pod in deletion order.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::plan::{NodeCounts, RelatedPods};
+use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods};
 use crate::controller::decide::protection::is_block;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;

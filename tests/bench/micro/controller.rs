@@ -9,14 +9,15 @@ use jiff::Timestamp;
 use replicaset_controller::api::policy::ScaleDownOrder;
 use replicaset_controller::api::{ControllerRef, ObjectKey, Pod};
 use replicaset_controller::cache::Cache;
+use replicaset_controller::controller::decide::deletion_context::Preferences;
+use replicaset_controller::controller::decide::deletion_context::{
+    DeletionContext, NodeCounts, RelatedPods, count_on_node,
+};
 use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };
-use replicaset_controller::controller::decide::plan::{
-    DeletionContext, NodeCounts, RelatedPods, count_on_node, pods_to_delete,
-};
+use replicaset_controller::controller::decide::plan::pods_to_delete;
 use replicaset_controller::controller::decide::protection::Marks;
-use replicaset_controller::controller::decide::scale_down_order::Preferences;
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::{Lanes, WorkQueue};

@@ -29,7 +29,7 @@ fn labelled(pod: Pod, track: &str) -> Pod {
 /// Returns the pods related to those of `new`, which has two pods on two nodes.
 fn related(fixture: &Fixture, rs: &ReplicaSet) -> Vec<String> {
     use super::Siblings;
-    use crate::controller::decide::plan::RelatedPods;
+    use crate::controller::decide::deletion_context::RelatedPods;
     let siblings = Siblings {
         controller: &fixture.controller,
         rs,

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{BURST_REPLICAS, DeletionContext, NodeCounts, Plan, RelatedPods, plan, pods_to_delete};
+use super::{BURST_REPLICAS, Plan, plan, pods_to_delete};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase};
+use crate::controller::decide::deletion_context::{
+    DeletionContext, NodeCounts, Preferences, RelatedPods,
+};
 use crate::controller::decide::deletion_order::DeletionOrder;
 use crate::controller::decide::protection::Marks;
-use crate::controller::decide::scale_down_order::Preferences;
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]

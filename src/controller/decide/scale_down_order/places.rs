@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Preferences, Topology};
+use super::Topology;
 use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
+use crate::controller::decide::deletion_context::Preferences;
 
 /// Where pods are, as far as the preferences matter.
 #[derive(Clone, Debug)]

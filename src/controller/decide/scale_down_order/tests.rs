@@ -7,13 +7,15 @@ use std::sync::{Arc, LazyLock};
 use fastrand::Rng;
 use serde_json::json;
 
-use super::{Candidate, Preferences, choose};
+use super::{Candidate, choose};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase, ReplicaSet};
-use crate::controller::decide::deletion_order::DeletionOrder;
-use crate::controller::decide::plan::{
-    DeletionContext, NodeCounts, RelatedPods, count_on_node, pods_to_delete,
+use crate::controller::decide::deletion_context::Preferences;
+use crate::controller::decide::deletion_context::{
+    DeletionContext, NodeCounts, RelatedPods, count_on_node,
 };
+use crate::controller::decide::deletion_order::DeletionOrder;
+use crate::controller::decide::plan::pods_to_delete;
 use crate::controller::decide::protection::Marks;
 use crate::controller::testing::{
     controller_ref, now, owned_pod, read_replica_set, ready_pod, replica_set, replica_set_json,
