@@ -74,3 +74,19 @@ fn media_type(content_type: &str) -> String {
     let media_type = content_type.split(';').next().unwrap_or_default();
     media_type.trim().to_ascii_lowercase()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ContentType;
+
+    #[test]
+    fn json_is_accepted_from_a_server_without_protobuf() {
+        let all: Vec<&str> = ContentType::Protobuf.accept().split(", ").collect();
+        let [first, .., last] = all[..] else {
+            panic!("{all:?}");
+        };
+        assert!(first.starts_with("application/vnd.kubernetes.protobuf;"));
+        assert_eq!(last, "application/json");
+        assert!(!ContentType::Json.accept().contains("protobuf"));
+    }
+}

@@ -134,7 +134,6 @@ impl ReplicaSetController {
                 Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
                     // An earlier create of unknown outcome succeeded.
                     self.creation_succeeded(rs, &name, &pod.resource_version);
-                    self.observe_if_cached(rs, &name);
                     return Ok(());
                 }
                 Ok(_) if tried < NAMES_TRIED_MAX => name = self.rename_creation(rs, &name),
@@ -213,14 +212,6 @@ impl ReplicaSetController {
                 }
             }
         })
-    }
-
-    /// Observes the creation of a pod that the cache shows already: its event may precede the
-    /// expectation.
-    pub(in crate::controller) fn observe_if_cached(&self, rs: &ReplicaSet, name: &str) {
-        if self.cache.pod(&pod_key(rs, name)).is_some() {
-            self.own_writes(rs, |writes| writes.creation_seen(name));
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::controller::testing::{
     Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
     replica_set, seconds_ago,
 };
+use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
 fn already_exists() -> WriteError {
@@ -50,6 +51,7 @@ fn a_create_that_was_stored_after_all_counts_as_done() {
     let created = fixture.writes.created();
     assert_eq!((created.len(), &created[0]), (2, &name));
     assert!(fixture.writes.take().contains(&Write::FindPod(name)));
+    assert_eq!(fixture.metrics.pods_created.get(WriteOutcome::Moot), 1);
     assert_eq!(fixture.open(&rs), Some((2, 0)));
     let written = fixture.written(&rs);
     assert_eq!(written.expect("a record").pods, "11".into());
