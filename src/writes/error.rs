@@ -96,3 +96,35 @@ impl From<ClientError> for WriteError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::WriteError;
+    use crate::api::Status;
+    use crate::client::ClientError;
+
+    #[test]
+    fn only_what_may_have_had_an_effect_is_unknown() {
+        let of = |code, reason| {
+            let status = Status::new(code, reason, "");
+            WriteError::from(ClientError::Status(status))
+        };
+        for (code, reason) in [(403, "Forbidden"), (409, "Conflict"), (429, "")] {
+            let refused = of(code, reason);
+            assert!(
+                refused.status().is_some() && !refused.is_unknown(),
+                "{code}"
+            );
+        }
+        for (code, reason) in [(500, "InternalError"), (504, "Timeout")] {
+            let unknown = of(code, reason);
+            assert!(unknown.is_unknown() && unknown.status().is_none(), "{code}");
+            assert!(unknown.response().is_some(), "{code}");
+        }
+        for unsent in [ClientError::Stopped, ClientError::Fenced] {
+            assert!(matches!(WriteError::from(unsent), WriteError::Stopped));
+        }
+        let local = WriteError::from(ClientError::Invalid("no body".to_owned()));
+        assert!(matches!(local, WriteError::Local(_)));
+    }
+}
