@@ -68,17 +68,21 @@ judge() { # judge SHARD
 
 judge_missed() {
     prepare 0
+    (cd "$tree" && cargo mutants --config tests/mutants.toml --list) |
+        sed 's/:[0-9]*:[0-9]*:/:/' >"$out/list"
     jq -r '.missed[]' "$record" | while IFS= read -r name; do
-        # The place may have moved since.
-        mutate --re "$(printf '%s\n' "$name" |
-            sed 's/[][\.*^$+?(){}|]/\\&/g; s/:[0-9]*:[0-9]*:/:[0-9]+:[0-9]+:/')" </dev/null
-        [ "$(names any MissedMutant)" = '[]' ] || continue
-        # Without any, the code is gone.
+        # The line may have moved since. A shard of one is the only way to choose any mutant.
+        place=$(grep -nxF -m 1 "$(printf '%s\n' "$name" | sed 's/:[0-9]*:[0-9]*:/:/')" "$out/list" |
+            cut -d : -f 1)
         killed=
-        [ "$(names any Timeout)" = '[]' ] || killed=timeout
-        [ "$(names 1 CaughtMutant)" = '[]' ] || killed=simulation
-        [ "$(names 2 CaughtMutant)" = '[]' ] || killed=scopes
-        [ "$(names 3 CaughtMutant)" = '[]' ] || killed=unit_tests
+        if [ -n "$place" ]; then
+            mutate --shard "$((place - 1))/$(wc -l <"$out/list")" --sharding round-robin </dev/null
+            [ "$(names any MissedMutant)" = '[]' ] || continue
+            [ "$(names any Timeout)" = '[]' ] || killed=timeout
+            [ "$(names 1 CaughtMutant)" = '[]' ] || killed=simulation
+            [ "$(names 2 CaughtMutant)" = '[]' ] || killed=scopes
+            [ "$(names 3 CaughtMutant)" = '[]' ] || killed=unit_tests
+        fi
         jq -c --arg name "$name" --arg killed "$killed" 'if .missed | index([$name])
             then .missed -= [$name] | if $killed == "" then . else .[$killed] += [$name] end
             else . end' "$record" >"$out/record"
