@@ -152,7 +152,11 @@ fn take(taken: &SigSet, stop: &Stop) {
         }
         match signal {
             Ok(Signal::SIGHUP) => reload(),
-            Ok(Signal::SIGUSR1) => threads::log_threads(),
+            Ok(Signal::SIGUSR1) => {
+                if let Err(panic) = catch_panic(threads::log_threads) {
+                    log::error!(error:% = panic; "cannot log the threads");
+                }
+            }
             // The set has no other signal, and the wait fails only for an invalid set.
             other => {
                 log::error!(
