@@ -352,8 +352,8 @@ impl Rig {
         let script = Arc::clone(&self.script);
         move || {
             let mut script = lock(&script);
-            script.once = Some(("update", unavailable()));
-            script.lost = Some("get");
+            script.lost = Some("update");
+            script.once = Some(("get", unavailable()));
         }
     }
 
