@@ -315,8 +315,10 @@ impl ReplicaSetController {
                 .tally_of_pods_owned_by(&self.owner_key(rs))
                 .n_failed()
         };
-        (policy.failed_pod_backoff.is_some() || policy.failed_pods_kept.is_some())
-            && n_failed() != 0
+        let kept = policy.failed_pods_kept;
+        let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
+        policy.failed_pod_backoff.is_some() && n_failed() > 0
+            || kept.is_some_and(|kept| n_failed() > kept)
     }
 
     /// Records how many pods of `rs` wait for its back-off, and requeues the key for the time when

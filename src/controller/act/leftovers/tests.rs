@@ -52,6 +52,14 @@ fn discarded(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
+fn failed_pods_that_are_kept_are_not_read() {
+    for (n, expected) in [(0, false), (1, false), (2, true)] {
+        let (fixture, rs) = with_failed(n);
+        assert_eq!(fixture.controller.reads_failed_pods(&rs), expected, "{n}");
+    }
+}
+
+#[test]
 fn a_failing_create_does_not_keep_them() {
     let rs = keeps_one(1);
     let pods: Vec<Pod> = (0..10).map(|i| failed(i, &rs, 9000 - i)).collect();
