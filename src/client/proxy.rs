@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-
 use ureq::http::uri::Authority;
 
 use super::config::environment::Environment;

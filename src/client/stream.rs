@@ -57,8 +57,7 @@ impl StreamClient {
 
     /// Opens a list. The list waits for the throttle and is retried like any read.
     /// [`ClientOptions::request_timeout`] limits the wait for the first byte and each silence;
-    /// [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's head has
-    /// arrived.
+    /// [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's head has arrived.
     ///
     /// # Errors
     /// [`ClientError::Status`] if the server refuses, [`ClientError::Stopped`] if the daemon stops,

@@ -99,6 +99,9 @@ fn i_08_plain_shutdown_returns_with_keys_in_flight() {
     queue.add("bar");
     let taken = [queue.get(), queue.get()];
     queue.shut_down();
+    for key in ["foo", "bar"] {
+        assert!(queue.state_of(&key).is_processing, "{key}");
+    }
     assert_eq!(queue.get(), None, "a third worker is sent home");
     for key in taken.into_iter().flatten() {
         queue.done(&key);

@@ -1,6 +1,8 @@
 //! Group O: tests of ReplicationControllers alone, and of both kinds side by side. The remaining
 //! cases of the group run test bodies of other modules with the kind ReplicationController.
 
+use std::collections::HashSet;
+
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use replicaset_controller::api::{ObjectKey, Status};
 use replicaset_controller::client::Request;
@@ -81,18 +83,23 @@ fn b_17_owners_with_the_same_name_have_separate_expectations() {
     let cluster = running_cluster();
     cluster.synced();
     let hold = cluster.hold_watch("pods");
-    cluster.create(ReplicaSets, &new_replica_set_labelled("same", 2, "rs"));
-    cluster.create_replica_set(&new_replica_set_labelled("same", 3, "rc"));
+    let rs = cluster.create(ReplicaSets, &new_replica_set_labelled("same", 2, "rs"));
+    let rc = cluster.create_replica_set(&new_replica_set_labelled("same", 3, "rc"));
     cluster.eventually_eq("all pods are created", &5, || cluster.list(Pods, "").len());
     let key = ObjectKey::new(cluster.namespace(), "same");
     let expected = |kind| {
         let controller = cluster.daemon().instance(kind).controller();
         let facts = controller.inspect(&key).expect("it is cached");
         let memory = facts.memory.expect("the daemon runs");
-        memory.expectations.map_or(0, |open| open.creations.len())
+        let open = memory.expectations.expect("the watch is held");
+        let creations: HashSet<String> = open.creations.iter().map(ToString::to_string).collect();
+        (creations, open.deletions.len())
     };
-    assert_eq!(expected(&REPLICA_SET), 2);
-    assert_eq!(expected(&REPLICATION_CONTROLLER), 3);
+    for (kind, owner, n_pods) in [(&REPLICA_SET, &rs, 2), (&REPLICATION_CONTROLLER, &rc, 3)] {
+        let own: HashSet<String> = pods_of(&cluster, owner).iter().map(name).collect();
+        assert_eq!(own.len(), n_pods);
+        assert_eq!(expected(kind), (own, 0), "those of its owner alone");
+    }
     hold.remove();
     cluster.stable("same");
     cluster.holds("five pods", || cluster.list(Pods, "").len() == 5);

@@ -9,9 +9,8 @@ use jiff::Timestamp;
 use replicaset_controller::api::policy::ScaleDownOrder;
 use replicaset_controller::api::{ControllerRef, ObjectKey, Pod};
 use replicaset_controller::cache::Cache;
-use replicaset_controller::controller::decide::deletion_context::Preferences;
 use replicaset_controller::controller::decide::deletion_context::{
-    DeletionContext, NodeCounts, RelatedPods, count_on_node,
+    DeletionContext, NodeCounts, Preferences, RelatedPods, count_on_node,
 };
 use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
+use super::runs::MUTANT_SHARDS;
 use super::{Line, commas, lines, sum, table, time};
 use crate::documents::read;
 use crate::tidy::{root, rust_files};
@@ -57,7 +58,7 @@ pub(super) fn parts() -> String {
         [
             "mutants",
             "make mutants",
-            &format!("{} of 26 shards", mutants.len()),
+            &format!("{} of {MUTANT_SHARDS} shards", mutants.len()),
             &taken(&mutants, "wall_seconds"),
             &taken(&mutants, "cpu_seconds"),
         ]

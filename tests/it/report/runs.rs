@@ -154,6 +154,9 @@ pub(super) fn chaos() -> String {
     .join("\n")
 }
 
+/// The shards that `make mutants` judges.
+pub(super) const MUTANT_SHARDS: usize = 26;
+
 /// The rooms whose mutants the simulations must kill.
 const CORE: [&str; 3] = ["src/controller", "src/leader_election", "src/workqueue"];
 
@@ -198,7 +201,10 @@ pub(super) fn mutants() -> String {
         "missed",
     ];
     let rows = figures.into_iter().zip(all).zip(core);
-    let mut text = format!("{} of 26 shards are on record.\n\n", lines.len());
+    let mut text = format!(
+        "{} of {MUTANT_SHARDS} shards are on record.\n\n",
+        lines.len()
+    );
     text += &table(
         ["figure", "all", "of controller, election and queue"],
         rows.map(|((figure, all), core)| [figure.to_owned(), all, core]),

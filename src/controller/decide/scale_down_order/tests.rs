@@ -10,9 +10,8 @@ use serde_json::json;
 use super::{Candidate, choose};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase, ReplicaSet};
-use crate::controller::decide::deletion_context::Preferences;
 use crate::controller::decide::deletion_context::{
-    DeletionContext, NodeCounts, RelatedPods, count_on_node,
+    DeletionContext, NodeCounts, Preferences, RelatedPods, count_on_node,
 };
 use crate::controller::decide::deletion_order::DeletionOrder;
 use crate::controller::decide::plan::pods_to_delete;
