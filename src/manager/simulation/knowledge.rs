@@ -93,7 +93,7 @@ pub(super) struct Deletes {
     n_refused: u32,
     /// Refused because of a conflict: the pod may be gone, and another one have its name.
     n_conflicts: u32,
-    /// The store went back after the last one.
+    /// The store went back after the last one, which may have had an effect before.
     are_undone: bool,
     /// The turn at which the sync of the first one began.
     since: u64,
@@ -108,10 +108,6 @@ impl Deletes {
         self.n_sent += 1;
         self.are_undone = false;
         self.revision = revision;
-    }
-
-    pub(super) fn are_some(&self) -> bool {
-        self.n_sent > 0
     }
 
     /// A delete was refused with a code that says that it had no effect, or that the pod may be
@@ -131,14 +127,19 @@ impl Deletes {
 
     /// The store went back: none has an effect any more, but each may be repeated.
     pub(super) fn were_undone(&mut self) {
+        self.are_undone |= self.are_open();
         self.n_refused = self.n_sent;
         self.n_conflicts = 0;
-        self.are_undone = self.are_some();
     }
 
     /// True if the outcome of one of them is unknown, as long as the pod is there.
     pub(super) fn are_open(&self) -> bool {
         self.n_refused < self.n_sent
+    }
+
+    /// True if the process may send another one: it cannot know that the store went back.
+    pub(super) fn may_be_repeated(&self) -> bool {
+        self.are_open() || self.are_undone
     }
 
     pub(super) fn are_undone(&self) -> bool {

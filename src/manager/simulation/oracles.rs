@@ -171,7 +171,7 @@ impl Check<'_> {
         let version = &body["preconditions"]["resourceVersion"];
         let revision = version.as_str().and_then(|version| version.parse().ok());
         let deletes = known.deleted.entry(text).or_default();
-        let is_repeated = deletes.are_open();
+        let is_repeated = deletes.may_be_repeated();
         deletes.was_sent(revision, self.since);
         let view = &known.view;
         let of_uid = |pod: &&Object| pod.value["metadata"]["uid"] == *uid;
