@@ -114,6 +114,7 @@ mod tests {
             clock.advance(Duration::from_secs(age_seconds));
             assert_eq!(health.check(), expected, "{leader} {age_seconds}");
             assert_eq!(health.leader(), leader);
+            assert_eq!(health.is_leader(), is_leader, "{leader}");
         }
     }
 }

@@ -81,11 +81,7 @@ impl PodControl for RealPodControl {
                 Ok(WrittenPod::read(&response.body))
             }
             Err(error) => {
-                // The caller retries a taken name with another name, so it is no failure yet.
-                let is_reportable = !error.is_namespace_terminating()
-                    && !error.is_already_exists()
-                    && !matches!(error, WriteError::Stopped);
-                if is_reportable {
+                if is_failed_create(&error) {
                     let message = format!("Error creating: {error}");
                     self.record(rs, EventType::Warning, "FailedCreate", message);
                 }
@@ -108,11 +104,7 @@ impl PodControl for RealPodControl {
                 Ok(())
             }
             Err(error) => {
-                // The caller finds out whether a conflict is a failure, and records it.
-                let is_reportable = !error.is_not_found()
-                    && !error.is_conflict()
-                    && !matches!(error, WriteError::Stopped);
-                if is_reportable {
+                if is_failed_delete(&error) {
                     self.warn_of_failed_delete(rs, &error);
                 }
                 Err(error)
@@ -154,7 +146,46 @@ impl PodControl for RealPodControl {
     }
 }
 
+/// True for what an event reports. The caller retries a taken name with another name, so it is no
+/// failure yet.
+fn is_failed_create(error: &WriteError) -> bool {
+    !error.is_namespace_terminating()
+        && !error.is_already_exists()
+        && !matches!(error, WriteError::Stopped)
+}
+
+/// True for what an event reports. The caller finds out whether a conflict is a failure, and
+/// records it.
+fn is_failed_delete(error: &WriteError) -> bool {
+    !error.is_not_found() && !error.is_conflict() && !matches!(error, WriteError::Stopped)
+}
+
 fn pod_path(key: &ObjectKey) -> String {
     let collection = collection_path(CORE, "pods", Some(&key.namespace));
     format!("{collection}/{}", key.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_failed_create, is_failed_delete};
+    use crate::api::Status;
+    use crate::client::ClientError;
+    use crate::writes::WriteError;
+
+    #[test]
+    fn events_report_only_what_has_failed() {
+        for (code, reason, fails_create, fails_delete) in [
+            (403, "Forbidden", true, true),
+            (404, "NotFound", true, false),
+            (409, "AlreadyExists", false, true),
+            (409, "Conflict", true, false),
+            (504, "Timeout", true, true),
+        ] {
+            let error = WriteError::from(ClientError::Status(Status::new(code, reason, "")));
+            assert_eq!(is_failed_create(&error), fails_create, "{reason}");
+            assert_eq!(is_failed_delete(&error), fails_delete, "{reason}");
+        }
+        assert!(!is_failed_create(&WriteError::Stopped));
+        assert!(!is_failed_delete(&WriteError::Stopped));
+    }
 }

@@ -8,7 +8,7 @@ use super::ProtobufList;
 use crate::api::Pod;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, ListMeta, ObjectMeta};
-use crate::cache::decode::ReadList;
+use crate::cache::decode::{OBJECT_BYTES_MAX, ReadList, StreamError};
 
 #[derive(Clone, PartialEq, Message)]
 struct AnyObject {
@@ -157,5 +157,22 @@ fn a_field_of_nearly_two_to_the_64_bytes_is_an_error() {
     let field = [[0x12].as_slice(), &[0xff; 9], &[0x01]].concat();
     let bytes = Envelope::seal_raw("v1", "PodList", &field);
     let expected = "malformed body: malformed protobuf: a field is longer than its list";
+    assert_eq!(read(bytes, 1000), [expected]);
+}
+
+#[test]
+fn an_object_over_the_limit_is_an_error_before_it_is_read() {
+    let varint = |number: usize| {
+        let mut bytes = Vec::new();
+        prost::encoding::encode_varint(number as u64, &mut bytes);
+        bytes
+    };
+    let field = [vec![0x12], varint(OBJECT_BYTES_MAX + 1)].concat();
+    let sealed = Envelope::seal_raw("v1", "PodList", &field);
+    let at = sealed.windows(field.len()).position(|it| it == field);
+    // The list, too, has to be as long as it says.
+    let before = &sealed[..at.expect("the list") - 1];
+    let bytes = [before, &varint(2 * OBJECT_BYTES_MAX), &field].concat();
+    let expected = StreamError::TooLarge(OBJECT_BYTES_MAX).to_string();
     assert_eq!(read(bytes, 1000), [expected]);
 }

@@ -458,6 +458,25 @@ fn a_rejected_retry_leaves_the_outcome_open() {
 }
 
 #[test]
+fn only_a_write_with_an_open_outcome_hides_a_later_refusal() {
+    let post = Request::post("/a").body("application/json", "{}");
+    for (request, first) in [(post, 429), (Request::get("/a"), 504)] {
+        let n_tries = AtomicUsize::new(0);
+        let server = Server::plain(move |_| {
+            Reply::Write(match n_tries.fetch_add(1, Ordering::SeqCst) {
+                0 => response(first, "Retry-After: 0\r\n", "not now"),
+                _ => response(403, "", "no"),
+            })
+        });
+        let (client, _) = client_of(&server);
+        let error = client.send(&request).expect_err("it is refused");
+        let status = error.status().expect("a status");
+        assert_eq!(status.code(), 403, "{error}");
+        assert_eq!(server.remaining().len(), 2);
+    }
+}
+
+#[test]
 fn the_response_to_a_write_has_a_size_limit() {
     const MIB: usize = 1 << 20;
     for (n_bytes, fits) in [(15 * MIB, true), (17 * MIB, false)] {

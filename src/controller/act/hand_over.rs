@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::api::{ReplicaSet, ReplicaSetStatus, Uid};
+use crate::controller::ReplicaSetController;
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::sync::SyncOutcome;
-use crate::controller::{ReplicaSetController, SyncError};
 use crate::stdx::hash::HashSet;
 
 impl ReplicaSetController {
@@ -15,15 +15,12 @@ impl ReplicaSetController {
     /// That status keeps the observed generation and the conditions, because the spec is not acted
     /// on yet. If the write fails, the pods are created all the same: the large sync writes the
     /// status again.
-    ///
-    /// # Errors
-    /// Only if the daemon is stopping.
     pub(in crate::controller) fn hand_over(
         &self,
         rs: &Arc<ReplicaSet>,
         facts: &Facts<'_>,
         decision: &Decision,
-    ) -> Result<SyncOutcome, SyncError> {
+    ) -> SyncOutcome {
         // This sync adopts no pod.
         let adopt: HashSet<Uid> = decision.adopt.iter().map(|pod| pod.uid.clone()).collect();
         let counts = if adopt.is_empty() {
@@ -39,13 +36,12 @@ impl ReplicaSetController {
             };
             match self.update_replica_set_status(rs, status) {
                 Ok(updated) => self.record_replica_set(&updated),
-                Err(error) if error.is_stopped() => return Err(error),
                 Err(error) => {
                     let object = self.kind.named(&rs.key);
                     log::warn!(object:%, error:%; "the status does not show a loss yet");
                 }
             }
         }
-        Ok(SyncOutcome::TooLarge)
+        SyncOutcome::TooLarge
     }
 }

@@ -246,6 +246,30 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_not_told_yet_keeps_a_history() {
+        let now = Instant::now();
+        let mut history = History::default();
+        history.note_sync(sync(1, SyncEnd::Synced), None);
+        assert!(history.is_over(now));
+        let mut changed = replica_set("web", 2);
+        changed.generation = 2;
+        let keep: [&dyn Fn(&mut History); 7] = [
+            &|it| it.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH),
+            &|it| it.observe_change(None, &changed, now),
+            &|it| assert!(it.note_unusable_selector(1)),
+            &|it| assert!(it.note_mistakes(1, "what?")),
+            &|it| it.note_held_back(1),
+            &|it| assert!(it.note_unreadable_marks(1)),
+            &|it| assert!(it.count_failure(&changed, now).is_none()),
+        ];
+        for (number, keep) in keep.into_iter().enumerate() {
+            let mut history = History::default();
+            keep(&mut history);
+            assert!(!history.is_over(now), "{number}");
+        }
+    }
+
+    #[test]
     fn pod_failures_are_reported_once_a_minute() {
         let (mut history, mut now) = (History::default(), Instant::now());
         let n_warnings = |history: &mut History, now, replicas: i32, n: usize| {

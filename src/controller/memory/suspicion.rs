@@ -196,6 +196,18 @@ mod tests {
     }
 
     #[test]
+    fn suspects_are_told_by_kind() {
+        let (mut suspicion, clock, armed) = past_grace();
+        assert_eq!(suspicion.take().kinds().count(), 0);
+        suspicion.saw_pod(&pod(&clock), &armed, clock.now());
+        assert!(suspicion.take().kinds().eq(["pod"]));
+        suspicion.saw_pod(&pod(&clock), &armed, clock.now());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
+        assert!(suspicion.take().kinds().eq(["pod", "status"]));
+        assert!(!suspicion.is_raised());
+    }
+
+    #[test]
     fn a_report_is_not_repeated_for_ten_minutes() {
         let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
         assert!(!suspicion.is_reported(clock.now()));

@@ -246,9 +246,7 @@ impl Correlator {
 
     /// Turns a repeat into an update of the earlier event with an incremented count.
     fn count(&mut self, mut event: Event, key: &CountKey) -> Event {
-        if let Some(counted) = self.counts.get_mut(key)
-            && counted.count > 0
-        {
+        if let Some(counted) = self.counts.get_mut(key) {
             counted.count = counted.count.saturating_add(1);
             event.name.clone_from(&counted.name);
             event.first_timestamp = counted.first_timestamp;
