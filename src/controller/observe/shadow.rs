@@ -7,7 +7,8 @@
 //! comparison are counted as such:
 //!
 //! - the spec changed in between, so both sides aimed at something else in the end;
-//! - pods finished by themselves meanwhile, or more pods are surplus than one sync deletes;
+//! - pods finished by themselves meanwhile, or wait for a back-off, or more pods are surplus than
+//!   one sync deletes;
 //! - the API server refuses the other writer's creates (condition `ReplicaFailure`), although both
 //!   sides want the same pods;
 //! - actions that finished before the shadow synced the ReplicaSet open no episode.
@@ -373,6 +374,9 @@ impl Episode {
         match &self.work {
             Work::Create(_) if !gone.is_empty() => not_compared("pods went meanwhile"),
             Work::Create(count) if *count == n_created => agree(format!("created {n_created}")),
+            Work::Create(_) if intent.decision.n_held_back() > 0 => {
+                not_compared("pods wait for a back-off")
+            }
             Work::Create(count) => {
                 let text = format!("disagreement: here create {count}, the other {n_created}");
                 (Comparison::Disagree, text)

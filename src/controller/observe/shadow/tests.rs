@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Comparison, Shadow, WINDOW};
+use super::work::Work;
+use super::{Comparison, Intent, Shadow, WINDOW};
 use crate::api::pod::PodFailure;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
+use crate::controller::decide::Pods;
 use crate::controller::testing::{
     Fixture, fixture, owned_pod, pod, read_replica_set, replica_set, replica_set_json, seconds_ago,
 };
@@ -161,6 +163,17 @@ fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
 }
 
 #[test]
+fn creations_that_a_later_failure_holds_back_are_not_compared() {
+    let rs = annotated(2, &[("failed-pod-backoff", "10s..5m")]);
+    let (fixture, shadow) = shadowed(fixture(&rs, []));
+    fixture.sync_ok("web");
+    fixture.deliver_pod(owned_pod("a", &rs));
+    fixture.deliver_pod(failed("b", &rs, 0));
+    fixture.sync_ok("web");
+    check(&shadow, "create", Comparison::NotCompared);
+}
+
+#[test]
 fn leftovers_and_mistakes_are_told_and_nothing_is_written() {
     let rs = annotated(
         1,
@@ -235,4 +248,40 @@ fn the_status_of_the_other_writer_agrees() {
     fixture.sync_ok("web");
     let agreed = [(("status", Comparison::Agree), 1)];
     assert_eq!(shadow.counts(), agreed.into(), "{shadow}");
+}
+
+/// What the log says that a dry run would do.
+fn told(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
+    let (fixture, _) = shadowed(fixture(rs, []));
+    let selector = rs.selector.as_ref().expect("a selector");
+    let listed = |pods: Vec<Pod>| pods.into_iter().map(Arc::new).collect();
+    let (owned, orphans) = (listed(owned), listed(orphans));
+    let facts = fixture
+        .controller
+        .facts(rs, selector, Pods::Listed { owned, orphans });
+    let intent = Intent {
+        decision: facts.decide_freely(),
+        ties: Vec::new(),
+        ended: Vec::new(),
+        status: None,
+    };
+    let work = Work::of(rs, &intent).expect("work");
+    work.render(rs, &intent)
+}
+
+#[test]
+fn the_log_says_what_a_dry_run_would_do() {
+    let rs = replica_set("web", 2);
+    let owned = |names: &[&str]| names.iter().map(|name| owned_pod(name, &rs)).collect();
+    let orphan = || vec![pod("z")];
+    assert_eq!(told(&rs, owned(&["a"]), vec![]), "create 1 pod: 1 of 2");
+    assert_eq!(told(&rs, vec![], vec![]), "create 2 pods: 0 of 2");
+    let both = told(&rs, vec![], orphan());
+    assert_eq!(both, "create 1 pod: 1 of 2, and adopt z");
+    assert_eq!(told(&rs, owned(&["a"]), orphan()), "adopt z");
+    let surplus = told(&rs, owned(&["a", "b", "c", "d"]), vec![]);
+    assert!(
+        surplus.starts_with("delete 2 pods: 4, not 2: "),
+        "{surplus}"
+    );
 }
