@@ -11,13 +11,15 @@
 //! garbage collection, [`daemon`] the processes, and [`api_server`] the servers. [`oracles`] judge
 //! each request when its last byte leaves the process, by what that process had read ([`view`]).
 //! Then the faults end, and every ReplicaSet must come to rest within two seconds of its own time
-//! ([`settle`]).
+//! ([`settle`]), and the leader must say so ([`told`]). In a quarter of the histories a dry run
+//! watches the leader ([`dry_run`]).
 //!
 //! A failure names its seed and is made smaller. `SIMULATION_SEEDS=FIRST..END` runs other seeds.
 
 mod api_server;
 mod cluster;
 mod daemon;
+mod dry_run;
 mod failing;
 mod faults;
 mod http;
@@ -34,6 +36,7 @@ mod report;
 mod settle;
 mod shrink;
 mod simulate;
+mod told;
 mod view;
 mod world;
 
@@ -75,6 +78,7 @@ fn run(plan: &Plan) -> Outcome {
         begin(&world, plan);
         world.run_until(plan.length);
         world.settle();
+        world.compare_with_dry_run();
         if world.lock().wrong.is_empty() {
             world.stop_all();
         }
@@ -102,7 +106,7 @@ fn begin(world: &Arc<World>, plan: &Plan) {
         let object = replica_set(&name_of(set), *replicas, &plan.opt_ins_of(set));
         state.write(Duration::ZERO, |api| api.create(Kind::ReplicaSet, object));
     }
-    for number in 0..plan.n_daemons {
+    for number in 0..plan.n_daemons + usize::from(plan.has_dry_run) {
         state.daemons.push(Daemon::default());
         let at = Duration::from_millis(10 + 300 * number as u64);
         state.schedule(at, Event::Start(number));

@@ -1,6 +1,6 @@
 //! The simulated processes: each runs the daemon as `run` does, from its start to its end.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -11,6 +11,7 @@ use crate::api::ObjectKey;
 use crate::cache::encoding::ContentType;
 use crate::client::ClientConfig;
 use crate::controller::ReplicaSetController;
+use crate::controller::observe::shadow::Shadow;
 use crate::leader_election::LeaderElectionOptions;
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -26,8 +27,17 @@ const RESTART_AFTER: Duration = Duration::from_millis(800);
 /// Time in which a process that was stopped may miss the deadline of its end.
 const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
 
-/// The queue of a running daemon, and its controller until its stop.
-pub(super) type Queue = (Arc<WorkQueue<ObjectKey>>, Weak<ReplicaSetController>);
+pub(super) type Queue = WorkQueue<ObjectKey>;
+
+/// The parts of a running daemon that tell about it.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) queue: Arc<Queue>,
+    /// Until its stop.
+    pub(super) controller: Weak<ReplicaSetController>,
+    /// Set for a dry run.
+    pub(super) shadow: Option<Arc<Shadow>>,
+}
 
 /// A daemon and its supervisor.
 #[derive(Debug, Default)]
@@ -37,12 +47,20 @@ pub(super) struct Daemon {
     n_starts: u32,
     pub(super) stop: Stop,
     /// Set while the daemon runs.
-    pub(super) queue: Arc<Mutex<Option<Queue>>>,
+    running: Arc<Mutex<Option<Running>>>,
     thread: Option<Thread>,
 }
 
-fn options(plan: &Plan, identity: &str) -> ManagerOptions {
+impl Daemon {
+    pub(super) fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn options(plan: &Plan, number: usize, identity: &str) -> ManagerOptions {
+    let dry_run = plan.is_dry_run(number);
     ManagerOptions {
+        dry_run,
         concurrent_replicaset_syncs: plan.n_workers,
         // Rayon's threads cannot take turns; batches run on threads of their own.
         batch_parallelism: 0,
@@ -51,7 +69,7 @@ fn options(plan: &Plan, identity: &str) -> ManagerOptions {
         status_update_interval: plan.status_update_interval,
         retry_backoff: plan.retry_backoff,
         content_type: ContentType::Json,
-        leader_election: (plan.n_daemons > 1).then(|| {
+        leader_election: (plan.n_daemons > 1 && !dry_run).then(|| {
             LeaderElectionOptions::new(identity.to_owned(), "kube-system", "replicaset-controller")
         }),
         ..ManagerOptions::default()
@@ -61,7 +79,7 @@ fn options(plan: &Plan, identity: &str) -> ManagerOptions {
 impl State {
     /// The daemon that the Lease names.
     pub(super) fn leader(&self) -> Option<usize> {
-        if self.daemons.len() == 1 {
+        if self.plan.n_daemons == 1 {
             return Some(0);
         }
         let holder = &self.lease.holder;
@@ -80,22 +98,23 @@ impl World {
         }
         let options = {
             let (plan, daemon) = (&state.plan, &state.daemons[number]);
-            options(plan, &format!("daemon-{number}_{}", daemon.n_starts))
+            let identity = format!("daemon-{number}_{}", daemon.n_starts);
+            options(plan, number, &identity)
         };
         let daemon = &mut state.daemons[number];
         daemon.identity = format!("daemon-{number}_{}", daemon.n_starts);
         daemon.n_starts += 1;
         daemon.process = Some(process);
         daemon.stop = Stop::new();
-        let (stop, queue) = (daemon.stop.clone(), Arc::default());
-        daemon.queue = Arc::clone(&queue);
+        let (stop, running) = (daemon.stop.clone(), Arc::default());
+        daemon.running = Arc::clone(&running);
         let line = format!("process {process} starts as {}", daemon.identity);
         state.note(self.now(), line);
         drop(state);
         let world = Arc::clone(self);
         let stopping = stop.clone();
         let body = move || {
-            let ended = run(&options, &queue, &stopping);
+            let ended = run(&options, &running, &stopping);
             world.exited(number, process, &ended);
         };
         let thread = in_process(process, || Thread::spawn("main", &stop, body));
@@ -238,7 +257,7 @@ impl World {
         self.scheduler.end_killed();
         let mut state = self.lock();
         for daemon in &mut state.daemons {
-            daemon.queue = Arc::default();
+            daemon.running = Arc::default();
         }
     }
 }
@@ -246,17 +265,18 @@ impl World {
 /// The life of one process.
 fn run(
     options: &ManagerOptions,
-    queue: &Mutex<Option<Queue>>,
+    running: &Mutex<Option<Running>>,
     stop: &Stop,
 ) -> Result<Cause, String> {
     let config = ClientConfig::plain("http://api.test");
     let health = Health::new(metrics::global());
     let manager = Manager::start(&config, options, &health, stop).expect("a valid configuration");
-    let set = |value| *queue.lock().unwrap_or_else(PoisonError::into_inner) = value;
-    set(manager
-        .instances()
-        .first()
-        .map(|it| (Arc::clone(it.queue()), Arc::downgrade(it.controller()))));
+    let set = |value| *running.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    set(manager.instances().first().map(|it| Running {
+        queue: Arc::clone(it.queue()),
+        controller: Arc::downgrade(it.controller()),
+        shadow: it.shadow().cloned(),
+    }));
     let ended = manager.wait();
     set(None);
     ended

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api_server::{N_SERVERS, WatchRequest};
+use super::daemon::Daemon;
 use super::faults::Fault;
 use super::http::{Answer, Request, STREAM, STREAM_END, chunk};
 use super::marks::deletes_protected;
@@ -107,13 +108,10 @@ impl Network for World {
 impl State {
     fn judge(&mut self, process: usize, request: &Request, since: u64, now: Duration) {
         let mut known = self.known.remove(&process).unwrap_or_default();
-        let identity = self
-            .daemons
-            .iter()
-            .find(|daemon| daemon.process == Some(process));
-        let identity = identity
-            .map_or("", |daemon| daemon.identity.as_str())
-            .to_owned();
+        let is_its = |daemon: &Daemon| daemon.process == Some(process);
+        let number = self.daemons.iter().position(is_its);
+        let identity = number.map_or("", |number| self.daemons[number].identity.as_str());
+        let identity = identity.to_owned();
         let check = Check {
             server: &self.server,
             under_way: &self.under_way,
@@ -121,6 +119,7 @@ impl State {
             lease: &self.lease,
             identity: &identity,
             process,
+            is_dry_run: number.is_some_and(|number| self.plan.is_dry_run(number)),
             now,
             since,
             clocks_are_right: self.plan.clocks_are_right(),

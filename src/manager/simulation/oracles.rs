@@ -44,6 +44,7 @@ pub(super) struct Check<'a> {
     pub(super) lease: &'a LeaseTruth,
     pub(super) identity: &'a str,
     pub(super) process: usize,
+    pub(super) is_dry_run: bool,
     pub(super) now: Duration,
     /// The turn at which the sync of the sending thread began.
     pub(super) since: u64,
@@ -54,11 +55,16 @@ pub(super) struct Check<'a> {
 }
 
 /// Judges a request at the moment when its last byte leaves the process.
+///
+/// PROPERTY P41: A dry run sends nothing but reads.
 pub(super) fn judge(
     check: &Check<'_>,
     known: &mut Knowledge,
     request: &Request,
 ) -> Result<(), String> {
+    if check.is_dry_run && request.method != "GET" {
+        return Err(format!("a dry run sends {}", request.describe()));
+    }
     let Some((kind, name, _)) = target(&request.path) else {
         return Ok(());
     };

@@ -137,6 +137,8 @@ pub(super) struct Protection {
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) n_daemons: usize,
+    /// A dry run watches them, as one more daemon.
+    pub(super) has_dry_run: bool,
     /// `spec.replicas` of each ReplicaSet at first.
     pub(super) replicas: Vec<i64>,
     /// What each ReplicaSet opts in to.
@@ -176,6 +178,8 @@ impl Plan {
         let mut plan = Self {
             seed,
             n_daemons,
+            // No draw, so that this changes nothing else.
+            has_dry_run: seed % 4 == 1,
             replicas: (0..n_sets).map(|_| rng.i64(0..9)).collect(),
             opt_ins: opt_ins(seed, n_sets),
             orders: orders(seed, n_sets),
@@ -184,7 +188,7 @@ impl Plan {
             burst_replicas: rng.usize(2..20),
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
             status_update_interval: Duration::from_millis(500 * rng.u64(0..3)),
-            // No draw, so that this changes nothing else.
+            // No draw either.
             retry_backoff: match seed % 8 {
                 0 => RetryBackoff::Kcm,
                 _ => RetryBackoff::ByRefusal,
@@ -219,6 +223,11 @@ impl Plan {
         }
         plan.protect();
         plan
+    }
+
+    /// True if the daemon of this number is a dry run.
+    pub(super) fn is_dry_run(&self, number: usize) -> bool {
+        self.has_dry_run && number == self.n_daemons
     }
 
     /// True unless a daemon's time of day is wrong at some time.
@@ -356,11 +365,12 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} daemons with {} workers, {:?} replicas, {:?} {:?} {:?}, burst {}, {} \
+            "seed {}: {} daemons (dry run: {}) with {} workers, {:?} replicas, {:?} {:?} {:?}, burst {}, {} \
              requests a second, status every {:?}, back-off {}, quotas hidden {}, slowness {:?}, \
              crashes {:?}, {}/1000 requests fail:",
             self.seed,
             self.n_daemons,
+            self.has_dry_run,
             self.n_workers,
             self.replicas,
             self.opt_ins,

@@ -1,10 +1,11 @@
 //! After the faults: every ReplicaSet comes to rest, and then nobody asks anything any more.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::api_server::ApiServer;
+use super::daemon::{Queue, Running};
 use super::failing;
 use super::knowledge::Deletes;
 use super::marks::waits_for_timeout;
@@ -15,7 +16,7 @@ use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
 use crate::controller::memory::quota_line::PAUSE_MAX;
-use crate::stdx::turns::scheduler::in_process;
+use crate::stdx::turns::scheduler::{Process, in_process};
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
@@ -98,7 +99,7 @@ impl World {
         self.run_until(self.now() + CALMS_WITHIN);
         self.lock().n_recent_requests = 0;
         self.run_until(self.now() + CALM);
-        let mut state = self.lock();
+        let state = self.lock();
         let unrest = state
             .unsettled()
             .map(|what| format!("it does not stay at rest: {what}"));
@@ -106,7 +107,10 @@ impl World {
         let n_requests = n_requests.saturating_sub(state.n_open_deletes());
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
-        let found: Vec<String> = unrest.into_iter().chain(noise).collect();
+        drop(state);
+        let told = self.tells_of_unrest();
+        let mut state = self.lock();
+        let found: Vec<String> = unrest.into_iter().chain(noise).chain(told).collect();
         // A daemon of that kind asks for what its cache lacks until it lists again.
         if !found.is_empty() && state.rewinds_unnoticed() {
             state.faults.count(UNNOTICED);
@@ -142,8 +146,8 @@ impl World {
         if !state.knows_that_it_leads(process) {
             return Some("the leader has not heard that it leads".to_owned());
         }
-        let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((queue, _)) = &*queue else {
+        let running = leader.running();
+        let Some(Running { queue, .. }) = &*running else {
             return Some("the leader is starting".to_owned());
         };
         let mut sets = state.server.all(Kind::ReplicaSet);
@@ -169,7 +173,7 @@ impl World {
     /// expectation ends the wait.
     fn expects_what_was_undone(&self) -> Option<String> {
         let state = self.lock();
-        let (process, controller) = state.leading()?;
+        let (process, _, controller) = state.leading()?;
         let known = state.known.get(&process)?;
         let pods = state.server.all(Kind::Pod);
         let active: BTreeSet<&str> = pods
@@ -210,7 +214,7 @@ impl World {
     /// request is refused any more.
     fn overlong_hold(&self, holds: &mut Holds, excuse: Option<&str>) -> Option<String> {
         let state = self.lock();
-        let (process, controller) = state.leading()?;
+        let (process, _, controller) = state.leading()?;
         let mut now = Holds::default();
         for rs in state.server.all(Kind::ReplicaSet) {
             let key = ObjectKey::new("default", &*rs.name);
@@ -241,11 +245,14 @@ impl World {
 }
 
 impl State {
-    /// The leader's process and controller.
-    fn leading(&self) -> Option<(usize, Arc<ReplicaSetController>)> {
+    /// The leader's process, queue and controller.
+    pub(super) fn leading(&self) -> Option<(Process, Arc<Queue>, Arc<ReplicaSetController>)> {
         let leader = &self.daemons[self.leader()?];
-        let queue = leader.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((leader.process?, queue.as_ref()?.1.upgrade()?))
+        let running = leader.running();
+        let Running {
+            queue, controller, ..
+        } = running.as_ref()?;
+        Some((leader.process?, Arc::clone(queue), controller.upgrade()?))
     }
 
     /// Deletes of the leader whose pods are there and whose outcome it does not know.

@@ -445,7 +445,7 @@ impl State {
     /// True if the daemon knows that it leads.
     pub(super) fn knows_that_it_leads(&self, process: usize) -> bool {
         let known = self.known.get(&process);
-        self.daemons.len() == 1 || known.is_some_and(|known| known.view.has_written_lease)
+        self.plan.n_daemons == 1 || known.is_some_and(|known| known.view.has_written_lease)
     }
 
     /// No more faults: the servers answer at once, and everybody lets the daemons work.

@@ -1,0 +1,83 @@
+//! A dry run beside the daemons: it reads what they read, and compares what they do with what it
+//! would do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cluster::name_of;
+use super::objects::{Kind, is_terminating};
+use super::plan::Action;
+use super::world::{Event, World};
+use crate::controller::observe::shadow::{Comparison, Shadow, WINDOW};
+
+/// Pods that a ReplicaSet gets and loses again; no history has a smaller burst.
+const N_PODS: i64 = 2;
+
+/// Time for a change and for its comparison.
+const COMPARES_WITHIN: Duration = Duration::from_secs(2 * WINDOW.as_secs());
+
+impl World {
+    /// Scales ReplicaSets up and down again after everything came to rest.
+    ///
+    /// PROPERTY P42: Without faults, a dry run that watches the leader disagrees with it about
+    /// nothing, and agrees with each of its scale-downs, unless the ReplicaSet prefers some pods:
+    /// which of several equal nodes a preference empties depends on the order of the pods.
+    pub(super) fn compare_with_dry_run(self: &Arc<Self>) {
+        let Some(shadow) = self.shadow() else {
+            return;
+        };
+        let figures = || {
+            let counts = shadow.counts();
+            let different = counts
+                .iter()
+                .filter(|((_, it), _)| *it == Comparison::Disagree);
+            let n_different: u64 = different.map(|(_, n)| n).sum();
+            let deleted_alike = counts.get(&("delete", Comparison::Agree));
+            (n_different, deleted_alike.copied().unwrap_or(0))
+        };
+        let before = figures();
+        self.scale_each(N_PODS);
+        let n_scaled = self.scale_each(-N_PODS);
+        let after = figures();
+        let mut state = self.lock();
+        if after != (before.0, before.1 + n_scaled) && state.wrong.is_empty() {
+            let told = format!("{n_scaled} scale-downs, the dry run had {before:?}: {shadow}");
+            state.note(self.now(), &told);
+            state.wrong.push(told);
+        }
+    }
+
+    /// The comparisons of the dry run; `None` without one, if the history failed, or if the leader
+    /// sees other pods or another time of day.
+    fn shadow(&self) -> Option<Arc<Shadow>> {
+        let state = self.lock();
+        let daemon = state.daemons.last()?;
+        let is_behind = state.rewinds_unnoticed() || state.is_rewound(daemon.process?);
+        if is_behind || !state.wrong.is_empty() || !state.plan.clocks_are_right() {
+            return None;
+        }
+        daemon.running().as_ref()?.shadow.clone()
+    }
+
+    /// Gives the ReplicaSets more pods, or fewer, and waits. Returns the number of ReplicaSets.
+    fn scale_each(self: &Arc<Self>, by: i64) -> u64 {
+        let now = self.now();
+        let mut n_scaled = 0;
+        let mut state = self.lock();
+        for set in 0..state.plan.replicas.len() {
+            let rs = state.server.get(Kind::ReplicaSet, &name_of(set));
+            let rs = rs.filter(|rs| !is_terminating(rs));
+            let replicas = rs.and_then(|rs| rs.value["spec"]["replicas"].as_i64());
+            if let Some(replicas) = replicas
+                && state.plan.orders[set].is_empty()
+            {
+                let scale = Action::Scale(set, replicas + by);
+                state.schedule(now, Event::Act(scale));
+                n_scaled += 1;
+            }
+        }
+        drop(state);
+        self.run_until(now + COMPARES_WITHIN);
+        n_scaled
+    }
+}

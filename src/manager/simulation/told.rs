@@ -1,0 +1,61 @@
+//! What the leader tells of itself once everything is at rest.
+
+use super::objects::{Kind, is_terminating};
+use super::world::World;
+use crate::api::ObjectKey;
+use crate::controller::ReplicaSetController;
+use crate::controller::observe::inspect::Memory;
+use crate::stdx::turns::scheduler::in_process;
+
+impl World {
+    /// PROPERTY P40: At rest, the leader tells so of every ReplicaSet: it expects no write, waits
+    /// for no version, holds nothing back, has no error that it would retry, and no failures; its
+    /// queue is empty; and it counts as many ReplicaSets that are not in step as there are.
+    pub(super) fn tells_of_unrest(&self) -> Option<String> {
+        let state = self.lock();
+        let (process, queue, controller) = state.leading()?;
+        let sets = state.server.all(Kind::ReplicaSet);
+        let alive = sets.filter(|rs| !is_terminating(rs));
+        let (mut keys, mut n_behind) = (Vec::new(), 0);
+        for rs in alive {
+            keys.push(ObjectKey::new("default", &*rs.name));
+            let (spec, status) = (&rs.value["spec"], &rs.value["status"]);
+            let available = status["availableReplicas"].as_i64().unwrap_or(0);
+            let n_pods = status["replicas"].as_i64().unwrap_or(0);
+            let replicas = spec["replicas"].as_i64().unwrap_or(1);
+            n_behind += usize::from(available != replicas || n_pods != replicas);
+        }
+        drop(state);
+        in_process(process, || {
+            let unrest = keys.iter().find_map(|key| unrest_of(&controller, key));
+            let told = (
+                queue.stats().depth,
+                queue.longest_wait().is_zero(),
+                queue.in_progress().total.is_zero(),
+                controller.n_held_back(),
+                controller.n_pods_held_back(),
+                controller.n_expected(),
+                controller.n_not_in_step(),
+            );
+            let expected = (0, true, true, [0; 3], 0, (0, 0), n_behind);
+            let figures = || (told != expected).then(|| format!("figures: {told:?}"));
+            unrest.or_else(figures)
+        })
+    }
+}
+
+/// What the leader tells of a ReplicaSet that contradicts that it is at rest.
+fn unrest_of(controller: &ReplicaSetController, key: &ObjectKey) -> Option<String> {
+    let facts = controller.inspect(key)?;
+    let memory = facts.memory?;
+    let is_quiet = |memory: &Memory| {
+        memory.expectations.is_none()
+            && memory.waits_for.is_none()
+            && memory.last_error.is_none()
+            && memory.held_back.is_none()
+            && !memory.queue.is_waiting
+            && !memory.queue.is_processing
+            && memory.queue.n_failures == 0
+    };
+    (!is_quiet(&memory)).then(|| format!("{key}: {memory:?}"))
+}
