@@ -1,9 +1,10 @@
 #!/bin/sh
 # Judges a sample of mutants, for `make mutants`: every eleventh of 277 shards, of which each adds a
 # line to tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was
-# cut off goes on; without the file, a new run begins. With the argument `missed`, it judges again,
-# by the tests of HEAD, what the file has as missed. The mutants are of HEAD: each of the jobs changes
-# its own copy under target/mutants, which keeps what it built. Needs cargo-mutants and jq.
+# cut off goes on; without the file, a new run begins. With arguments, it judges again, by the tests
+# of HEAD, what the file has in a list (`missed`, `unit_tests`), or those that match a pattern. The
+# mutants are of HEAD: each of the jobs changes its own copy under target/mutants, which keeps what
+# it built. Needs cargo-mutants and jq.
 set -eu
 cd "$(dirname -- "$0")/.."
 record=$PWD/tests/records/mutants.jsonl
@@ -66,28 +67,54 @@ judge() { # judge SHARD
           $unit_tests, $timeout, $missed, $unviable}' >>"$record"
 }
 
-judge_missed() {
-    prepare 0
-    (cd "$tree" && cargo mutants --config tests/mutants.toml --list) |
-        sed 's/:[0-9]*:[0-9]*:/:/' >"$out/list"
-    jq -r '.missed[]' "$record" | while IFS= read -r name; do
-        # The line may have moved since. A shard of one is the only way to choose any mutant.
-        place=$(grep -nxF -m 1 "$(printf '%s\n' "$name" | sed 's/:[0-9]*:[0-9]*:/:/')" "$out/list" |
-            cut -d : -f 1)
+# The place in the list of the mutant of this name. Its line may have moved since.
+place_of() { # place_of NAME
+    awk -v name="$1" '
+        function split_name(it, part) {
+            match(it, /:[0-9]+:[0-9]+:/)
+            part["line"] = substr(it, RSTART + 1) + 0
+            part["text"] = substr(it, 1, RSTART) substr(it, RSTART + RLENGTH)
+        }
+        BEGIN { split_name(name, wanted) }
+        {
+            split_name($0, it)
+            apart = it["line"] - wanted["line"]
+            apart = apart < 0 ? -apart : apart
+            if (it["text"] == wanted["text"] && (place == "" || apart < nearest)) {
+                place = NR - 1
+                nearest = apart
+            }
+        }
+        END { print place }' "$out/list"
+}
+
+judge_again() { # judge_again LIST PATTERN JOB
+    prepare "$3"
+    (cd "$tree" && cargo mutants --config tests/mutants.toml --list) >"$out/list"
+    jq -r --arg list "$1" '.[$list][]' "$record" | grep -E -- "$2" |
+        awk -v jobs="$jobs" -v job="$3" 'NR % jobs == job' >"$out/again"
+    while IFS= read -r name; do
+        # A shard of one is the only way to choose any mutant.
+        place=$(place_of "$name")
         killed=
         if [ -n "$place" ]; then
-            mutate --shard "$((place - 1))/$(wc -l <"$out/list")" --sharding round-robin </dev/null
-            [ "$(names any MissedMutant)" = '[]' ] || continue
+            mutate --shard "$place/$(wc -l <"$out/list")" --sharding round-robin </dev/null
+            killed=missed
             [ "$(names any Timeout)" = '[]' ] || killed=timeout
             [ "$(names 1 CaughtMutant)" = '[]' ] || killed=simulation
             [ "$(names 2 CaughtMutant)" = '[]' ] || killed=scopes
             [ "$(names 3 CaughtMutant)" = '[]' ] || killed=unit_tests
         fi
-        jq -c --arg name "$name" --arg killed "$killed" 'if .missed | index([$name])
-            then .missed -= [$name] | if $killed == "" then . else .[$killed] += [$name] end
-            else . end' "$record" >"$out/record"
-        cp "$out/record" "$record"
-    done
+        # A mutant of code that is gone leaves the record.
+        (
+            flock 9
+            jq -c --arg name "$name" --arg list "$1" --arg killed "$killed" \
+                'if .[$list] | index([$name])
+                then .[$list] -= [$name] | if $killed == "" then . else .[$killed] += [$name] end
+                else . end' "$record" >"$out/record"
+            cp "$out/record" "$record"
+        ) 9>target/mutants/lock
+    done <"$out/again"
 }
 
 work() { # work JOB
@@ -100,14 +127,14 @@ work() { # work JOB
     done
 }
 
-if [ "${1:-}" = missed ]; then
-    judge_missed
-    exit
-fi
 pids=
 job=0
 while [ "$job" -lt "$jobs" ]; do
-    work "$job" &
+    if [ -n "${1:-}" ]; then
+        judge_again "$1" "${2:-.}" "$job" &
+    else
+        work "$job" &
+    fi
     pids="$pids $!"
     job=$((job + 1))
 done
