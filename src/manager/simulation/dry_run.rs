@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::name_of;
+use super::http::Request;
 use super::objects::{Kind, is_terminating};
 use super::plan::Action;
-use super::world::{Event, World};
+use super::world::{Event, State, World};
 use crate::controller::observe::shadow::{Comparison, Shadow, WINDOW};
 
 /// Pods that a ReplicaSet gets and loses again; no history has a smaller burst.
@@ -22,6 +23,9 @@ impl World {
     /// PROPERTY P42: Without faults, a dry run that watches the leader disagrees with it about
     /// nothing, and agrees with each of its scale-downs, unless the ReplicaSet prefers some pods:
     /// which of several equal nodes a preference empties depends on the order of the pods.
+    ///
+    /// PROPERTY P43: For these scale-downs nobody sends a read, but for deletes of unknown outcome,
+    /// or an event of type `Warning`, unless the ReplicaSet protects pods.
     pub(super) fn compare_with_dry_run(self: &Arc<Self>) {
         let Some(shadow) = self.shadow() else {
             return;
@@ -37,9 +41,18 @@ impl World {
         };
         let before = figures();
         self.scale_each(N_PODS);
+        let n_open = {
+            let mut state = self.lock();
+            state.recent_requests.clear();
+            state.n_open_deletes()
+        };
         let n_scaled = self.scale_each(-N_PODS);
         let after = figures();
         let mut state = self.lock();
+        if let Some(told) = state.needless(n_open).filter(|_| state.wrong.is_empty()) {
+            state.note(self.now(), &told);
+            state.wrong.push(told);
+        }
         if after != (before.0, before.1 + n_scaled) && state.wrong.is_empty() {
             let told = format!("{n_scaled} scale-downs, the dry run had {before:?}: {shadow}");
             state.note(self.now(), &told);
@@ -79,5 +92,26 @@ impl World {
         drop(state);
         self.run_until(now + COMPARES_WITHIN);
         n_scaled
+    }
+}
+
+impl State {
+    /// The recent requests that no scale-down needs, if there are more than the deletes of unknown
+    /// outcome ask for.
+    fn needless(&self, n_open: u64) -> Option<String> {
+        let protected = |set: &usize| self.plan.protection[*set].is_some();
+        let protected: Vec<String> = (0..self.plan.replicas.len())
+            .filter(protected)
+            .map(name_of)
+            .collect();
+        let may_be = |request: &&Request| !protected.iter().any(|name| request.concerns(name));
+        let requests: Vec<&Request> = self.recent_requests.iter().filter(may_be).collect();
+        let n_reads = requests.iter().filter(|it| it.method == "GET").count() as u64;
+        let warns = requests.iter().any(|it| it.is_warning());
+        let all = || {
+            let all: Vec<String> = requests.iter().map(|it| it.describe()).collect();
+            format!("{n_open} deletes were open, but these are sent: {all:?}")
+        };
+        (warns || n_reads > n_open).then(all)
     }
 }

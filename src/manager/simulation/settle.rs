@@ -97,13 +97,13 @@ impl World {
             }
         }
         self.run_until(self.now() + CALMS_WITHIN);
-        self.lock().n_recent_requests = 0;
+        self.lock().recent_requests.clear();
         self.run_until(self.now() + CALM);
         let state = self.lock();
         let unrest = state
             .unsettled()
             .map(|what| format!("it does not stay at rest: {what}"));
-        let n_requests = state.n_recent_requests;
+        let n_requests = state.recent_requests.len() as u64;
         let n_requests = n_requests.saturating_sub(state.n_open_deletes());
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
@@ -256,7 +256,7 @@ impl State {
     }
 
     /// Deletes of the leader whose pods are there and whose outcome it does not know.
-    fn n_open_deletes(&self) -> u64 {
+    pub(super) fn n_open_deletes(&self) -> u64 {
         let leader = self
             .leader()
             .and_then(|number| self.daemons[number].process);

@@ -120,7 +120,7 @@ pub(super) struct State {
     pub(super) n_requests: u64,
     pub(super) lease: LeaseTruth,
     /// Requests since this was last reset, without those for the Lease and watches.
-    pub(super) n_recent_requests: u64,
+    pub(super) recent_requests: Vec<Request>,
     pub(super) n_late_writes: u64,
     /// UIDs of pods that came back: a create whose repetition was answered arrived after the pod's
     /// deletion. No client can foresee that.
@@ -166,7 +166,7 @@ impl World {
                 under_way: BTreeMap::new(),
                 n_requests: 0,
                 lease: LeaseTruth::default(),
-                n_recent_requests: 0,
+                recent_requests: Vec::new(),
                 n_late_writes: 0,
                 late_copies: BTreeSet::new(),
                 lines: Vec::new(),
