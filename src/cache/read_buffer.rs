@@ -94,3 +94,33 @@ impl<R: Read> ReadBuffer<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use super::ReadBuffer;
+
+    /// A body whose reads end in these ways, one after the other.
+    struct Body(Vec<io::Result<&'static [u8]>>);
+
+    impl Read for Body {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let bytes = self.0.remove(0)?;
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+    }
+
+    #[test]
+    fn only_an_interrupted_read_is_repeated() {
+        let interrupted = io::Error::from(io::ErrorKind::Interrupted);
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        let body = Body(vec![Err(interrupted), Ok(b"one"), Err(reset), Ok(b"two")]);
+        let mut buffer = ReadBuffer::new(body);
+        assert!(buffer.has_more().expect("the second read"));
+        assert_eq!(buffer.unread(), b"one");
+        let error = buffer.has_more().expect_err("the connection is reset");
+        assert!(error.to_string().contains("reset"), "{error}");
+    }
+}

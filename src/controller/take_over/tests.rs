@@ -204,6 +204,28 @@ fn a_take_over_leaves_no_state() {
     assert_eq!(n_queries, 10);
 }
 
+#[test]
+fn a_rewind_and_the_proof_discard_what_the_api_server_confirmed() {
+    for rewinds in [true, false] {
+        let rs = replica_set("a", 2);
+        let fixture = new_leader(&rs);
+        while fixture.sync("a").expect("a sync") == SyncOutcome::TooEarly {}
+        let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
+        let is_confirmed = || {
+            let memories = &fixture.controller.memories;
+            memories.get(&rs.key, &rs.uid, is_confirmed)
+        };
+        assert_eq!(is_confirmed(), Some(true));
+        if rewinds {
+            fixture.controller.handle_rewind();
+        } else {
+            fixture.deliver_bookmarks("20", "20");
+            fixture.sync("a").expect("a sync");
+        }
+        assert_ne!(is_confirmed(), Some(true), "{rewinds}");
+    }
+}
+
 /// The proof completes during a sync that has read the caches before it.
 #[test]
 fn a_sync_never_acts_on_reads_before_the_proof() {

@@ -180,3 +180,21 @@ fn a_status_that_differs_from_the_spec_is_not_in_step() {
     terminating.deletion = Some(seconds_ago(0));
     check(terminating, &two_ready, 0);
 }
+
+#[test]
+fn the_pods_of_all_owners_are_counted_for_consolidation_only() {
+    for (order, n_counted) in [("consolidate", Some(&2)), ("spread", None)] {
+        let mut object = replica_set_json("web", 1);
+        object["metadata"]["annotations"]["replicaset-controller/scale-down-order"] = order.into();
+        let rs = read_replica_set(&object);
+        let on_node = |pod: Pod| Pod {
+            node: Some("node-1".into()),
+            ..pod
+        };
+        let pods = [on_node(owned_pod("a", &rs)), on_node(pod("other"))];
+        let fixture = Fixture::new();
+        fixture.cache_silently(Some(rs.clone()), pods);
+        let facts = fixture.controller.inspect(&rs.key).expect("it is cached");
+        assert_eq!(facts.per_node.get("node-1"), n_counted, "{order}");
+    }
+}
