@@ -99,7 +99,7 @@ impl<R: Read> ReadBuffer<R> {
 mod tests {
     use std::io::{self, Read};
 
-    use super::ReadBuffer;
+    use super::{BUFFER_BYTES, ReadBuffer};
 
     /// A body whose reads end in these ways, one after the other.
     struct Body(Vec<io::Result<&'static [u8]>>);
@@ -122,5 +122,28 @@ mod tests {
         assert_eq!(buffer.unread(), b"one");
         let error = buffer.has_more().expect_err("the connection is reset");
         assert!(error.to_string().contains("reset"), "{error}");
+    }
+
+    #[test]
+    fn the_buffer_grows_for_one_value_only_and_shrinks_after_it() {
+        let mut buffer = ReadBuffer::new(io::repeat(7));
+        for _ in 0..10 {
+            buffer.fill().expect("more");
+            buffer.take(buffer.unread().len() - 1);
+            assert_eq!(buffer.bytes.len(), BUFFER_BYTES);
+        }
+        while buffer.unread().len() <= 2 * BUFFER_BYTES {
+            buffer.fill().expect("more");
+        }
+        buffer.shrink(BUFFER_BYTES);
+        assert_eq!(buffer.bytes.len(), 4 * BUFFER_BYTES, "it is not empty");
+        buffer.take(buffer.unread().len());
+        buffer.shrink(4 * BUFFER_BYTES);
+        assert_eq!(buffer.bytes.len(), 4 * BUFFER_BYTES);
+        buffer.shrink(BUFFER_BYTES);
+        assert_eq!(
+            (buffer.bytes.len(), buffer.unread().len()),
+            (BUFFER_BYTES, 0)
+        );
     }
 }

@@ -163,6 +163,16 @@ fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
 }
 
 #[test]
+fn pods_that_end_by_themselves_are_not_compared() {
+    let rs = replica_set("web", 1);
+    let (fixture, shadow) = shadowed(fixture(&rs, ["a", "b"].map(|name| owned_pod(name, &rs))));
+    fixture.sync_ok("web");
+    fixture.deliver_pod(failed("b", &rs, 0));
+    fixture.sync_ok("web");
+    check(&shadow, "delete", Comparison::NotCompared);
+}
+
+#[test]
 fn creations_that_a_later_failure_holds_back_are_not_compared() {
     let rs = annotated(2, &[("failed-pod-backoff", "10s..5m")]);
     let (fixture, shadow) = shadowed(fixture(&rs, []));
