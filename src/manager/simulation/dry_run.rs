@@ -21,11 +21,11 @@ impl World {
     /// Scales ReplicaSets up and down again after everything came to rest.
     ///
     /// PROPERTY P42: Without faults, a dry run that watches the leader disagrees with it about
-    /// nothing, and agrees with each of its scale-downs, unless the ReplicaSet prefers some pods:
-    /// which of several equal nodes a preference empties depends on the order of the pods.
+    /// nothing, and agrees with each scale-down of a ReplicaSet that neither prefers nor protects
+    /// pods.
     ///
     /// PROPERTY P43: For these scale-downs nobody sends a read, but for deletes of unknown outcome,
-    /// or an event of type `Warning`, unless the ReplicaSet protects pods.
+    /// or an event of type `Warning`.
     pub(super) fn compare_with_dry_run(self: &Arc<Self>) {
         let Some(shadow) = self.shadow() else {
             return;
@@ -72,7 +72,9 @@ impl World {
         daemon.running().as_ref()?.shadow.clone()
     }
 
-    /// Gives the ReplicaSets more pods, or fewer, and waits. Returns the number of ReplicaSets.
+    /// Gives more pods, or fewer, to the ReplicaSets that neither prefer pods, since the input's
+    /// order decides which of several equal nodes they empty, nor protect them, since they may have
+    /// too many at rest. Waits, and returns the number of these ReplicaSets.
     fn scale_each(self: &Arc<Self>, by: i64) -> u64 {
         let now = self.now();
         let mut n_scaled = 0;
@@ -81,9 +83,9 @@ impl World {
             let rs = state.server.get(Kind::ReplicaSet, &name_of(set));
             let rs = rs.filter(|rs| !is_terminating(rs));
             let replicas = rs.and_then(|rs| rs.value["spec"]["replicas"].as_i64());
-            if let Some(replicas) = replicas
-                && state.plan.orders[set].is_empty()
-            {
+            let is_plain =
+                state.plan.orders[set].is_empty() && state.plan.protection[set].is_none();
+            if let Some(replicas) = replicas.filter(|_| is_plain) {
                 let scale = Action::Scale(set, replicas + by);
                 state.schedule(now, Event::Act(scale));
                 n_scaled += 1;
@@ -99,17 +101,11 @@ impl State {
     /// The recent requests that no scale-down needs, if there are more than the deletes of unknown
     /// outcome ask for.
     fn needless(&self, n_open: u64) -> Option<String> {
-        let protected = |set: &usize| self.plan.protection[*set].is_some();
-        let protected: Vec<String> = (0..self.plan.replicas.len())
-            .filter(protected)
-            .map(name_of)
-            .collect();
-        let may_be = |request: &&Request| !protected.iter().any(|name| request.concerns(name));
-        let requests: Vec<&Request> = self.recent_requests.iter().filter(may_be).collect();
+        let requests = &self.recent_requests;
         let n_reads = requests.iter().filter(|it| it.method == "GET").count() as u64;
-        let warns = requests.iter().any(|it| it.is_warning());
+        let warns = requests.iter().any(Request::is_warning);
         let all = || {
-            let all: Vec<String> = requests.iter().map(|it| it.describe()).collect();
+            let all: Vec<String> = requests.iter().map(Request::describe).collect();
             format!("{n_open} deletes were open, but these are sent: {all:?}")
         };
         (warns || n_reads > n_open).then(all)

@@ -56,14 +56,6 @@ impl Request {
         pair.map(|(_, value)| value.clone())
     }
 
-    /// True if the request names this object.
-    pub(super) fn concerns(&self, name: &str) -> bool {
-        let body = String::from_utf8_lossy(&self.body);
-        self.path.contains(name)
-            || body.contains(name)
-            || self.query.iter().any(|(_, value)| value.contains(name))
-    }
-
     /// True for an event of the type `Warning`.
     pub(super) fn is_warning(&self) -> bool {
         let event = || serde_json::from_slice::<Value>(&self.body).unwrap_or_default();

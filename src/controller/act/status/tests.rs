@@ -7,6 +7,7 @@ use std::sync::Arc;
 use log::Level;
 use serde_json::json;
 
+use super::carry_over;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::counts::Counts;
@@ -445,6 +446,20 @@ fn f_27_foreign_status_fields_survive_the_second_update() {
     assert_eq!(second.conditions, [foreign_block, other()]);
     assert_eq!(second.other.get("future"), Some(&json!(1)));
     assert_eq!(second.unknown, b"future");
+}
+
+/// Upstream keeps the text of a condition whose status and reason stay; this controller's own
+/// conditions count pods in theirs.
+#[test]
+fn a_second_update_renews_the_text_of_own_conditions_only() {
+    for (reason, expected) in [("FailedCreate", "old"), ("FailedPodBackoff", "new")] {
+        let with = |message| ReplicaSetStatus {
+            conditions: vec![failure(reason, message)],
+            ..ReplicaSetStatus::default()
+        };
+        let carried = carry_over(&with("old"), with("new"));
+        assert_eq!(carried.conditions, [failure(reason, expected)]);
+    }
 }
 
 #[test]
