@@ -216,6 +216,8 @@ pub(super) fn mutants() -> String {
         }
         for name in names {
             let (place, change) = name.split_once(": ").unwrap_or((name, ""));
+            // The line would be too long for both.
+            let change = change.replacen(" in ", "`\n  in `", 1);
             writeln!(text, "- `{place}`\n  `{change}`").expect("text takes text");
         }
     }
