@@ -1,10 +1,10 @@
 #!/bin/sh
 # Judges a sample of mutants, for `make mutants`: every eleventh of 277 shards, of which each adds a
 # line to tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was
-# cut off goes on; without the file, a new run begins. With arguments, it judges again, by the tests
-# of HEAD, what the file has in a list (`missed`, `unit_tests`), or those that match a pattern. The
-# mutants are of HEAD: each of the jobs changes its own copy under target/mutants, which keeps what
-# it built. Needs cargo-mutants and jq.
+# cut off goes on; without the file, a new run begins. `mutants.sh LIST [PATTERN]` judges again, by the
+# tests of HEAD, the mutants in one of the file's lists (`missed`, `unit_tests` and so on), or only
+# those of them that match a pattern. The mutants are of HEAD: each of the jobs changes its own copy
+# under target/mutants, which keeps what it built. Needs cargo-mutants, jq and flock.
 set -eu
 cd "$(dirname -- "$0")/.."
 record=$PWD/tests/records/mutants.jsonl
@@ -67,18 +67,19 @@ judge() { # judge SHARD
           $unit_tests, $timeout, $missed, $unviable}' >>"$record"
 }
 
-# The place in the list of the mutant of this name. Its line may have moved since.
+# The place in the list of the mutant of this name. It may have moved since.
 place_of() { # place_of NAME
-    awk -v name="$1" '
+    NAME=$1 awk '
         function split_name(it, part) {
             match(it, /:[0-9]+:[0-9]+:/)
-            part["line"] = substr(it, RSTART + 1) + 0
             part["text"] = substr(it, 1, RSTART) substr(it, RSTART + RLENGTH)
+            split(substr(it, RSTART + 1), number, ":")
+            part["at"] = 1000 * number[1] + number[2]
         }
-        BEGIN { split_name(name, wanted) }
+        BEGIN { split_name(ENVIRON["NAME"], wanted) }
         {
             split_name($0, it)
-            apart = it["line"] - wanted["line"]
+            apart = it["at"] - wanted["at"]
             apart = apart < 0 ? -apart : apart
             if (it["text"] == wanted["text"] && (place == "" || apart < nearest)) {
                 place = NR - 1
@@ -88,24 +89,29 @@ place_of() { # place_of NAME
         END { print place }' "$out/list"
 }
 
-judge_again() { # judge_again LIST PATTERN JOB
-    prepare "$3"
+# The list of the record in which the last mutant belongs; nothing if it did not compile.
+verdict() {
+    [ "$(names any MissedMutant)" = '[]' ] || echo missed
+    [ "$(names any Timeout)" = '[]' ] || echo timeout
+    [ "$(names 1 CaughtMutant)" = '[]' ] || echo simulation
+    [ "$(names 2 CaughtMutant)" = '[]' ] || echo scopes
+    [ "$(names 3 CaughtMutant)" = '[]' ] || echo unit_tests
+}
+
+judge_again() { # judge_again LIST JOB
+    prepare "$2"
     (cd "$tree" && cargo mutants --config tests/mutants.toml --list) >"$out/list"
-    jq -r --arg list "$1" '.[$list][]' "$record" | grep -E -- "$2" |
-        awk -v jobs="$jobs" -v job="$3" 'NR % jobs == job' >"$out/again"
+    awk -v jobs="$jobs" -v job="$2" 'NR % jobs == job' target/mutants/again >"$out/again"
     while IFS= read -r name; do
-        # A shard of one is the only way to choose any mutant.
+        # A mutant of code that is gone leaves the record. A shard of one is the only way to choose
+        # any mutant.
         place=$(place_of "$name")
         killed=
         if [ -n "$place" ]; then
             mutate --shard "$place/$(wc -l <"$out/list")" --sharding round-robin </dev/null
-            killed=missed
-            [ "$(names any Timeout)" = '[]' ] || killed=timeout
-            [ "$(names 1 CaughtMutant)" = '[]' ] || killed=simulation
-            [ "$(names 2 CaughtMutant)" = '[]' ] || killed=scopes
-            [ "$(names 3 CaughtMutant)" = '[]' ] || killed=unit_tests
+            killed=$(verdict)
+            if [ -z "$killed" ] || [ "$killed" = "$1" ]; then continue; fi
         fi
-        # A mutant of code that is gone leaves the record.
         (
             flock 9
             jq -c --arg name "$name" --arg list "$1" --arg killed "$killed" \
@@ -127,11 +133,18 @@ work() { # work JOB
     done
 }
 
+if [ -n "${1:-}" ]; then
+    mkdir -p target/mutants
+    jq -r --arg list "$1" '.[$list][]?' "$record" | grep -E -- "${2:-.}" >target/mutants/again || {
+        echo "the record has no such mutants in the list '$1'" >&2
+        exit 1
+    }
+fi
 pids=
 job=0
 while [ "$job" -lt "$jobs" ]; do
     if [ -n "${1:-}" ]; then
-        judge_again "$1" "${2:-.}" "$job" &
+        judge_again "$1" "$job" &
     else
         work "$job" &
     fi

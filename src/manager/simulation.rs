@@ -142,12 +142,12 @@ fn check(seed: u64) -> Result<Outcome, String> {
     }
 }
 
-/// The kinds of faults that a run of many histories must have had.
+/// The kinds of faults, and what else, that a run of many histories must have had.
 fn all_faults() -> impl Iterator<Item = &'static str> {
     faults::KINDS
         .into_iter()
         .chain(plan::FAULTS)
-        .chain([world::CRASH])
+        .chain([world::CRASH, dry_run::COMPARED])
 }
 
 #[test]

@@ -146,15 +146,15 @@ impl PodControl for RealPodControl {
     }
 }
 
-/// True for what an event reports. The caller retries a taken name with another name, so it is no
-/// failure yet.
+/// True if an event reports this error. The caller retries a taken name with another name, so that
+/// is no failure yet.
 fn is_failed_create(error: &WriteError) -> bool {
     !error.is_namespace_terminating()
         && !error.is_already_exists()
         && !matches!(error, WriteError::Stopped)
 }
 
-/// True for what an event reports. The caller finds out whether a conflict is a failure, and
+/// True if an event reports this error. The caller finds out whether a conflict is a failure, and
 /// records it.
 fn is_failed_delete(error: &WriteError) -> bool {
     !error.is_not_found() && !error.is_conflict() && !matches!(error, WriteError::Stopped)

@@ -68,5 +68,7 @@ mod tests {
         assert_eq!(log.end_outage(start + Duration::from_secs(161)), None);
         let again = log.level(refused, start + Duration::from_secs(162));
         assert_eq!(again, log::Level::Warn, "another outage");
+        log.opened("pods", start + Duration::from_secs(163));
+        assert_eq!(log.end_outage(start + Duration::from_secs(164)), None);
     }
 }

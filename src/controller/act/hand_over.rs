@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use log::Level;
+
 use crate::api::{ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::status::calculate_status;
@@ -38,7 +40,13 @@ impl ReplicaSetController {
                 Ok(updated) => self.record_replica_set(&updated),
                 Err(error) => {
                     let object = self.kind.named(&rs.key);
-                    log::warn!(object:%, error:%; "the status does not show a loss yet");
+                    // The stop ends the large sync, too.
+                    let level = if error.is_stopped() {
+                        Level::Debug
+                    } else {
+                        Level::Warn
+                    };
+                    log::log!(level, object:%, error:%; "the status does not show a loss yet");
                 }
             }
         }

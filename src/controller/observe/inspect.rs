@@ -64,7 +64,7 @@ pub struct Memory {
 
 impl Memory {
     /// True if the daemon neither waits for anything nor has failed.
-    fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.expectations.is_none()
             && self.unresolved_creations.is_empty()
             && self.unresolved_deletions.is_empty()

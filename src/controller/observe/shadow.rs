@@ -374,7 +374,7 @@ impl Episode {
         match &self.work {
             Work::Create(_) if !gone.is_empty() => not_compared("pods went meanwhile"),
             Work::Create(count) if *count == n_created => agree(format!("created {n_created}")),
-            Work::Create(_) if intent.decision.n_held_back() > 0 => {
+            Work::Create(count) if n_created < *count && intent.decision.n_held_back() > 0 => {
                 not_compared("pods wait for a back-off")
             }
             Work::Create(count) => {

@@ -96,13 +96,10 @@ impl World {
         if state.daemons[number].process.is_some() {
             return;
         }
-        let options = {
-            let (plan, daemon) = (&state.plan, &state.daemons[number]);
-            let identity = format!("daemon-{number}_{}", daemon.n_starts);
-            options(plan, number, &identity)
-        };
+        let identity = format!("daemon-{number}_{}", state.daemons[number].n_starts);
+        let options = options(&state.plan, number, &identity);
         let daemon = &mut state.daemons[number];
-        daemon.identity = format!("daemon-{number}_{}", daemon.n_starts);
+        daemon.identity = identity;
         daemon.n_starts += 1;
         daemon.process = Some(process);
         daemon.stop = Stop::new();

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::cluster::name_of;
 use super::http::Request;
 use super::objects::{Kind, is_terminating};
@@ -13,6 +15,9 @@ use crate::controller::observe::shadow::{Comparison, Shadow, WINDOW};
 
 /// Pods that a ReplicaSet gets and loses again; no history has a smaller burst.
 const N_PODS: i64 = 2;
+
+/// What a run of many histories must have had, too.
+pub(super) const COMPARED: &str = "scale-down compared with a dry run";
 
 /// Time for a change and for its comparison.
 const COMPARES_WITHIN: Duration = Duration::from_secs(2 * WINDOW.as_secs());
@@ -24,8 +29,8 @@ impl World {
     /// nothing, and agrees with each scale-down of a ReplicaSet that neither prefers nor protects
     /// pods.
     ///
-    /// PROPERTY P43: For these scale-downs nobody sends a read, but for deletes of unknown outcome,
-    /// or an event of type `Warning`.
+    /// PROPERTY P43: During these scale-downs no event of type `Warning` is sent, and no read but a
+    /// LIST for a delete of unknown outcome, and for quotas.
     pub(super) fn compare_with_dry_run(self: &Arc<Self>) {
         let Some(shadow) = self.shadow() else {
             return;
@@ -43,18 +48,20 @@ impl World {
         self.scale_each(N_PODS);
         let n_open = {
             let mut state = self.lock();
-            state.recent_requests.clear();
+            state.calm_requests = Some(Vec::new());
             state.n_open_deletes()
         };
         let n_scaled = self.scale_each(-N_PODS);
         let after = figures();
         let mut state = self.lock();
-        if let Some(told) = state.needless(n_open).filter(|_| state.wrong.is_empty()) {
-            state.note(self.now(), &told);
-            state.wrong.push(told);
+        for _ in 0..n_scaled {
+            state.faults.count(COMPARED);
         }
-        if after != (before.0, before.1 + n_scaled) && state.wrong.is_empty() {
-            let told = format!("{n_scaled} scale-downs, the dry run had {before:?}: {shadow}");
+        let differs = after != (before.0, before.1 + n_scaled);
+        let differs = differs
+            .then(|| format!("{n_scaled} scale-downs, the dry run had {before:?}: {shadow}"));
+        let told = state.needless(n_open).or(differs);
+        if let Some(told) = told.filter(|_| state.wrong.is_empty()) {
             state.note(self.now(), &told);
             state.wrong.push(told);
         }
@@ -63,13 +70,19 @@ impl World {
     /// The comparisons of the dry run; `None` without one, if the history failed, or if the leader
     /// sees other pods or another time of day.
     fn shadow(&self) -> Option<Arc<Shadow>> {
-        let state = self.lock();
-        let daemon = state.daemons.last()?;
-        let is_behind = state.rewinds_unnoticed() || state.is_rewound(daemon.process?);
-        if is_behind || !state.wrong.is_empty() || !state.plan.clocks_are_right() {
+        let mut state = self.lock();
+        let is_comparable = state.plan.has_dry_run
+            && state.wrong.is_empty()
+            && state.plan.clocks_are_right()
+            && !state.rewinds_unnoticed();
+        let daemon = state.daemons.last().filter(|_| is_comparable)?;
+        let process = daemon.process;
+        let running = daemon.running().as_ref().and_then(|it| it.shadow.clone());
+        let (Some(process), Some(shadow)) = (process, running) else {
+            state.wrong.push("the dry run does not run".to_owned());
             return None;
-        }
-        daemon.running().as_ref()?.shadow.clone()
+        };
+        (!state.is_rewound(process)).then_some(shadow)
     }
 
     /// Gives more pods, or fewer, to the ReplicaSets that neither prefer pods, since the input's
@@ -101,13 +114,26 @@ impl State {
     /// The recent requests that no scale-down needs, if there are more than the deletes of unknown
     /// outcome ask for.
     fn needless(&self, n_open: u64) -> Option<String> {
-        let requests = &self.recent_requests;
+        let requests = self.calm_requests.as_ref()?;
         let n_reads = requests.iter().filter(|it| it.method == "GET").count() as u64;
-        let warns = requests.iter().any(Request::is_warning);
+        let warns = requests.iter().any(|request| self.warns(request));
         let all = || {
             let all: Vec<String> = requests.iter().map(Request::describe).collect();
             format!("{n_open} deletes were open, but these are sent: {all:?}")
         };
         (warns || n_reads > n_open).then(all)
+    }
+
+    /// True for an event of the type `Warning`, or one more of its kind.
+    fn warns(&self, request: &Request) -> bool {
+        let event = match request.path.rsplit_once("/events") {
+            Some((_, "")) => serde_json::from_slice(&request.body).unwrap_or_default(),
+            Some((_, name)) => {
+                let stored = self.server.get(Kind::Event, name.trim_start_matches('/'));
+                stored.map_or(Value::Null, |event| event.value.clone())
+            }
+            None => Value::Null,
+        };
+        event["type"] == "Warning"
     }
 }

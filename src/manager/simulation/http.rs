@@ -56,12 +56,6 @@ impl Request {
         pair.map(|(_, value)| value.clone())
     }
 
-    /// True for an event of the type `Warning`.
-    pub(super) fn is_warning(&self) -> bool {
-        let event = || serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
-        self.path.ends_with("/events") && event()["type"] == "Warning"
-    }
-
     /// `POST pods`, for histories.
     pub(super) fn describe(&self) -> String {
         let rest = self

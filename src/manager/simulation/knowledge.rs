@@ -137,7 +137,8 @@ impl Deletes {
         self.n_refused < self.n_sent
     }
 
-    /// True if the process may send another one: it cannot know that the store went back.
+    /// True if the process may send another one: one may have had an effect, and it may not know
+    /// that the store went back since.
     pub(super) fn may_be_repeated(&self) -> bool {
         self.are_open() || self.are_undone
     }

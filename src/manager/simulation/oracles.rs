@@ -166,11 +166,11 @@ impl Check<'_> {
     ///
     /// PROPERTY P5: No delete is sent with which the process has deleted more pods than the active
     /// pods that the sync could have read exceed the smallest `spec.replicas` that it could have
-    /// read, unless it repeats a delete whose outcome is unknown.
+    /// read, unless it repeats a delete that may have had an effect, be it before etcd went back.
     ///
     /// PROPERTY P6: No delete is sent of a pod while as many pods as are surplus come before it by
     /// node, phase and readiness in every state that the sync could have read, unless it repeats a
-    /// delete whose outcome is unknown.
+    /// delete that may have had an effect, be it before etcd went back.
     fn may_delete(&self, known: &mut Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = &body["preconditions"]["uid"];
         let text = uid.as_str().unwrap_or_default().to_owned();

@@ -178,8 +178,7 @@ impl Plan {
         let mut plan = Self {
             seed,
             n_daemons,
-            // No draw, so that this changes nothing else.
-            has_dry_run: seed % 4 == 1,
+            has_dry_run: has_dry_run(seed),
             replicas: (0..n_sets).map(|_| rng.i64(0..9)).collect(),
             opt_ins: opt_ins(seed, n_sets),
             orders: orders(seed, n_sets),
@@ -188,7 +187,7 @@ impl Plan {
             burst_replicas: rng.usize(2..20),
             qps: rng.choice([0.0, 0.0, 20.0]).unwrap_or_default(),
             status_update_interval: Duration::from_millis(500 * rng.u64(0..3)),
-            // No draw either.
+            // No draw, so that this changes nothing else.
             retry_backoff: match seed % 8 {
                 0 => RetryBackoff::Kcm,
                 _ => RetryBackoff::ByRefusal,
@@ -348,6 +347,11 @@ fn opt_ins(seed: u64, n_sets: usize) -> Vec<OptIns> {
     (0..n_sets).map(opt_ins).collect()
 }
 
+/// A quarter of the histories have one. The draw has a generator of its own, too.
+fn has_dry_run(seed: u64) -> bool {
+    Rng::with_seed(seed ^ 0x00d7_2a17).u32(..4) == 0
+}
+
 /// Half of the ReplicaSets prefer something. The draw has a generator of its own, too.
 fn orders(seed: u64, n_sets: usize) -> Vec<&'static str> {
     let mut rng = Rng::with_seed(seed ^ 0x0dde_5ca1);
@@ -365,9 +369,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} daemons (dry run: {}) with {} workers, {:?} replicas, {:?} {:?} {:?}, burst {}, {} \
-             requests a second, status every {:?}, back-off {}, quotas hidden {}, slowness {:?}, \
-             crashes {:?}, {}/1000 requests fail:",
+            "seed {}: {} daemons (dry run: {}) with {} workers, {:?} replicas, {:?} {:?} {:?}, \
+             burst {}, {} requests a second, status every {:?}, back-off {}, quotas hidden {}, \
+             slowness {:?}, crashes {:?}, {}/1000 requests fail:",
             self.seed,
             self.n_daemons,
             self.has_dry_run,

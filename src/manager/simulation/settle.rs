@@ -97,13 +97,13 @@ impl World {
             }
         }
         self.run_until(self.now() + CALMS_WITHIN);
-        self.lock().recent_requests.clear();
+        self.lock().calm_requests = Some(Vec::new());
         self.run_until(self.now() + CALM);
         let state = self.lock();
         let unrest = state
             .unsettled()
             .map(|what| format!("it does not stay at rest: {what}"));
-        let n_requests = state.recent_requests.len() as u64;
+        let n_requests = state.calm_requests.as_ref().map_or(0, Vec::len) as u64;
         let n_requests = n_requests.saturating_sub(state.n_open_deletes());
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));

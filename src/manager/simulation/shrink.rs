@@ -63,6 +63,10 @@ fn simpler_settings(plan: &Plan) -> Vec<Simpler> {
             ..plan.clone()
         }),
         Box::new(|plan| Plan {
+            has_dry_run: false,
+            ..plan.clone()
+        }),
+        Box::new(|plan| Plan {
             crash_rate: None,
             ..plan.clone()
         }),

@@ -119,8 +119,9 @@ pub(super) struct State {
     pub(super) under_way: BTreeMap<u64, UnderWay>,
     pub(super) n_requests: u64,
     pub(super) lease: LeaseTruth,
-    /// Requests since this was last reset, without those for the Lease and watches.
-    pub(super) recent_requests: Vec<Request>,
+    /// Requests since all is at rest, or since this was last reset, without those for the Lease
+    /// and quotas, and watches; `None` before.
+    pub(super) calm_requests: Option<Vec<Request>>,
     pub(super) n_late_writes: u64,
     /// UIDs of pods that came back: a create whose repetition was answered arrived after the pod's
     /// deletion. No client can foresee that.
@@ -166,7 +167,7 @@ impl World {
                 under_way: BTreeMap::new(),
                 n_requests: 0,
                 lease: LeaseTruth::default(),
-                recent_requests: Vec::new(),
+                calm_requests: None,
                 n_late_writes: 0,
                 late_copies: BTreeSet::new(),
                 lines: Vec::new(),

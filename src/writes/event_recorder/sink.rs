@@ -140,7 +140,7 @@ impl Recorded {
             first_timestamp: stored
                 .first_timestamp
                 .map_or(event.first_timestamp, |time| time.0),
-            count: stored.count.unwrap_or(event.count),
+            count: stored.count.filter(|n| *n > 0).unwrap_or(event.count),
         })
     }
 }

@@ -184,6 +184,19 @@ fn creations_that_a_later_failure_holds_back_are_not_compared() {
 }
 
 #[test]
+fn creations_beyond_a_back_off_disagree() {
+    let rs = annotated(5, &[("failed-pod-backoff", "10s..5m")]);
+    let failed = ["a", "b", "c", "d"].map(|name| failed(name, &rs, 5));
+    let (fixture, shadow) = shadowed(fixture(&rs, failed));
+    fixture.sync_ok("web");
+    for name in ["e", "f", "g"] {
+        fixture.deliver_pod(owned_pod(name, &rs));
+    }
+    fixture.sync_ok("web");
+    check(&shadow, "create", Comparison::Disagree);
+}
+
+#[test]
 fn leftovers_and_mistakes_are_told_and_nothing_is_written() {
     let rs = annotated(
         1,
