@@ -70,7 +70,23 @@ impl ReplicaSetController {
 mod tests {
     use serde_json::json;
 
-    use crate::controller::testing::{fixture, read_replica_set, replica_set_json};
+    use crate::api::{Pod, ScaleDownMark};
+    use crate::controller::testing::{fixture, owned_pod, read_replica_set, replica_set_json};
+
+    #[test]
+    fn unreadable_marks_are_reported_once_for_all_pods() {
+        let mut object = replica_set_json("web", 0);
+        let annotation = "replicaset-controller/scale-down-protection";
+        object["metadata"]["annotations"] = json!({annotation: "on"});
+        let rs = read_replica_set(&object);
+        let marked = |name| Pod {
+            scale_down: ScaleDownMark::Unreadable,
+            ..owned_pod(name, &rs)
+        };
+        let fixture = fixture(&rs, ["a", "b"].map(marked));
+        fixture.sync_ok("web");
+        assert_eq!(fixture.writes.take_warnings().len(), 1);
+    }
 
     #[test]
     fn mistakes_are_reported_once_per_generation() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Pod, ReplicaSet};
+use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::testing::{
     Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
     replica_set, seconds_ago,
@@ -371,7 +371,8 @@ fn an_old_unseen_deletion_is_expected() {
     assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
 
-/// One of two lost creates succeeded. If only one more pod is needed, it is that one.
+/// One of two lost creates succeeded, and the pod of the other has failed. If only one more pod is
+/// needed, it is the one that is there.
 #[test]
 fn with_too_many_unknown_names_stored_pods_go_first() {
     let mut rs = replica_set("web", 3);
@@ -390,9 +391,14 @@ fn with_too_many_unknown_names_stored_pods_go_first() {
         resource_version: "3".into(),
         ..owned_pod(&last, &rs)
     };
+    let other = created[1..].iter().min().expect("two names");
+    let failed = Pod {
+        phase: PodPhase::Failed,
+        ..owned_pod(other, &rs)
+    };
     fixture
         .writes
-        .set_live_pods(vec![owned_pod(&created[0], &rs), stored]);
+        .set_live_pods(vec![owned_pod(&created[0], &rs), failed, stored]);
     fixture.writes.on_create(|_, _| Some(Err(already_exists())));
     fixture.sync_ok("web");
     assert_eq!(creates(&fixture), [last]);

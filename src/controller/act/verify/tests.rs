@@ -39,6 +39,28 @@ fn b_09_a_pod_shown_during_the_check_is_counted() {
 }
 
 #[test]
+fn a_spec_shown_during_the_check_is_left_to_the_next_sync() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [ready_pod("a", &rs)]);
+    fixture.expect(&rs, ["b".into()], []);
+    fixture.clock.advance(Duration::from_secs(301));
+    fixture.writes.set_live_pods(vec![ready_pod("a", &rs)]);
+    let (cache, changed) = (fixture.cache.clone(), {
+        let mut rs = replica_set("web", 1);
+        rs.resource_version = "2".into();
+        rs
+    });
+    fixture.writes.on_list_pods(move |_, _| {
+        cache.replica_sets.apply(changed.clone());
+        None
+    });
+    assert_eq!(fixture.sync("web").expect("a sync"), SyncOutcome::TooEarly);
+    fixture.assert_counts(0, 0, 0);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+}
+
+#[test]
 fn an_unmet_expectation_leads_to_a_list() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
