@@ -27,6 +27,7 @@ mod knowledge;
 mod marks;
 mod network;
 mod objects;
+mod opt_ins;
 mod oracles;
 mod plan;
 mod preferences;

@@ -3,10 +3,9 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
-
-use super::metrics::whole;
 
 /// One `stat` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +58,8 @@ impl Stat {
 
 /// Converts ticks into seconds.
 pub(super) fn seconds(ticks: u64) -> f64 {
-    whole(ticks) / whole(system_value(SysconfVar::CLK_TCK).unwrap_or(100))
+    let per_second = system_value(SysconfVar::CLK_TCK).unwrap_or(100).max(1);
+    Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / per_second)).as_secs_f64()
 }
 
 /// Returns the size of a page of memory, in bytes.

@@ -12,8 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
-use super::objects::{Change, Kind, Object, controller_of, labels_match, target};
-use super::quota::QUOTA;
+use super::objects::{Change, Kind, NAMESPACE, Object, QUOTA, controller_of, labels_match, target};
 use super::refusals::{namespace_terminating, not_found, refusal, too_large};
 
 /// How many API servers there are.
@@ -21,9 +20,6 @@ pub(super) const N_SERVERS: usize = 2;
 
 /// Time of day at the start.
 pub(super) const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
-
-/// The only namespace with ReplicaSets.
-pub(super) const NAMESPACE: &str = "default";
 
 type Objects = BTreeMap<(Kind, String), Arc<Object>>;
 

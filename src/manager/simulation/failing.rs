@@ -8,27 +8,10 @@ use serde_json::Value;
 use super::api_server::{ApiServer, START};
 use super::knowledge::Knowledge;
 use super::objects::{Kind, Object, controller_of, is_active, is_lost, is_of};
+use super::opt_ins::{BACK_OFF, KEPT};
 use super::oracles::{Check, is_ready};
 use super::view::View;
 
-/// Annotations of a ReplicaSet, without the prefix.
-pub(super) type OptIns = &'static [(&'static str, &'static str)];
-
-/// What a ReplicaSet may opt in to.
-pub(super) const OPT_INS: [OptIns; 4] = [
-    &[],
-    &[],
-    &[(BACK_OFF, "2s..30s")],
-    &[(KEPT, "1"), ("failed-pods-min-age", "1s")],
-];
-
-/// True if a daemon whose time of day is far behind takes a Failed pod for too young, for as long.
-pub(super) fn need_right_clocks(opt_ins: OptIns) -> bool {
-    opt_ins.iter().any(|(name, _)| *name == KEPT)
-}
-
-const BACK_OFF: &str = "failed-pod-backoff";
-const KEPT: &str = "failed-pods-kept";
 const N_KEPT: usize = 1;
 const MIN_AGE: Duration = Duration::from_secs(1);
 

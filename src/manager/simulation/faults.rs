@@ -6,7 +6,6 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::http::{Answer, Request};
-use super::plan::Plan;
 use super::refusals::refusal;
 
 /// What goes wrong with one request.
@@ -54,11 +53,12 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn new(plan: &Plan) -> Self {
+    /// Draws faults of these kinds for so many of 1,000 requests.
+    pub(super) fn new(seed: u64, kinds: u32, rate: u32) -> Self {
         Self {
-            rng: Rng::with_seed(plan.seed ^ 0xfa17),
-            kinds: plan.fault_kinds,
-            rate: plan.fault_rate,
+            rng: Rng::with_seed(seed ^ 0xfa17),
+            kinds,
+            rate,
             counts: BTreeMap::new(),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::api_server::ApiServer;
 use super::http::Request;
 use super::objects::{Kind, controller_of, is_active, target};
-use super::plan::Protection;
+use super::opt_ins::Protection;
 use crate::api::opt_ins::SCALE_DOWN;
 
 /// Annotations of protection.

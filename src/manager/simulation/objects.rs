@@ -4,6 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+/// The only namespace with ReplicaSets.
+pub(super) const NAMESPACE: &str = "default";
+
+/// The name of the quota, while there is one.
+pub(super) const QUOTA: &str = "few";
+
 /// A kind of stored objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {

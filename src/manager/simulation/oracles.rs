@@ -11,7 +11,7 @@ use super::http::Request;
 use super::knowledge::{Deletes, Knowledge};
 use super::marks::{block_of, is_protected, mark_of, protection_of};
 use super::objects::{Kind, Object, controller_of, is_active, is_of, is_terminating, target};
-use super::plan::Protection;
+use super::opt_ins::Protection;
 use super::view::View;
 
 /// A write that a process has sent and that the API server may still execute.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::failing::{OPT_INS, OptIns, need_right_clocks};
 use super::faults::KINDS;
+use super::opt_ins::{OptIns, Protection, need_right_clocks, opt_ins, orders};
 use crate::api::RetryBackoff;
 
 /// The number of a daemon that stands for the leader.
@@ -124,13 +124,6 @@ pub(super) const FAULTS: [&str; 30] = [
     "slow network",
     "watch cache behind",
 ];
-
-/// A ReplicaSet that opts in to protection.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Protection {
-    /// `protected-timeout`, in seconds.
-    pub(super) timeout: Option<u64>,
-}
 
 /// One history.
 #[derive(Clone)]
@@ -340,29 +333,9 @@ impl Plan {
     }
 }
 
-/// Draws from a generator of its own, so that the rest of a history does not depend on it.
-fn opt_ins(seed: u64, n_sets: usize) -> Vec<OptIns> {
-    let mut rng = Rng::with_seed(seed ^ 0xfa11);
-    let opt_ins = |_| rng.choice(OPT_INS).unwrap_or_default();
-    (0..n_sets).map(opt_ins).collect()
-}
-
 /// A quarter of the histories have one. The draw has a generator of its own, too.
 fn has_dry_run(seed: u64) -> bool {
     Rng::with_seed(seed ^ 0x00d7_2a17).u32(..4) == 0
-}
-
-/// Half of the ReplicaSets prefer something. The draw has a generator of its own, too.
-fn orders(seed: u64, n_sets: usize) -> Vec<&'static str> {
-    let mut rng = Rng::with_seed(seed ^ 0x0dde_5ca1);
-    let lists = ["spread,consolidate", "consolidate,spread"];
-    let mut draw = || match rng.usize(..6) {
-        0 => "spread",
-        1 => "consolidate",
-        2 => lists[rng.usize(..2)],
-        _ => "",
-    };
-    (0..n_sets).map(|_| draw()).collect()
 }
 
 impl fmt::Display for Plan {

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::api_server::ApiServer;
-use super::objects::{Kind, is_active};
-
-/// The name of the quota, while there is one.
-pub(super) const QUOTA: &str = "few";
+use super::objects::{Kind, QUOTA, is_active};
 
 impl ApiServer {
     /// Stores the quota that is enforced, whichever the backup had.

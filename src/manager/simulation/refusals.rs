@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::api_server::NAMESPACE;
 use super::http::Answer;
-use super::objects::Kind;
+use super::objects::{Kind, NAMESPACE};
 
 /// A refusal with a Status.
 pub(super) fn refusal(code: u16, reason: &str, message: &str) -> Answer {

@@ -142,7 +142,7 @@ pub(super) struct State {
 impl World {
     pub(super) fn new(scheduler: &Arc<Scheduler>, plan: Plan) -> Arc<Self> {
         let rng = Rng::with_seed(plan.seed ^ 0x57ab);
-        let faults = Faults::new(&plan);
+        let faults = Faults::new(plan.seed, plan.fault_kinds, plan.fault_rate);
         let mut server = ApiServer::default();
         server.hides_quotas = plan.hides_quotas;
         server.set_time(Duration::ZERO);
