@@ -74,18 +74,21 @@ mod tests {
     use crate::controller::testing::{fixture, owned_pod, read_replica_set, replica_set_json};
 
     #[test]
-    fn unreadable_marks_are_reported_once_for_all_pods() {
-        let mut object = replica_set_json("web", 0);
-        let annotation = "replicaset-controller/scale-down-protection";
-        object["metadata"]["annotations"] = json!({annotation: "on"});
-        let rs = read_replica_set(&object);
-        let marked = |name| Pod {
-            scale_down: ScaleDownMark::Unreadable,
-            ..owned_pod(name, &rs)
-        };
-        let fixture = fixture(&rs, ["a", "b"].map(marked));
-        fixture.sync_ok("web");
-        assert_eq!(fixture.writes.take_warnings().len(), 1);
+    fn unreadable_marks_are_reported_once_for_a_scale_down() {
+        for (replicas, protection, n_warnings) in [(0, "on", 1), (0, "off", 0), (2, "on", 0)] {
+            let mut object = replica_set_json("web", replicas);
+            let annotation = "replicaset-controller/scale-down-protection";
+            object["metadata"]["annotations"] = json!({annotation: protection});
+            let rs = read_replica_set(&object);
+            let marked = |name| Pod {
+                scale_down: ScaleDownMark::Unreadable,
+                ..owned_pod(name, &rs)
+            };
+            let fixture = fixture(&rs, ["a", "b"].map(marked));
+            fixture.sync_ok("web");
+            let told = fixture.writes.take_warnings();
+            assert_eq!(told.len(), n_warnings, "{replicas} {protection}");
+        }
     }
 
     #[test]
