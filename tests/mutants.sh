@@ -1,10 +1,10 @@
 #!/bin/sh
 # Judges a sample of mutants, for `make mutants`: every eleventh of 277 shards, of which each adds a
 # line to tests/records/mutants.jsonl. Shards that the file has are skipped, so that a run that was
-# cut off goes on; without the file, a new run begins. `mutants.sh LIST [PATTERN]` judges again, by the
-# tests of HEAD, the mutants in one of the file's lists (`missed`, `unit_tests` and so on), or only
-# those of them that match a pattern. The mutants are of HEAD: each of the jobs changes its own copy
-# under target/mutants, which keeps what it built. Needs cargo-mutants, jq and flock.
+# cut off goes on; without the file, a new run begins. `mutants.sh LIST [PATTERN]` judges again, by
+# the tests of HEAD, the mutants in one of the file's lists (`missed`, `unit_tests` and so on), or
+# only those of them that match a pattern. The mutants are of HEAD: each of the jobs changes its own
+# copy under target/mutants, which keeps what it built. Needs cargo-mutants, jq and flock.
 set -eu
 cd "$(dirname -- "$0")/.."
 record=$PWD/tests/records/mutants.jsonl

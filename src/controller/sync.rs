@@ -81,7 +81,8 @@ impl ReplicaSetController {
         let facts = self.collect_facts(&rs, selector, may)?;
         let decision = facts.decide();
         if lanes == Lanes::Small && decision.is_large() {
-            return Ok(self.hand_over(&rs, &facts, &decision));
+            self.hand_over(&rs, &facts, &decision);
+            return Ok(SyncOutcome::TooLarge);
         }
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, decision)?;

@@ -9,7 +9,6 @@ use crate::api::{ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::{Decision, Facts};
-use crate::controller::sync::SyncOutcome;
 use crate::stdx::hash::HashSet;
 
 impl ReplicaSetController {
@@ -22,7 +21,7 @@ impl ReplicaSetController {
         rs: &Arc<ReplicaSet>,
         facts: &Facts<'_>,
         decision: &Decision,
-    ) -> SyncOutcome {
+    ) {
         // This sync adopts no pod.
         let adopt: HashSet<Uid> = decision.adopt.iter().map(|pod| pod.uid.clone()).collect();
         let counts = if adopt.is_empty() {
@@ -50,6 +49,5 @@ impl ReplicaSetController {
                 }
             }
         }
-        SyncOutcome::TooLarge
     }
 }

@@ -9,7 +9,7 @@ use super::daemon::{Queue, Running};
 use super::failing;
 use super::knowledge::Deletes;
 use super::marks::waits_for_timeout;
-use super::objects::{Change, Kind, Object, is_active, is_terminating};
+use super::objects::{Change, Kind, NAMESPACE, Object, is_active, is_terminating};
 use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
@@ -159,7 +159,7 @@ impl World {
             if waits_for_timeout(&rs.value) {
                 return Some(format!("{} keeps protected pods for a while", rs.name));
             }
-            let key = ObjectKey::new("default", &*rs.name);
+            let key = ObjectKey::new(NAMESPACE, &*rs.name);
             // By its own clock, which may have been suspended.
             let key = in_process(process, || queue.state_of(&key));
             let backs_off = key.n_failures > 0 && key.due_in.is_some();
@@ -182,7 +182,7 @@ impl World {
             .collect();
         let mut sets = state.server.all(Kind::ReplicaSet);
         let found = sets.find(|rs| {
-            let key = ObjectKey::new("default", &*rs.name);
+            let key = ObjectKey::new(NAMESPACE, &*rs.name);
             let facts = in_process(process, || controller.inspect(&key));
             let Some(memory) = facts.and_then(|facts| facts.memory) else {
                 return false;
@@ -217,7 +217,7 @@ impl World {
         let (process, _, controller) = state.leading()?;
         let mut now = Holds::default();
         for rs in state.server.all(Kind::ReplicaSet) {
-            let key = ObjectKey::new("default", &*rs.name);
+            let key = ObjectKey::new(NAMESPACE, &*rs.name);
             let held_back = in_process(process, || controller.held_back_of(&key));
             let Some(held_back) = held_back.filter(|_| unsettled(&state.server, rs).is_some())
             else {

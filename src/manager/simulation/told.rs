@@ -1,6 +1,6 @@
 //! What the leader tells of itself once everything is at rest.
 
-use super::objects::{Kind, is_terminating};
+use super::objects::{Kind, NAMESPACE, is_terminating};
 use super::world::World;
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
@@ -20,7 +20,7 @@ impl World {
         let alive = sets.filter(|rs| !is_terminating(rs));
         let (mut keys, mut n_behind) = (Vec::new(), 0);
         for rs in alive {
-            keys.push(ObjectKey::new("default", &*rs.name));
+            keys.push(ObjectKey::new(NAMESPACE, &*rs.name));
             let (spec, status) = (&rs.value["spec"], &rs.value["status"]);
             let available = status["availableReplicas"].as_i64().unwrap_or(0);
             let n_pods = status["replicas"].as_i64().unwrap_or(0);

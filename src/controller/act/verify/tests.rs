@@ -17,14 +17,19 @@ use crate::controller::testing::{
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::writes::{WriteError, WrittenPod};
 
-/// A fixture with `rs` and these pods in the cache.
-/// A pod appears while an expired expectation queries the API server.
-#[test]
-fn b_09_a_pod_shown_during_the_check_is_counted() {
+/// A ReplicaSet with two replicas and the pod `a`, whose expectation of `b` has expired.
+fn expired() -> (Fixture, ReplicaSet) {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [ready_pod("a", &rs)]);
     fixture.expect(&rs, ["b".into()], []);
     fixture.clock.advance(Duration::from_secs(301));
+    (fixture, rs)
+}
+
+/// A pod appears while an expired expectation queries the API server.
+#[test]
+fn b_09_a_pod_shown_during_the_check_is_counted() {
+    let (fixture, rs) = expired();
     let (cache, second) = (fixture.cache.clone(), ready_pod("b", &rs));
     fixture
         .writes
@@ -40,10 +45,7 @@ fn b_09_a_pod_shown_during_the_check_is_counted() {
 
 #[test]
 fn a_spec_shown_during_the_check_is_left_to_the_next_sync() {
-    let rs = replica_set("web", 2);
-    let fixture = fixture(&rs, [ready_pod("a", &rs)]);
-    fixture.expect(&rs, ["b".into()], []);
-    fixture.clock.advance(Duration::from_secs(301));
+    let (fixture, rs) = expired();
     fixture.writes.set_live_pods(vec![ready_pod("a", &rs)]);
     let (cache, changed) = (fixture.cache.clone(), {
         let mut rs = replica_set("web", 1);
