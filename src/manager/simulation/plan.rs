@@ -196,15 +196,17 @@ impl Plan {
         };
         let kinds = rng.u32(..);
         let restores = rng.u32(..4) == 0;
+        let pace = pace(seed);
         let mut at = Duration::from_secs(2);
         while at < length && plan.actions.len() < ACTIONS_MAX {
             let action = plan.draw(&mut rng, kinds, restores);
             plan.actions.push((at, action));
-            at += match rng.u32(..20) {
+            let pause = match rng.u32(..20) {
                 0..12 => Duration::from_micros(rng.u64(0..150_000)),
                 12..18 => Duration::from_millis(rng.u64(0..8_000)),
                 _ => Duration::from_secs(rng.u64(5..120)),
             };
+            at += pace * pause;
         }
         if !plan.clocks_are_right() {
             for opt_ins in &mut plan.opt_ins {
@@ -331,6 +333,13 @@ impl Plan {
         }
         all
     }
+}
+
+/// By how much the pauses between actions are longer. In dense histories one fault meets another; in
+/// sparse ones, what a fault leaves behind has time to end.
+fn pace(seed: u64) -> u32 {
+    let paces = [1, 1, 2, 3];
+    Rng::with_seed(seed ^ 0x9a_ce00).choice(paces).unwrap_or(1)
 }
 
 /// A quarter of the histories have one. The draw has a generator of its own, too.
