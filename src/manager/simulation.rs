@@ -12,11 +12,12 @@
 //! each request when its last byte leaves the process, by what that process had read ([`view`]).
 //! Then the faults end, and every ReplicaSet must come to rest within two seconds of its own time
 //! ([`settle`]), and the leader must say so ([`told`]). In a quarter of the histories a dry run
-//! watches the leader ([`dry_run`]).
+//! watches the leader ([`dry_run`]), and a new ReplicaSet goes through a fixed sequence ([`calm`]).
 //!
 //! A failure names its seed and is made smaller. `SIMULATION_SEEDS=FIRST..END` runs other seeds.
 
 mod api_server;
+mod calm;
 mod cluster;
 mod daemon;
 mod dry_run;
@@ -80,6 +81,7 @@ fn run(plan: &Plan) -> Outcome {
         world.run_until(plan.length);
         world.settle();
         world.compare_with_dry_run();
+        world.try_new_replica_set();
         if world.lock().wrong.is_empty() {
             world.stop_all();
         }

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
-use super::objects::{Change, Kind, NAMESPACE, Object, QUOTA, controller_of, labels_match, target};
+use super::objects::{Change, DAEMON, Kind, NAMESPACE, Object, QUOTA};
+use super::objects::{controller_of, labels_match, target, written_by};
 use super::refusals::{namespace_terminating, not_found, refusal, too_large};
 
 /// How many API servers there are.
@@ -333,6 +334,9 @@ impl ApiServer {
         }
         if value == stored.value {
             return Answer::ok(&value);
+        }
+        if subresource == Some("status") {
+            value["metadata"]["managedFields"] = written_by(DAEMON, &self.now);
         }
         Answer::ok(&self.put(kind, value).value)
     }

@@ -26,8 +26,8 @@ impl World {
     /// Scales ReplicaSets up and down again after everything came to rest.
     ///
     /// PROPERTY P42: Without faults, a dry run that watches the leader disagrees with it about
-    /// nothing, and agrees with each scale-down of a ReplicaSet that neither prefers nor protects
-    /// pods.
+    /// nothing, agrees with each scale-down of a ReplicaSet that neither prefers nor protects pods,
+    /// and has nothing left to do in the end.
     ///
     /// PROPERTY P43: During these scale-downs no event of type `Warning` is sent, and no read but a
     /// LIST for a delete of unknown outcome, and for quotas.
@@ -57,7 +57,7 @@ impl World {
         for _ in 0..n_scaled {
             state.faults.count(COMPARED);
         }
-        let differs = after != (before.0, before.1 + n_scaled);
+        let differs = after != (before.0, before.1 + n_scaled) || shadow.n_open() > 0;
         let differs = differs
             .then(|| format!("{n_scaled} scale-downs, the dry run had {before:?}: {shadow}"));
         let told = state.needless(n_open).or(differs);

@@ -10,6 +10,9 @@ pub(super) const NAMESPACE: &str = "default";
 /// The name of the quota, while there is one.
 pub(super) const QUOTA: &str = "few";
 
+/// The field manager of every daemon.
+pub(super) const DAEMON: &str = "replicaset-controller";
+
 /// A kind of stored objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -124,6 +127,11 @@ pub(super) fn target(path: &str) -> Option<(Kind, Option<&str>, Option<&str>)> {
     };
     let mut rest = rest.iter().copied();
     Some((Kind::of(rest.next()?)?, rest.next(), rest.next()))
+}
+
+/// The `managedFields` of an object whose status this client wrote last.
+pub(super) fn written_by(manager: &str, at: &str) -> Value {
+    json!([{"manager": manager, "subresource": "status", "time": at, "fieldsV1": {}}])
 }
 
 /// True if the object is being deleted.

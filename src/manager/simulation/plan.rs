@@ -335,8 +335,8 @@ impl Plan {
     }
 }
 
-/// By how much the pauses between actions are longer. In dense histories one fault meets another; in
-/// sparse ones, what a fault leaves behind has time to end.
+/// By how much the pauses between actions are longer. In dense histories one fault meets another;
+/// in sparse ones, what a fault leaves behind has time to end.
 fn pace(seed: u64) -> u32 {
     let paces = [1, 1, 2, 3];
     Rng::with_seed(seed ^ 0x9a_ce00).choice(paces).unwrap_or(1)
