@@ -9,7 +9,8 @@
 //! [`plan`] draws a history from its seed, [`world`] lets it happen, [`network`] carries requests
 //! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and
 //! garbage collection, [`daemon`] the processes, and [`api_server`] the servers. [`oracles`] judge
-//! each request when its last byte leaves the process, by what that process had read ([`view`]).
+//! each request when its last byte leaves the process, by what that process had read ([`view`]),
+//! and [`lease`] those of the Lease.
 //! Then the faults end, and every ReplicaSet must come to rest within two seconds of its own time
 //! ([`settle`]), and the leader must say so ([`told`]). In a quarter of the histories a dry run
 //! watches the leader ([`dry_run`]), and a new ReplicaSet goes through a fixed sequence ([`calm`]).
@@ -25,6 +26,7 @@ mod failing;
 mod faults;
 mod http;
 mod knowledge;
+mod lease;
 mod marks;
 mod network;
 mod objects;

@@ -368,8 +368,7 @@ impl State {
 
     /// Somebody else changes the Lease.
     fn tamper(&mut self, now: Duration, act: impl FnOnce(&mut ApiServer, &str)) {
-        self.lease.tampered_until = now + TAMPERED;
-        self.lease.holder.clear();
+        self.lease.was_changed(now + TAMPERED);
         let lease = self
             .server
             .all(Kind::Lease)

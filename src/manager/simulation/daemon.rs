@@ -130,6 +130,13 @@ impl World {
                 .wrong
                 .push(format!("these threads did not end in time: {stuck}"));
         }
+        if let Ok(Cause::Failed(why)) = ended
+            && state.gives_up_early(process, why, now)
+        {
+            state
+                .wrong
+                .push(format!("process {process} ends too early: {why}"));
+        }
         state.forget(process);
         state.daemons[number].process = None;
         let restarts = state.restarts;
@@ -228,15 +235,14 @@ impl World {
             stop.stop(Cause::Requested("SIGTERM".to_owned()));
         }
         self.run_until(self.now() + Duration::from_secs(40));
-        let running = self
-            .lock()
-            .daemons
-            .iter()
-            .any(|daemon| daemon.process.is_some());
+        let mut state = self.lock();
+        let running = state.daemons.iter().any(|daemon| daemon.process.is_some());
         if running {
-            self.lock()
-                .wrong
-                .push("a daemon did not end after SIGTERM".to_owned());
+            let found = "a daemon did not end after SIGTERM".to_owned();
+            state.wrong.push(found);
+        } else if !state.is_released() {
+            let found = format!("{:?} has ended with the Lease", state.lease.holder);
+            state.wrong.push(found);
         }
     }
 

@@ -55,6 +55,7 @@ impl Network for World {
         state.n_requests += 1;
         let id = state.n_requests;
         state.judge(connection.process, &request, since, now);
+        state.note_renewal(connection.process, &request, now);
         let is_watch = WatchRequest::of(&request).is_some();
         let is_expected = ["/leases", "/resourcequotas"].map(|it| request.path.contains(it));
         let is_expected = is_watch || is_expected.contains(&true);
@@ -343,36 +344,6 @@ impl State {
         }
     }
 
-    fn follow_lease(&mut self, process: usize, request: &Request, answer: &Answer, now: Duration) {
-        let is_lease = target(&request.path).is_some_and(|(kind, ..)| kind == Kind::Lease);
-        if !is_lease || request.method == "GET" || answer.code >= 300 {
-            return;
-        }
-        let Some(lease) = self.server.all(Kind::Lease).next() else {
-            return;
-        };
-        let spec = &lease.value["spec"];
-        let holder = spec["holderIdentity"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        let seconds = spec["leaseDurationSeconds"].as_u64().unwrap_or(0);
-        let has_changed = holder != self.lease.holder;
-        self.lease.duration = Duration::from_secs(seconds);
-        self.lease.renewed = now;
-        if has_changed {
-            self.note(now, format_args!("the lease is held by {holder:?}"));
-            let revision = self.server.revision;
-            let known = self.known.entry(process).or_default();
-            // A leader renews a Lease that somebody else has changed, and leads on.
-            if known.acquired_at.is_none() && !holder.is_empty() {
-                known.acquired_at = Some(revision);
-                known.read_live.clear();
-            }
-        }
-        self.lease.holder = holder;
-    }
-
     /// What the answer to a read tells. Answers to writes tell nothing that a sync decides by, but
     /// that of the Lease makes a leader, and a refusal that the write had no effect.
     fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
@@ -442,6 +413,9 @@ impl State {
                 let known = self.known.entry(process).or_default();
                 match &news {
                     News::Objects(objects) => known.was_read(objects),
+                    News::LeaseWritten => {
+                        known.renewed_at = known.renews_since.take();
+                    }
                     News::List(kind, ..) | News::InitialEventsEnd(kind, _) => {
                         known.listed(*kind, turn);
                     }

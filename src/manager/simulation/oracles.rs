@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::api_server::ApiServer;
 use super::http::Request;
 use super::knowledge::{Deletes, Knowledge};
+use super::lease::LeaseTruth;
 use super::marks::{block_of, is_protected, mark_of, protection_of};
 use super::objects::{Kind, Object, controller_of, is_active, is_of, is_terminating, target};
 use super::opt_ins::Protection;
@@ -23,16 +24,6 @@ pub(super) struct UnderWay {
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
-}
-
-/// The Lease as the API server has it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LeaseTruth {
-    pub(super) holder: String,
-    pub(super) renewed: Duration,
-    pub(super) duration: Duration,
-    /// Until when somebody else's change of the Lease excuses two writers.
-    pub(super) tampered_until: Duration,
 }
 
 /// Everything that a check of a request needs.

@@ -11,8 +11,9 @@ use super::daemon::Daemon;
 use super::faults::{Fault, Faults};
 use super::http::{Request, STREAM_END};
 use super::knowledge::Knowledge;
+use super::lease::LeaseTruth;
 use super::objects::{Change, Kind};
-use super::oracles::{LeaseTruth, UnderWay};
+use super::oracles::UnderWay;
 use super::plan::{Action, Plan};
 use super::view::News;
 use crate::client::simulated::{Connection, End};
@@ -391,8 +392,7 @@ impl State {
         self.write(now, ApiServer::restore_quota);
         self.step_all_pods(now);
         self.cut(None, None, End::Reset);
-        self.lease.tampered_until = now + Duration::from_secs(30);
-        self.lease.holder.clear();
+        self.lease.was_changed(now + Duration::from_secs(30));
         for known in self.known.values_mut() {
             known.rewind(from, self.server.revision);
         }
