@@ -65,6 +65,8 @@ pub(super) struct ApiServer {
     pub(super) hides_quotas: bool,
     /// The namespace is being deleted: nothing can be created in it.
     pub(super) is_terminating: bool,
+    /// Updates that changed nothing.
+    pub(super) n_idle_updates: u64,
     /// The time of day, for timestamps.
     pub(super) now: String,
     seconds: Option<u64>,
@@ -333,6 +335,7 @@ impl ApiServer {
             value = sent;
         }
         if value == stored.value {
+            self.n_idle_updates += 1;
             return Answer::ok(&value);
         }
         if subresource == Some("status") {

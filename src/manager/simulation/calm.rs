@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::api_server::N_SERVERS;
-use super::cluster::replica_set;
+use super::cluster::{ORDER, replica_set};
 use super::http::Request;
 use super::objects::{Kind, NAMESPACE, controller_of, is_active, written_by};
 use super::oracles::unsettled;
@@ -30,6 +30,9 @@ const BEHIND: Duration = Duration::from_secs(3);
 
 const FAILED_CREATE: &str = "FailedCreate";
 
+/// A node without other pods.
+const ALONE: &str = "node-alone";
+
 struct Step {
     what: &'static str,
     change: fn(&mut State, Duration),
@@ -41,12 +44,13 @@ struct Step {
     tells: fn(&Value) -> bool,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 12] = [
     Step {
         what: "it is created with a sibling",
         change: |state, now| {
             for name in [SIBLING, NAME] {
                 let mut object = replica_set(name, 3, &[]);
+                object["spec"]["minReadySeconds"] = json!(5);
                 object["metadata"]["ownerReferences"] = json!([{
                     "apiVersion": "apps/v1", "kind": "Deployment", "name": NAME,
                     "uid": "00000000-0000-4000-8000-00000000calm", "controller": true,
@@ -150,8 +154,31 @@ const STEPS: [Step; 10] = [
         },
     },
     Step {
+        what: "it gets a pod on a node of its own",
+        change: |state, now| {
+            state.next_node = Some(ALONE);
+            state.resize(now, 1);
+        },
+        warnings: &[],
+        n_reads_max: 0,
+        tells: |_| true,
+    },
+    Step {
+        what: "it is scaled down to empty a node",
+        change: |state, now| {
+            state.annotate(now, "scale-down-order", Some("consolidate"));
+            state.resize(now, -1);
+        },
+        warnings: &[],
+        n_reads_max: 0,
+        tells: |_| true,
+    },
+    Step {
         what: "it is scaled down beside its sibling",
-        change: |state, now| state.resize(now, -1),
+        change: |state, now| {
+            state.annotate(now, "scale-down-order", None);
+            state.resize(now, -1);
+        },
         warnings: &[],
         n_reads_max: 0,
         tells: |_| true,
@@ -172,7 +199,8 @@ impl World {
     /// status says what has happened, and only the warnings and reads of the step are sent: it is
     /// created, a stranger writes its status twice, an annotation has a mistake, a pod has a mark
     /// that cannot be read, a quota refuses a pod, and ends. Of pods that nothing else tells apart,
-    /// a scale-down deletes one where most pods of the Deployment are.
+    /// a scale-down deletes one where most pods of the Deployment are, or with `consolidate` the
+    /// only one of its node. No status is sent that is stored already.
     pub(super) fn try_new_replica_set(self: &Arc<Self>) {
         if !self.lock().plan.has_dry_run {
             return;
@@ -186,6 +214,7 @@ impl World {
             state.note(now, step.what);
             state.calm_requests = Some(Vec::new());
             let (warnings, crowds) = (state.warnings(), state.crowds());
+            let n_idle_updates = state.server.n_idle_updates;
             (step.change)(&mut state, now);
             drop(state);
             self.run_until(now + STEP);
@@ -195,6 +224,8 @@ impl World {
                 let (process, _, controller) = state.leading()?;
                 in_process(process, || forgets(&controller))
             });
+            let is_idle = state.server.n_idle_updates > n_idle_updates;
+            let told = told.or(is_idle.then(|| "an update changes nothing".to_owned()));
             if let Some(told) = told {
                 let told = format!("{}: {told}", step.what);
                 state.note(self.now(), &told);
@@ -225,9 +256,13 @@ impl State {
         let Some(rs) = self.server.get(Kind::ReplicaSet, NAME) else {
             return Some("it is gone".to_owned());
         };
+        let available = &rs.value["status"]["availableReplicas"];
         let is_refused = !condition(&rs.value["status"], "ReplicaFailure").is_null();
         if let Some(unsettled) = unsettled(&self.server, rs).filter(|_| !is_refused) {
             return Some(unsettled);
+        }
+        if !is_refused && *available != rs.value["spec"]["replicas"] {
+            return Some(format!("{available} pods are available"));
         }
         if !(step.tells)(&rs.value["status"]) {
             return Some(format!("its status is {}", rs.value["status"]));
@@ -248,11 +283,16 @@ impl State {
             return Some(format!("{} reads are enough: {all:?}", step.n_reads_max));
         }
         let left = self.names_of_pods();
-        let n_related = |name: &String| crowds.get(name).copied().unwrap_or_default();
-        let gone: Vec<&String> = crowds.keys().filter(|name| !left.contains(name)).collect();
-        let most = crowds.values().max().copied().unwrap_or_default();
-        let is_wrong = gone.iter().any(|name| n_related(name) < most);
-        is_wrong.then(|| format!("{gone:?} are deleted of {crowds:?}"))
+        let consolidates = rs.value["metadata"]["annotations"].get(ORDER).is_some();
+        let all = || crowds.values().copied();
+        let first = if consolidates {
+            all().min()
+        } else {
+            all().max()
+        };
+        let mut gone = crowds.iter().filter(|(name, _)| !left.contains(name));
+        let wrong = gone.find(|(_, crowd)| Some(**crowd) != first);
+        wrong.map(|(name, _)| format!("{name} is deleted of {crowds:?}"))
     }
 
     /// How many warnings there are about the ReplicaSet, by reason.

@@ -101,7 +101,8 @@ impl State {
             return;
         }
         if value["spec"]["nodeName"].is_null() {
-            let node = format!("node-{}", self.rng.u32(..3));
+            let any = format!("node-{}", self.rng.u32(..3));
+            let node = self.next_node.take().map_or(any, str::to_owned);
             self.write(now, |api| {
                 api.change(Kind::Pod, name, |pod| pod["spec"]["nodeName"] = json!(node));
             });

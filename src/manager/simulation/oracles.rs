@@ -11,7 +11,9 @@ use super::http::Request;
 use super::knowledge::{Deletes, Knowledge};
 use super::lease::LeaseTruth;
 use super::marks::{block_of, is_protected, mark_of, protection_of};
-use super::objects::{Kind, Object, controller_of, is_active, is_of, is_terminating, target};
+use super::objects::{
+    Kind, Object, controller_of, is_active, is_lost, is_of, is_terminating, target,
+};
 use super::opt_ins::Protection;
 use super::view::View;
 
@@ -448,6 +450,17 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     } else {
         wanted.max(n_protected)
     };
+    let is_astray = |pod: &&Arc<Object>| {
+        let owner = controller_of(&pod.value);
+        let is_orphan = owner.is_none() && pod.value["metadata"]["labels"]["app"] == *rs.name;
+        is_active(&pod.value) && (is_orphan || owner == Some(uid) && is_lost(&pod.value))
+    };
+    if let Some(pod) = server.all(Kind::Pod).find(is_astray) {
+        return Some(format!(
+            "{} does not belong to {}, or does",
+            pod.name, rs.name
+        ));
+    }
     if n_active != wanted {
         return Some(format!("{} has {n_active} pods of {wanted}", rs.name));
     }

@@ -136,6 +136,8 @@ pub(super) struct State {
     pub(super) n_to_reject: u32,
     /// How many of the next names a stranger takes right before the daemon.
     pub(super) n_names_to_take: u32,
+    /// The node of the next pod that gets one; otherwise the seed decides.
+    pub(super) next_node: Option<&'static str>,
     /// Daemons that end are started again.
     pub(super) restarts: bool,
 }
@@ -176,6 +178,7 @@ impl World {
                 n_steps: 0,
                 n_to_reject: 0,
                 n_names_to_take: 0,
+                next_node: None,
                 restarts: true,
             }),
             changed: Spot::default(),
