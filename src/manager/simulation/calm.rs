@@ -261,7 +261,9 @@ impl State {
         if let Some(unsettled) = unsettled(&self.server, rs).filter(|_| !is_refused) {
             return Some(unsettled);
         }
-        if !is_refused && *available != rs.value["spec"]["replicas"] {
+        // A daemon whose time of day is behind waits for longer.
+        let is_counted = !is_refused && self.plan.clocks_are_right();
+        if is_counted && *available != rs.value["spec"]["replicas"] {
             return Some(format!("{available} pods are available"));
         }
         if !(step.tells)(&rs.value["status"]) {
