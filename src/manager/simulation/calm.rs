@@ -15,7 +15,6 @@ use super::oracles::unsettled;
 use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::api::opt_ins::SCALE_DOWN;
-use crate::controller::ReplicaSetController;
 use crate::stdx::turns::scheduler::in_process;
 
 /// The ReplicaSet, and another one of the same Deployment.
@@ -42,6 +41,13 @@ struct Step {
     n_reads_max: usize,
     /// Something of its status, beside the counts.
     tells: fn(&Value) -> bool,
+}
+
+/// What there was before a step.
+struct Before {
+    warnings: BTreeMap<String, u64>,
+    crowds: BTreeMap<String, usize>,
+    n_idle_updates: u64,
 }
 
 const STEPS: [Step; 12] = [
@@ -213,20 +219,16 @@ impl World {
             }
             state.note(now, step.what);
             state.calm_requests = Some(Vec::new());
-            let (warnings, crowds) = (state.warnings(), state.crowds());
-            let n_idle_updates = state.server.n_idle_updates;
+            let before = Before {
+                warnings: state.warnings(),
+                crowds: state.crowds(),
+                n_idle_updates: state.server.n_idle_updates,
+            };
             (step.change)(&mut state, now);
             drop(state);
             self.run_until(now + STEP);
             let mut state = self.lock();
-            let told = state.differs(step, &warnings, &crowds);
-            let told = told.or_else(|| {
-                let (process, _, controller) = state.leading()?;
-                in_process(process, || forgets(&controller))
-            });
-            let is_idle = state.server.n_idle_updates > n_idle_updates;
-            let told = told.or(is_idle.then(|| "an update changes nothing".to_owned()));
-            if let Some(told) = told {
+            if let Some(told) = state.differs(step, &before) {
                 let told = format!("{}: {told}", step.what);
                 state.note(self.now(), &told);
                 state.wrong.push(told);
@@ -235,66 +237,72 @@ impl World {
     }
 }
 
-/// What the leader does not remember of the ReplicaSet.
-fn forgets(controller: &ReplicaSetController) -> Option<String> {
-    let facts = controller.inspect(&ObjectKey::new(NAMESPACE, NAME))?;
-    let memory = facts.memory?;
-    memory
-        .last_sync
-        .is_none()
-        .then(|| format!("no sync is known: {memory:?}"))
-}
-
 impl State {
     /// What is not as it must be after a step.
-    fn differs(
-        &self,
-        step: &Step,
-        warnings: &BTreeMap<String, u64>,
-        crowds: &BTreeMap<String, usize>,
-    ) -> Option<String> {
+    fn differs(&self, step: &Step, before: &Before) -> Option<String> {
         let Some(rs) = self.server.get(Kind::ReplicaSet, NAME) else {
             return Some("it is gone".to_owned());
         };
-        let available = &rs.value["status"]["availableReplicas"];
-        let is_refused = !condition(&rs.value["status"], "ReplicaFailure").is_null();
-        if let Some(unsettled) = unsettled(&self.server, rs).filter(|_| !is_refused) {
-            return Some(unsettled);
+        let status = &rs.value["status"];
+        if !(step.tells)(status) {
+            return Some(format!("its status is {status}"));
         }
-        // A daemon whose time of day is behind waits for longer.
-        let is_counted = !is_refused && self.plan.clocks_are_right();
-        if is_counted && *available != rs.value["spec"]["replicas"] {
-            return Some(format!("{available} pods are available"));
+        if condition(status, "ReplicaFailure").is_null() {
+            let available = &status["availableReplicas"];
+            // A daemon whose time of day is behind waits for longer.
+            let is_missing = *available != rs.value["spec"]["replicas"];
+            let is_missing = is_missing && self.plan.clocks_are_right();
+            let missing = is_missing.then(|| format!("{available} pods are available"));
+            if let Some(told) = unsettled(&self.server, rs).or(missing) {
+                return Some(told);
+            }
         }
-        if !(step.tells)(&rs.value["status"]) {
-            return Some(format!("its status is {}", rs.value["status"]));
-        }
-        let mut new = self.warnings();
-        new.retain(|reason, n| warnings.get(reason) != Some(n));
-        let is_told = |(reason, n): (&String, &u64)| {
-            let before = warnings.get(reason).copied().unwrap_or_default();
-            // A refused create is tried again.
-            step.warnings.contains(&&**reason) && (*n == before + 1 || reason == FAILED_CREATE)
-        };
-        if new.len() != step.warnings.len() || !new.iter().all(is_told) {
-            return Some(format!("warnings: {new:?} after {warnings:?}"));
+        let consolidates = rs.value["metadata"]["annotations"].get(ORDER).is_some();
+        self.sends_needless(step, before)
+            .or_else(|| self.warns_otherwise(step, before))
+            .or_else(|| self.deletes_another(consolidates, before))
+            .or_else(|| self.forgets())
+    }
+
+    fn sends_needless(&self, step: &Step, before: &Before) -> Option<String> {
+        if self.server.n_idle_updates > before.n_idle_updates {
+            return Some("an update changes nothing".to_owned());
         }
         let requests = self.calm_requests.as_deref().unwrap_or_default();
-        if requests.iter().filter(|it| it.method == "GET").count() > step.n_reads_max {
-            let all: Vec<String> = requests.iter().map(Request::describe).collect();
-            return Some(format!("{} reads are enough: {all:?}", step.n_reads_max));
-        }
-        let left = self.names_of_pods();
-        let consolidates = rs.value["metadata"]["annotations"].get(ORDER).is_some();
-        let all = || crowds.values().copied();
-        let first = if consolidates {
-            all().min()
-        } else {
-            all().max()
+        let n_reads = requests.iter().filter(|it| it.method == "GET").count();
+        let all = || requests.iter().map(Request::describe).collect::<Vec<_>>();
+        let n_reads_max = step.n_reads_max;
+        (n_reads > n_reads_max).then(|| format!("{n_reads_max} reads are enough: {:?}", all()))
+    }
+
+    fn warns_otherwise(&self, step: &Step, before: &Before) -> Option<String> {
+        let mut new = self.warnings();
+        new.retain(|reason, n| before.warnings.get(reason) != Some(n));
+        let is_told = |(reason, n): (&String, &u64)| {
+            let n_before = before.warnings.get(reason).copied().unwrap_or_default();
+            // A refused create is tried again.
+            step.warnings.contains(&&**reason) && (*n == n_before + 1 || reason == FAILED_CREATE)
         };
+        let is_as_told = new.len() == step.warnings.len() && new.iter().all(is_told);
+        (!is_as_told).then(|| format!("warnings: {new:?} after {:?}", before.warnings))
+    }
+
+    fn deletes_another(&self, consolidates: bool, before: &Before) -> Option<String> {
+        let (left, crowds) = (self.names_of_pods(), &before.crowds);
+        let all = crowds.values();
+        let first = if consolidates { all.min() } else { all.max() };
         let mut gone = crowds.iter().filter(|(name, _)| !left.contains(name));
-        let wrong = gone.find(|(_, crowd)| Some(**crowd) != first);
-        wrong.map(|(name, _)| format!("{name} is deleted of {crowds:?}"))
+        let (name, _) = gone.find(|(_, crowd)| Some(*crowd) != first)?;
+        Some(format!("{name} is deleted of {crowds:?}"))
+    }
+
+    /// What the leader does not remember of the ReplicaSet.
+    fn forgets(&self) -> Option<String> {
+        let (process, _, controller) = self.leading()?;
+        let key = ObjectKey::new(NAMESPACE, NAME);
+        let memory = in_process(process, || controller.inspect(&key))?.memory?;
+        let is_unknown = memory.last_sync.is_none();
+        is_unknown.then(|| format!("no sync is known: {memory:?}"))
     }
 
     /// How many warnings there are about the ReplicaSet, by reason.
