@@ -36,10 +36,12 @@ pub(super) struct Before {
     counts: Counts,
 }
 
-/// How long each ReplicaSet that has not converged has waited, and its failures and refusals at the
-/// start.
+/// How long each ReplicaSet that has not converged has waited, and its failures and refusals of one
+/// kind at the start.
 #[derive(Debug, Default)]
-pub(super) struct Waits(BTreeMap<ObjectKey, ((u32, u32), Duration)>);
+pub(super) struct Waits(BTreeMap<ObjectKey, (Tries, Duration)>);
+
+type Tries = (u32, Option<(Refusal, u32)>);
 
 /// The longest time until a ReplicaSet that is held back tries again, if nothing wakes it. In the
 /// line of a quota all others may probe first.
@@ -146,15 +148,16 @@ impl World {
             // A status update may fail while creates are held back.
             let hold = held_back.as_ref().map_or(Duration::ZERO, longest_hold);
             let back_off = back_off.max(hold);
-            let n_refusals = held_back.map_or(0, |it| it.n_refusals);
+            let refusals = held_back.map(|it| (it.refusal, it.n_refusals));
+            let tries = (n_failures, refusals);
             let (since, waited) = waits.entry(key).or_default();
-            if *since != (n_failures, n_refusals) {
-                (*since, *waited) = ((n_failures, n_refusals), Duration::ZERO);
+            if *since != tries {
+                (*since, *waited) = (tries, Duration::ZERO);
             }
             *waited += time;
             if *waited > WAIT_MAX + back_off {
                 state.wrong.push(format!(
-                    "after {n_failures} failures and {n_refusals} refusals it waits {waited:?}: \
+                    "after (failures, refusals) {since:?} it waits {waited:?}: \
                      {what}"
                 ));
             }
