@@ -8,9 +8,9 @@
 //!
 //! [`plan`] draws a history from its seed, [`world`] lets it happen, [`network`] carries requests
 //! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and
-//! garbage collection, [`daemon`] the processes, and [`api_server`] the servers. [`oracles`] judge
-//! each request when its last byte leaves the process, by what that process had read ([`view`]),
-//! and [`lease`] those of the Lease.
+//! garbage collection, [`daemon`] the processes, and [`api_server`] the servers. [`lease`] follows
+//! who leads. [`oracles`] judge
+//! each request when its last byte leaves the process, by what that process had read ([`view`]).
 //! Then the faults end, and every ReplicaSet must come to rest within two seconds of its own time
 //! ([`settle`]), and the leader must say so ([`told`]). In a quarter of the histories a dry run
 //! watches the leader ([`dry_run`]), and a new ReplicaSet goes through a fixed sequence ([`calm`]).
@@ -149,10 +149,12 @@ fn check(seed: u64) -> Result<Outcome, String> {
 
 /// The kinds of faults, and what else, that a run of many histories must have had.
 fn all_faults() -> impl Iterator<Item = &'static str> {
-    faults::KINDS
-        .into_iter()
-        .chain(plan::FAULTS)
-        .chain([world::CRASH, dry_run::COMPARED])
+    faults::KINDS.into_iter().chain(plan::FAULTS).chain([
+        world::CRASH,
+        lease::LOST,
+        dry_run::COMPARED,
+        calm::TRIED,
+    ])
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl Shadow {
         self.lock().counts.clone()
     }
 
-    /// Returns the number of decisions that are not over.
+    /// Returns the number of decisions about pods that are not over.
     pub fn n_open(&self) -> usize {
         self.lock().episodes.len()
     }
@@ -175,7 +175,10 @@ impl Shadow {
 /// The final summary: `create: 3 agree, 1 disagree; …`.
 impl fmt::Display for Shadow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (counts, n_open) = (self.counts(), self.n_open());
+        let (counts, n_open) = {
+            let state = self.lock();
+            (state.counts.clone(), state.episodes.len())
+        };
         let of = |what, verdict| counts.get(&(what, verdict)).copied().unwrap_or(0);
         let kinds: BTreeSet<&str> = counts.keys().map(|(what, _)| *what).collect();
         if kinds.is_empty() {

@@ -197,10 +197,12 @@ impl State {
         Some(Arc::clone(pods[at]))
     }
 
-    fn scale(&mut self, set: usize, replicas: i64, now: Duration) {
+    /// A user changes `spec.replicas`.
+    pub(super) fn scale(&mut self, name: &str, to: impl FnOnce(i64) -> i64, now: Duration) {
         self.write(now, |api| {
-            api.change(Kind::ReplicaSet, &name_of(set), |rs| {
-                rs["spec"]["replicas"] = json!(replicas);
+            api.change(Kind::ReplicaSet, name, |rs| {
+                let replicas = rs["spec"]["replicas"].as_i64().unwrap_or(1);
+                rs["spec"]["replicas"] = json!(to(replicas));
                 let generation = rs["metadata"]["generation"].as_i64().unwrap_or(0);
                 rs["metadata"]["generation"] = json!(generation + 1);
             });
@@ -226,7 +228,7 @@ impl State {
     /// What users, strangers and kubelets do; false if the action is none of theirs.
     fn act_on_objects(&mut self, action: &Action, now: Duration) -> bool {
         match *action {
-            Action::Scale(set, replicas) => self.scale(set, replicas, now),
+            Action::Scale(set, replicas) => self.scale(&name_of(set), |_| replicas, now),
             Action::DeletePod(number) => self.with_pod(number, now, |api, pod| {
                 api.delete_pod(pod);
             }),
@@ -369,7 +371,6 @@ impl State {
 
     /// Somebody else changes the Lease.
     fn tamper(&mut self, now: Duration, act: impl FnOnce(&mut ApiServer, &str)) {
-        self.lease.was_changed(now + TAMPERED);
         let lease = self
             .server
             .all(Kind::Lease)
@@ -378,6 +379,7 @@ impl State {
         if let Some(lease) = lease {
             self.write(now, |api| act(api, &lease));
         }
+        self.lease_was_changed(now + TAMPERED);
     }
 }
 

@@ -130,12 +130,8 @@ impl World {
                 .wrong
                 .push(format!("these threads did not end in time: {stuck}"));
         }
-        if let Ok(Cause::Failed(why)) = ended
-            && state.gives_up_early(process, why, now)
-        {
-            state
-                .wrong
-                .push(format!("process {process} ends too early: {why}"));
+        if let Ok(Cause::Failed(why)) = ended {
+            state.judge_loss(process, why, now);
         }
         state.forget(process);
         state.daemons[number].process = None;

@@ -27,7 +27,7 @@ impl World {
     ///
     /// PROPERTY P42: Without faults, a dry run that watches the leader disagrees with it about
     /// nothing, agrees with each scale-down of a ReplicaSet that neither prefers nor protects pods,
-    /// and has nothing left to do in the end.
+    /// and has no pods left to create, delete, adopt or release in the end.
     ///
     /// PROPERTY P43: During these scale-downs no event of type `Warning` is sent, and no read but a
     /// LIST for a delete of unknown outcome, and for quotas.
@@ -37,12 +37,8 @@ impl World {
         };
         let figures = || {
             let counts = shadow.counts();
-            let different = counts
-                .iter()
-                .filter(|((_, it), _)| *it == Comparison::Disagree);
-            let n_different: u64 = different.map(|(_, n)| n).sum();
             let deleted_alike = counts.get(&("delete", Comparison::Agree));
-            (n_different, deleted_alike.copied().unwrap_or(0))
+            (n_different(&shadow), deleted_alike.copied().unwrap_or(0))
         };
         let before = figures();
         self.scale_each(N_PODS);
@@ -69,7 +65,7 @@ impl World {
 
     /// The comparisons of the dry run; `None` without one, if the history failed, or if the leader
     /// sees other pods or another time of day.
-    fn shadow(&self) -> Option<Arc<Shadow>> {
+    pub(super) fn shadow(&self) -> Option<Arc<Shadow>> {
         let mut state = self.lock();
         let is_comparable = state.plan.has_dry_run
             && state.wrong.is_empty()
@@ -110,18 +106,29 @@ impl World {
     }
 }
 
+/// The number of comparisons that found a disagreement.
+pub(super) fn n_different(shadow: &Shadow) -> u64 {
+    let counts = shadow.counts().into_iter();
+    let different = counts.filter(|((_, it), _)| *it == Comparison::Disagree);
+    different.map(|(_, n)| n).sum()
+}
+
 impl State {
     /// The recent requests that no scale-down needs, if there are more than the deletes of unknown
     /// outcome ask for.
     fn needless(&self, n_open: u64) -> Option<String> {
-        let requests = self.calm_requests.as_ref()?;
-        let n_reads = requests.iter().filter(|it| it.method == "GET").count() as u64;
-        let warns = requests.iter().any(|request| self.warns(request));
-        let all = || {
-            let all: Vec<String> = requests.iter().map(Request::describe).collect();
-            format!("{n_open} deletes were open, but these are sent: {all:?}")
-        };
-        (warns || n_reads > n_open).then(all)
+        let mut requests = self.calm_requests.iter().flatten();
+        let warns = requests.any(|request| self.warns(request));
+        let (n_reads, all) = self.calm_reads();
+        (warns || n_reads as u64 > n_open)
+            .then(|| format!("{n_open} deletes were open, but these are sent: {all:?}"))
+    }
+
+    /// The number of reads among the recent requests, and all of them.
+    pub(super) fn calm_reads(&self) -> (usize, Vec<String>) {
+        let requests = self.calm_requests.as_deref().unwrap_or_default();
+        let n_reads = requests.iter().filter(|it| it.method == "GET").count();
+        (n_reads, requests.iter().map(Request::describe).collect())
     }
 
     /// True for an event of the type `Warning`, or one more of its kind.

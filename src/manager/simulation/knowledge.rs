@@ -22,9 +22,10 @@ pub(super) struct Knowledge {
     pub(super) deleted: BTreeMap<String, Deletes>,
     /// The store's revision when this process acquired the lease; `None` without it.
     pub(super) acquired_at: Option<u64>,
-    /// When it began to write the Lease the last time that it knows to have succeeded.
+    /// When it sent the first request of the last write of the Lease that it knows to have
+    /// succeeded.
     pub(super) renewed_at: Option<Duration>,
-    /// When it began to write the Lease since.
+    /// When it sent the first request for the Lease since.
     pub(super) renews_since: Option<Duration>,
     /// The ReplicaSets and selectors that it has read past its caches since.
     pub(super) read_live: BTreeSet<String>,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::api_server::ApiServer;
 use super::http::Request;
-use super::objects::{Kind, controller_of, is_active, target};
+use super::objects::{Kind, condition, controller_of, is_active, target};
 use super::opt_ins::Protection;
 use crate::api::opt_ins::SCALE_DOWN;
 
@@ -66,8 +66,5 @@ pub(super) fn waits_for_timeout(rs: &Value) -> bool {
 
 /// The condition that protected pods block a scale-down.
 pub(super) fn block_of(rs: &Value) -> Option<&Value> {
-    let conditions = rs["status"]["conditions"].as_array()?;
-    conditions
-        .iter()
-        .find(|it| it["type"] == "ScaleDownBlocked")
+    condition(rs, "ScaleDownBlocked")
 }

@@ -155,6 +155,12 @@ pub(super) fn is_of(pod: &Object, owner: &str) -> bool {
     controller_of(&pod.value) == Some(owner) && !is_lost(&pod.value)
 }
 
+/// The condition of this type in an object's status.
+pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|it| it["type"] == type_)
+}
+
 /// UID of the object's controller.
 pub(super) fn controller_of(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;

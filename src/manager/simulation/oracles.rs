@@ -450,16 +450,14 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     } else {
         wanted.max(n_protected)
     };
-    let is_astray = |pod: &&Arc<Object>| {
+    for pod in server.all(Kind::Pod).filter(|pod| is_active(&pod.value)) {
         let owner = controller_of(&pod.value);
-        let is_orphan = owner.is_none() && pod.value["metadata"]["labels"]["app"] == *rs.name;
-        is_active(&pod.value) && (is_orphan || owner == Some(uid) && is_lost(&pod.value))
-    };
-    if let Some(pod) = server.all(Kind::Pod).find(is_astray) {
-        return Some(format!(
-            "{} does not belong to {}, or does",
-            pod.name, rs.name
-        ));
+        if owner.is_none() && pod.value["metadata"]["labels"]["app"] == *rs.name {
+            return Some(format!("{} is not adopted by {}", pod.name, rs.name));
+        }
+        if owner == Some(uid) && is_lost(&pod.value) {
+            return Some(format!("{} is not released by {}", pod.name, rs.name));
+        }
     }
     if n_active != wanted {
         return Some(format!("{} has {n_active} pods of {wanted}", rs.name));

@@ -196,7 +196,7 @@ impl Plan {
         };
         let kinds = rng.u32(..);
         let restores = rng.u32(..4) == 0;
-        let pace = pace(seed);
+        let factor = pause_factor(seed);
         let mut at = Duration::from_secs(2);
         while at < length && plan.actions.len() < ACTIONS_MAX {
             let action = plan.draw(&mut rng, kinds, restores);
@@ -206,7 +206,7 @@ impl Plan {
                 12..18 => Duration::from_millis(rng.u64(0..8_000)),
                 _ => Duration::from_secs(rng.u64(5..120)),
             };
-            at += pace * pause;
+            at += factor * pause;
         }
         if !plan.clocks_are_right() {
             for opt_ins in &mut plan.opt_ins {
@@ -335,11 +335,13 @@ impl Plan {
     }
 }
 
-/// By how much the pauses between actions are longer. In dense histories one fault meets another;
-/// in sparse ones, what a fault leaves behind has time to end.
-fn pace(seed: u64) -> u32 {
-    let paces = [1, 1, 2, 3];
-    Rng::with_seed(seed ^ 0x9a_ce00).choice(paces).unwrap_or(1)
+/// The factor of the pauses between actions. In dense histories one fault meets another; in sparse
+/// ones, what a fault leaves behind has time to end. The draw has a generator of its own.
+fn pause_factor(seed: u64) -> u32 {
+    let factors = [1, 1, 2, 3];
+    Rng::with_seed(seed ^ 0x9a_ce00)
+        .choice(factors)
+        .unwrap_or(1)
 }
 
 /// A quarter of the histories have one. The draw has a generator of its own, too.

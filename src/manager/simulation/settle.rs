@@ -43,10 +43,11 @@ impl World {
     /// Ends the faults, and waits until everything is at rest.
     ///
     /// PROPERTY P10: When the faults have ended, every ReplicaSet has as many active pods as it
-    /// wants, has adopted those that it selects and released all others, and has a status that
-    /// counts its pods and its ready pods and has its generation, before nothing changes for two seconds, without the time in which there is no leader, the leader
-    /// has not heard that it leads, stands still, starts, pauses before it sends again, waits for a
-    /// response, backs off, or cannot know that etcd went back; and within 35 minutes.
+    /// wants, has adopted the active pods that it selects and released those that lost their
+    /// labels, and has a status that counts its pods and its ready pods and has its generation,
+    /// before nothing changes for two seconds, without the time in which there is no leader, the
+    /// leader has not heard that it leads, stands still, starts, pauses before it sends again,
+    /// waits for a response, backs off, or cannot know that etcd went back; and within 35 minutes.
     ///
     /// PROPERTY P11: Two minutes later all is still at rest, and for one minute nothing is sent but
     /// watches, requests for the Lease, the question whether quotas may be watched, and one LIST

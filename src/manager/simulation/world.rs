@@ -395,7 +395,7 @@ impl State {
         self.write(now, ApiServer::restore_quota);
         self.step_all_pods(now);
         self.cut(None, None, End::Reset);
-        self.lease.was_changed(now + Duration::from_secs(30));
+        self.lease_was_changed(now + Duration::from_secs(30));
         for known in self.known.values_mut() {
             known.rewind(from, self.server.revision);
         }
