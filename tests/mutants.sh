@@ -28,6 +28,8 @@ prepare() { # prepare JOB
     out=$PWD/target/mutants/$1
     tree=$out/tree
     mkdir -p "$tree"
+    # A build that was cut off may leave the code of a mutant there, for the next one to take.
+    rm -rf "$tree/target/simulation/incremental"
     find "$tree" -mindepth 1 -maxdepth 1 ! -name target -exec rm -r {} +
     # Cargo goes by the time of a file, so each must be newer than what was built of another commit.
     git archive HEAD | tar -xm -C "$tree"
