@@ -92,6 +92,8 @@ fn run(plan: &Plan) -> Outcome {
     // The world and the scheduler refer to each other.
     scheduler.attach(None);
     let mut state = world.lock();
+    let mut reached = scheduler.reached();
+    reached.append(&mut state.reached);
     Outcome {
         wrong: std::mem::take(&mut state.wrong),
         lines: std::mem::take(&mut state.lines),
@@ -101,7 +103,7 @@ fn run(plan: &Plan) -> Outcome {
         n_late_copies: state.late_copies.len() as u64,
         virtual_time: scheduler.elapsed(),
         faults: std::mem::take(&mut state.faults.counts),
-        reached: scheduler.reached(),
+        reached,
     }
 }
 

@@ -239,7 +239,7 @@ impl World {
                 state.wrong.push(found);
             }
         }
-        self.lock().faults.count(TRIED);
+        self.lock().count(TRIED);
     }
 }
 

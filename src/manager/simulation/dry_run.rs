@@ -51,7 +51,7 @@ impl World {
         let after = figures();
         let mut state = self.lock();
         for _ in 0..n_scaled {
-            state.faults.count(COMPARED);
+            state.count(COMPARED);
         }
         let differs = after != (before.0, before.1 + n_scaled) || shadow.n_open() > 0;
         let differs = differs

@@ -101,7 +101,7 @@ impl State {
         if !why.contains("could not be renewed") {
             return;
         }
-        self.faults.count(LOST);
+        self.count(LOST);
         let known = self.known.get(&process);
         let renewed_at = known.and_then(|known| known.renewed_at);
         if renewed_at.is_some_and(|at| now < at + WRITE_LIMIT) {

@@ -104,11 +104,11 @@ impl Totals {
         sum(&mut self.reached, &other.reached);
     }
 
-    /// The kinds of faults among `kinds` that no history had.
+    /// The kinds of faults, and what else, among `kinds` that no history had.
     pub(super) fn without(&self, kinds: impl IntoIterator<Item = &'static str>) -> Vec<&str> {
         let all = kinds.into_iter();
-        all.filter(|kind| !self.faults.contains_key(*kind))
-            .collect()
+        let has = |kind: &str| self.faults.contains_key(kind) || self.reached.contains_key(kind);
+        all.filter(|kind| !has(kind)).collect()
     }
 
     /// Appends the figures to a file, as one line of JSON.

@@ -132,6 +132,8 @@ pub(super) struct State {
     /// What an oracle has found.
     pub(super) wrong: Vec<String>,
     pub(super) n_steps: u64,
+    /// How often other things than faults came about.
+    pub(super) reached: BTreeMap<&'static str, u64>,
     /// How many of the next pods the kubelets reject.
     pub(super) n_to_reject: u32,
     /// How many of the next names a stranger takes right before the daemon.
@@ -176,6 +178,7 @@ impl World {
                 lines: Vec::new(),
                 wrong: Vec::new(),
                 n_steps: 0,
+                reached: BTreeMap::new(),
                 n_to_reject: 0,
                 n_names_to_take: 0,
                 next_node: None,
@@ -310,6 +313,10 @@ impl State {
     pub(super) fn schedule(&mut self, at: Duration, event: Event) {
         self.n_events += 1;
         self.agenda.insert((at, self.n_events), event);
+    }
+
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.reached.entry(what).or_default() += 1;
     }
 
     pub(super) fn note(&mut self, now: Duration, line: impl std::fmt::Display) {

@@ -74,7 +74,7 @@ pub(super) fn simulation() -> String {
         ),
         table(["fault", "times"], counted(lines, "faults")),
         table(
-            ["place where the order matters", "times reached"],
+            ["place where the order matters, or result", "times reached"],
             counted(lines, "reached"),
         ),
     ]
