@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a test program in three parts, for `make mutants`: the simulations, the exhausted scopes, and
 # the unit tests. A mutant dies in the part whose number is the number of parts begun. The limit is
-# CPU time, so that a busy machine kills no mutant: more than what the longest part takes.
+# CPU time, so that a busy machine kills no mutant: more than twice what the longest part takes.
 set -u
 # A mutant that the first histories don't kill seldom dies by later ones. A history that fails says
 # enough without being made smaller.
