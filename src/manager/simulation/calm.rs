@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::api_server::N_SERVERS;
+use super::api_server::{N_SERVERS, START};
 use super::cluster::{ORDER, replica_set};
 use super::dry_run::n_different;
 use super::objects::{Kind, NAMESPACE, Object, condition, controller_of, is_active, written_by};
@@ -23,7 +23,7 @@ const NAME: &str = "calm";
 const SIBLING: &str = "calm-sibling";
 
 /// Time of each step: a full quota is tried again, and a dry run has waited for the leader.
-const STEP: Duration = Duration::from_secs(10 + WINDOW.as_secs());
+const STEP_TAKES: Duration = Duration::from_secs(10 + WINDOW.as_secs());
 
 /// How far the watch caches stay behind where a write must meet a conflict.
 const BEHIND: Duration = Duration::from_secs(3);
@@ -46,6 +46,8 @@ struct Step {
     warnings: &'static [&'static str],
     /// How many objects and lists are read at most.
     n_reads_max: usize,
+    /// Pods beyond the wish, or missing, at the end.
+    n_beyond: i64,
     /// Something that the ReplicaSet's status shows, beside the counts.
     shows: fn(&Value) -> bool,
 }
@@ -56,6 +58,15 @@ struct Before {
     crowds: BTreeMap<String, usize>,
     n_idle_updates: u64,
 }
+
+const STEP: Step = Step {
+    what: "",
+    change: |_, _| {},
+    warnings: &[],
+    n_reads_max: 0,
+    n_beyond: 0,
+    shows: |_| true,
+};
 
 const STEPS: [Step; 12] = [
     Step {
@@ -71,45 +82,39 @@ const STEPS: [Step; 12] = [
                 state.write(now, |api| api.create(Kind::ReplicaSet, object));
             }
         },
-        warnings: &[],
         // The first writes after a take-over need its proof, for each ReplicaSet.
         n_reads_max: 8,
         shows: |rs| rs["status"]["conditions"].is_null(),
+        ..STEP
     },
     Step {
         what: "a stranger changes a count of its status",
         change: |state, now| state.write_status(now, |status| status["replicas"] = json!(7)),
         warnings: &["OtherWriter"],
         n_reads_max: 1,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "the stranger does so again",
         change: |state, now| state.write_status(now, |status| status["readyReplicas"] = json!(1)),
-        warnings: &[],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "an annotation has a mistake",
         change: |state, now| state.annotate(now, "failed-pods-min-age", Some("soon")),
         warnings: &["InvalidAnnotation"],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "another annotation changes",
         change: |state, now| state.annotate(now, "scale-down-protection", Some("on")),
-        warnings: &[],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "it is scaled up with the mistake",
         change: |state, now| state.resize(now, 1),
         warnings: &["InvalidAnnotation"],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "the mistake is gone, a pod has an unreadable mark, and it is scaled down",
@@ -127,6 +132,7 @@ const STEPS: [Step; 12] = [
         // A delete that respects marks needs to know them.
         n_reads_max: 1,
         shows: |rs| rs["status"]["conditions"].is_null(),
+        ..STEP
     },
     Step {
         what: "a quota is full, and a stranger sets a condition that no watch shows yet",
@@ -139,10 +145,13 @@ const STEPS: [Step; 12] = [
                 state.schedule(now + BEHIND, Event::CacheLagEnds(server));
             }
             state.write_status(now, |status| {
-                status["conditions"] = json!([{"type": STRANGE, "status": "True"}]);
+                status["conditions"] = json!([
+                    {"type": STRANGE, "status": "True", "lastTransitionTime": START},
+                ]);
             });
         },
         warnings: &[FAILED_CREATE],
+        n_beyond: -1,
         n_reads_max: 1,
         shows: |rs| {
             let is_told = |refused: &Value| {
@@ -153,6 +162,7 @@ const STEPS: [Step; 12] = [
             };
             condition(rs, "ReplicaFailure").is_some_and(is_told) && condition(rs, STRANGE).is_some()
         },
+        ..STEP
     },
     Step {
         what: "the quota is gone, and so is the protection",
@@ -160,9 +170,9 @@ const STEPS: [Step; 12] = [
             state.annotate(now, "scale-down-protection", None);
             state.write(now, |api| api.set_quota(None));
         },
-        warnings: &[],
         n_reads_max: 1,
         shows: |rs| condition(rs, "ReplicaFailure").is_none() && condition(rs, STRANGE).is_some(),
+        ..STEP
     },
     Step {
         what: "it gets a pod on a node of its own",
@@ -170,9 +180,7 @@ const STEPS: [Step; 12] = [
             state.next_node = Some(ALONE);
             state.resize(now, 1);
         },
-        warnings: &[],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "it is scaled down to empty a node",
@@ -180,9 +188,7 @@ const STEPS: [Step; 12] = [
             state.annotate(now, "scale-down-order", Some("consolidate"));
             state.resize(now, -1);
         },
-        warnings: &[],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
     },
     Step {
         what: "it is scaled down beside its sibling",
@@ -190,9 +196,55 @@ const STEPS: [Step; 12] = [
             state.annotate(now, "scale-down-order", None);
             state.resize(now, -1);
         },
-        warnings: &[],
-        n_reads_max: 0,
-        shows: |_| true,
+        ..STEP
+    },
+];
+
+/// Steps that depend on the time of day.
+const TIMED: [Step; 5] = [
+    Step {
+        what: "a kubelet rejects its new pod, and the next one waits",
+        change: |state, now| {
+            state.annotate(now, "failed-pod-backoff", Some("60s..240s"));
+            state.n_to_reject = 1;
+            state.resize(now, 1);
+        },
+        warnings: &["FailedPodBackoff"],
+        n_beyond: -1,
+        ..STEP
+    },
+    Step {
+        what: "the wait is over",
+        ..STEP
+    },
+    Step {
+        what: "all its pods are protected for a minute",
+        change: |state, now| {
+            state.annotate(now, "scale-down-protection", Some("on"));
+            state.annotate(now, "protected-timeout", Some("60s"));
+            for name in state.names_of_pods() {
+                state.write(now, |api| {
+                    api.change(Kind::Pod, &name, |pod| {
+                        pod["metadata"]["annotations"][SCALE_DOWN] = json!("never");
+                    });
+                });
+            }
+        },
+        ..STEP
+    },
+    Step {
+        what: "it is scaled down beyond the protected pods",
+        change: |state, now| state.resize(now, -1),
+        warnings: &["ScaleDownBlocked"],
+        n_reads_max: 1,
+        n_beyond: 1,
+        ..STEP
+    },
+    Step {
+        what: "the minute is over",
+        warnings: &["ProtectedTimeout"],
+        n_reads_max: 1,
+        ..STEP
     },
 ];
 
@@ -200,18 +252,22 @@ impl World {
     /// PROPERTY P44: In a quarter of the histories, when everything is at rest and the leader knows
     /// of each restore, a new ReplicaSet goes through these steps: it is created, a stranger writes
     /// its status twice, an annotation has a mistake, a pod has a mark that cannot be read, a quota
-    /// refuses a pod, the quota goes, and the ReplicaSet is scaled down with preferences and
-    /// without. 40 s after each step it has as many pods as it wants and the quota allows, its
-    /// status says so, the events of type `Warning` are those of the step, no more is read than the
-    /// step needs, no update changes nothing, the leader knows of a sync, and a dry run disagrees
-    /// about nothing. Of pods that nothing else tells apart, a scale-down deletes one where most
-    /// pods of the Deployment are, or with `consolidate` the only one of its node.
+    /// refuses a pod, the quota goes, the ReplicaSet is scaled down with preferences and without;
+    /// and if no clock was set, a pod fails that it replaces after a back-off, and protected pods
+    /// block a scale-down for a minute. 40 s after each step there are as many pods as it wants and
+    /// the step allows, its status says so, the events of type `Warning` are those of the step, no
+    /// more is read than the step needs, no update changes nothing, the leader knows of a sync and
+    /// how many pods wait for a back-off, and a dry run disagrees about nothing. Of pods that
+    /// nothing else tells apart, a scale-down deletes one where most pods of the Deployment are, or
+    /// with `consolidate` the only one of its node.
     pub(super) fn try_new_replica_set(self: &Arc<Self>) {
         if !self.lock().plan.has_dry_run {
             return;
         }
+        let clocks_are_right = self.lock().plan.clocks_are_right();
         let n_different = || self.shadow().map(|shadow| n_different(&shadow));
-        for step in &STEPS {
+        let timed = TIMED.iter().filter(|_| clocks_are_right);
+        for step in STEPS.iter().chain(timed) {
             let now = self.now();
             let different = n_different();
             let mut state = self.lock();
@@ -227,7 +283,7 @@ impl World {
             };
             (step.change)(&mut state, now);
             drop(state);
-            self.run_until(now + STEP);
+            self.run_until(now + STEP_TAKES);
             let is_different = different.is_some() && n_different() != different;
             let mut state = self.lock();
             let found = state
@@ -251,26 +307,24 @@ impl State {
         if !(step.shows)(&rs.value) {
             return Some(format!("its status is {}", rs.value["status"]));
         }
-        let is_refused = step.warnings.contains(&FAILED_CREATE);
-        self.wrong_counts(rs, is_refused)
+        self.wrong_counts(rs, step.n_beyond)
             .or_else(|| self.wrong_requests(step, before))
             .or_else(|| self.wrong_warnings(step, before))
             .or_else(|| self.wrong_deletes(&rs.value, before))
-            .or_else(|| self.wrong_memory())
+            .or_else(|| self.wrong_memory(step))
     }
 
-    /// `is_refused` if a quota has refused one pod.
-    fn wrong_counts(&self, rs: &Object, is_refused: bool) -> Option<String> {
+    fn wrong_counts(&self, rs: &Object, n_beyond: i64) -> Option<String> {
         let (spec, status) = (&rs.value["spec"], &rs.value["status"]);
-        let wanted = spec["replicas"].as_u64().unwrap_or(0) - u64::from(is_refused);
-        let n_active = self.active_pods_of(NAME).count() as u64;
+        let wanted = spec["replicas"].as_i64().unwrap_or(0) + n_beyond;
+        let n_active = i64::try_from(self.active_pods_of(NAME).count()).unwrap_or(i64::MAX);
         let is_observed = status["observedGeneration"] == rs.value["metadata"]["generation"];
         // A daemon whose time of day is behind waits for longer.
         let is_available = status["availableReplicas"] == wanted || !self.plan.clocks_are_right();
         if n_active != wanted || status["replicas"] != wanted || !is_observed || !is_available {
             return Some(format!("{n_active} pods of {wanted}, and it has {status}"));
         }
-        unsettled(&self.server, rs).filter(|_| !is_refused)
+        unsettled(&self.server, rs).filter(|_| n_beyond == 0)
     }
 
     fn wrong_requests(&self, step: &Step, before: &Before) -> Option<String> {
@@ -310,14 +364,19 @@ impl State {
         Some(format!("{name} is deleted of {crowds:?}"))
     }
 
-    fn wrong_memory(&self) -> Option<String> {
+    fn wrong_memory(&self, step: &Step) -> Option<String> {
         let key = ObjectKey::new(NAMESPACE, NAME);
-        let leading = self.leading();
-        let facts = leading
-            .and_then(|(process, _, controller)| in_process(process, || controller.inspect(&key)));
+        let Some((process, _, controller)) = self.leading() else {
+            return Some("nobody leads".to_owned());
+        };
+        let (facts, n_held_back) = in_process(process, || {
+            (controller.inspect(&key), controller.n_pods_held_back())
+        });
         let memory = facts.and_then(|facts| facts.memory);
         let is_known = memory.as_ref().is_some_and(|it| it.last_sync.is_some());
-        (!is_known).then(|| format!("the leader knows {memory:?}"))
+        let backs_off = step.n_beyond < 0 && step.warnings != [FAILED_CREATE];
+        let is_told = n_held_back == usize::from(backs_off);
+        (!is_known || !is_told).then(|| format!("the leader tells {n_held_back}, {memory:?}"))
     }
 
     /// How many warnings there are about the ReplicaSet, by reason.
