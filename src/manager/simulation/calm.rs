@@ -162,7 +162,6 @@ const STEPS: [Step; 12] = [
             };
             condition(rs, "ReplicaFailure").is_some_and(is_told) && condition(rs, STRANGE).is_some()
         },
-        ..STEP
     },
     Step {
         what: "the quota is gone, and so is the protection",
