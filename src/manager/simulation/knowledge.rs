@@ -73,6 +73,17 @@ impl Knowledge {
         }
     }
 
+    /// The process has listed these pods past its cache, while its writes of those with these names
+    /// were under way: earlier deletes of all others had no effect, and will have none.
+    pub(super) fn pods_were_listed(&mut self, pods: &[Arc<Object>], under_way: &BTreeSet<&str>) {
+        for pod in pods.iter().filter(|pod| !under_way.contains(&*pod.name)) {
+            let uid = pod.value["metadata"]["uid"].as_str();
+            if let Some(deletes) = uid.and_then(|uid| self.deleted.get_mut(uid)) {
+                deletes.had_no_effect();
+            }
+        }
+    }
+
     /// The process has an answer to a write of a pod: it had no effect.
     pub(super) fn was_refused(&mut self, refused: &Refused, may_exist: bool) {
         match refused {
@@ -134,6 +145,10 @@ impl Deletes {
     /// The store went back: none has an effect any more, but each may be repeated.
     pub(super) fn were_undone(&mut self) {
         self.are_undone |= self.are_open();
+        self.had_no_effect();
+    }
+
+    fn had_no_effect(&mut self) {
         self.n_refused = self.n_sent;
         self.n_conflicts = 0;
     }

@@ -419,7 +419,10 @@ impl State {
                     News::List(kind, ..) | News::InitialEventsEnd(kind, _) => {
                         known.listed(*kind, turn);
                     }
-                    News::PodsOf(name, _) => {
+                    News::PodsOf(name, pods) => {
+                        let own = self.under_way.values().filter(|it| it.process == process);
+                        let under_way = own.map(|it| &*it.name).collect();
+                        known.pods_were_listed(pods, &under_way);
                         // The same thread has read the ReplicaSet right before. It may be gone.
                         let uids = known.view.uids(Kind::ReplicaSet, name).map(str::to_owned);
                         known.read_live.extend(uids);

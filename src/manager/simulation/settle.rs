@@ -98,14 +98,14 @@ impl World {
             }
         }
         self.run_until(self.now() + CALMS_WITHIN);
-        self.lock().calm_requests = Some(Vec::new());
+        let n_open = self.begin_calm();
         self.run_until(self.now() + CALM);
         let state = self.lock();
         let unrest = state
             .unsettled()
             .map(|what| format!("it does not stay at rest: {what}"));
         let n_requests = state.calm_requests.as_ref().map_or(0, Vec::len) as u64;
-        let n_requests = n_requests.saturating_sub(state.n_open_deletes());
+        let n_requests = n_requests.saturating_sub(n_open);
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
         drop(state);
@@ -118,6 +118,13 @@ impl World {
             return;
         }
         state.wrong.extend(found);
+    }
+
+    /// Forgets the requests until now. Returns how many deletes of unknown outcome may be asked for.
+    pub(super) fn begin_calm(&self) -> u64 {
+        let mut state = self.lock();
+        state.calm_requests = Some(Vec::new());
+        state.n_open_deletes()
     }
 
     /// Why nothing needs to happen right now.
@@ -257,7 +264,7 @@ impl State {
     }
 
     /// Deletes of the leader whose pods are there and whose outcome it does not know.
-    pub(super) fn n_open_deletes(&self) -> u64 {
+    fn n_open_deletes(&self) -> u64 {
         let leader = self
             .leader()
             .and_then(|number| self.daemons[number].process);
