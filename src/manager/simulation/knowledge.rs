@@ -74,12 +74,13 @@ impl Knowledge {
     }
 
     /// The process has listed these pods past its cache, while its writes of those with these names
-    /// were under way: earlier deletes of all others had no effect, and will have none.
+    /// were under way: earlier deletes of all others had no effect, and will have none. The process
+    /// may repeat them all the same.
     pub(super) fn pods_were_listed(&mut self, pods: &[Arc<Object>], under_way: &BTreeSet<&str>) {
         for pod in pods.iter().filter(|pod| !under_way.contains(&*pod.name)) {
             let uid = pod.value["metadata"]["uid"].as_str();
             if let Some(deletes) = uid.and_then(|uid| self.deleted.get_mut(uid)) {
-                deletes.had_no_effect();
+                deletes.is_pod_listed = true;
             }
         }
     }
@@ -112,6 +113,8 @@ pub(super) struct Deletes {
     n_conflicts: u32,
     /// The store went back after the last one, which may have had an effect before.
     are_undone: bool,
+    /// A list has shown the pod when none of them was under way any more.
+    is_pod_listed: bool,
     /// The turn at which the sync of the first one began.
     since: u64,
 }
@@ -123,6 +126,7 @@ impl Deletes {
             self.since = since;
         }
         self.n_sent += 1;
+        self.is_pod_listed = false;
         self.are_undone = false;
         self.revision = revision;
     }
@@ -145,10 +149,6 @@ impl Deletes {
     /// The store went back: none has an effect any more, but each may be repeated.
     pub(super) fn were_undone(&mut self) {
         self.are_undone |= self.are_open();
-        self.had_no_effect();
-    }
-
-    fn had_no_effect(&mut self) {
         self.n_refused = self.n_sent;
         self.n_conflicts = 0;
     }
@@ -177,6 +177,8 @@ impl Deletes {
     /// in this version at most: the API server refuses a delete on condition of a version that the
     /// pod has left.
     pub(super) fn may_count(&self, newest: u64) -> bool {
-        self.are_open() && self.revision.is_none_or(|revision| newest <= revision)
+        self.are_open()
+            && !self.is_pod_listed
+            && self.revision.is_none_or(|revision| newest <= revision)
     }
 }

@@ -98,14 +98,14 @@ impl World {
             }
         }
         self.run_until(self.now() + CALMS_WITHIN);
-        let n_open = self.begin_calm();
+        self.begin_calm();
         self.run_until(self.now() + CALM);
         let state = self.lock();
         let unrest = state
             .unsettled()
             .map(|what| format!("it does not stay at rest: {what}"));
         let n_requests = state.calm_requests.as_ref().map_or(0, Vec::len) as u64;
-        let n_requests = n_requests.saturating_sub(n_open);
+        let n_requests = n_requests.saturating_sub(state.n_open_deletes());
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
         drop(state);
