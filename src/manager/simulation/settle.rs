@@ -120,7 +120,7 @@ impl World {
         state.wrong.extend(found);
     }
 
-    /// Forgets the requests until now. Returns how many deletes of unknown outcome may be asked for.
+    /// Forgets the requests until now. Returns for how many deletes of unknown outcome one may ask.
     pub(super) fn begin_calm(&self) -> u64 {
         let mut state = self.lock();
         state.calm_requests = Some(Vec::new());
