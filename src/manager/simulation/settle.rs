@@ -272,7 +272,7 @@ impl State {
         let is_open = |pod: &&Arc<Object>| {
             let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
             let deletes = known.and_then(|known| known.deleted.get(uid));
-            is_active(&pod.value) && deletes.is_some_and(Deletes::are_open)
+            is_active(&pod.value) && deletes.is_some_and(Deletes::may_be_repeated)
         };
         self.server.all(Kind::Pod).filter(is_open).map(|_| 1).sum()
     }
