@@ -157,8 +157,7 @@ impl World {
             *waited += time;
             if *waited > WAIT_MAX + back_off {
                 state.wrong.push(format!(
-                    "after (failures, refusals) {since:?} it waits {waited:?}: \
-                     {what}"
+                    "after (failures, refusals) {since:?} it waits {waited:?}: {what}"
                 ));
             }
         }

@@ -42,7 +42,11 @@ impl World {
         };
         let before = figures();
         self.scale_each(N_PODS);
-        let n_open = self.begin_calm();
+        let n_open = {
+            let mut state = self.lock();
+            state.calm_requests = Some(Vec::new());
+            state.n_open_deletes()
+        };
         let n_scaled = self.scale_each(-N_PODS);
         let after = figures();
         let mut state = self.lock();

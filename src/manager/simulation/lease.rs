@@ -88,9 +88,11 @@ impl State {
 
     /// A leader's limit counts from before the first request of a renewal, which may be a read.
     pub(super) fn note_renewal(&mut self, process: usize, request: &Request, now: Duration) {
+        if !request.path.contains("/leases") {
+            return;
+        }
         let known = self.known.entry(process).or_default();
-        let may_renew = request.method != "GET" || known.renewed_at.is_some();
-        if may_renew && request.path.contains("/leases") {
+        if request.method != "GET" || known.renewed_at.is_some() {
             known.renews_since.get_or_insert(now);
         }
     }

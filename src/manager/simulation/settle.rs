@@ -98,7 +98,7 @@ impl World {
             }
         }
         self.run_until(self.now() + CALMS_WITHIN);
-        self.begin_calm();
+        self.lock().calm_requests = Some(Vec::new());
         self.run_until(self.now() + CALM);
         let state = self.lock();
         let unrest = state
@@ -118,13 +118,6 @@ impl World {
             return;
         }
         state.wrong.extend(found);
-    }
-
-    /// Forgets the requests until now. Returns for how many deletes of unknown outcome one may ask.
-    pub(super) fn begin_calm(&self) -> u64 {
-        let mut state = self.lock();
-        state.calm_requests = Some(Vec::new());
-        state.n_open_deletes()
     }
 
     /// Why nothing needs to happen right now.
@@ -264,7 +257,7 @@ impl State {
     }
 
     /// Deletes of the leader whose pods are there and whose outcome it does not know.
-    fn n_open_deletes(&self) -> u64 {
+    pub(super) fn n_open_deletes(&self) -> u64 {
         let leader = self
             .leader()
             .and_then(|number| self.daemons[number].process);
