@@ -18,6 +18,9 @@ pub(super) struct Knowledge {
     pub(super) undone: BTreeSet<String>,
     /// The versions that were undone with them.
     pub(super) undone_versions: Range<u64>,
+    /// Names of ReplicaSets whose status was undone with them before this process's cache showed
+    /// it, and has not been written by it since: its next list shows what the cache has.
+    pub(super) undone_statuses: BTreeSet<String>,
     /// What this process has sent deletes for, by UID.
     pub(super) deleted: BTreeMap<String, Deletes>,
     /// The store's revision when this process acquired the lease; `None` without it.
@@ -37,8 +40,15 @@ pub(super) struct Knowledge {
 
 impl Knowledge {
     /// The store goes back from a revision to an earlier one: what this process has written may be
-    /// undone, and what was there at its take-over may have another revision.
-    pub(super) fn rewind(&mut self, from: u64, revision: u64) {
+    /// undone, as were the statuses of these ReplicaSets, and what was there at its take-over may
+    /// have another revision.
+    pub(super) fn rewind(&mut self, from: u64, revision: u64, undone: &[Arc<Object>]) {
+        for rs in undone {
+            let seen = self.view.newest(rs.kind, &rs.name);
+            if seen.is_none_or(|seen| seen.value["status"] != rs.value["status"]) {
+                self.undone_statuses.insert(rs.name.clone());
+            }
+        }
         self.acquired_at = self.acquired_at.map(|at| at.min(revision));
         self.rewound = [Kind::Pod, Kind::ReplicaSet].into();
         self.undone.append(&mut self.created);

@@ -138,9 +138,13 @@ impl State {
 
     /// Remembers a write until the server has executed it.
     fn expect(&mut self, id: u64, process: usize, request: &Request, fault: Fault) {
-        let Some((kind, name, _)) = target(&request.path) else {
+        let Some((kind, name, part)) = target(&request.path) else {
             return;
         };
+        if let (Kind::ReplicaSet, Some(name), Some("status")) = (kind, name, part) {
+            let known = self.known.entry(process).or_default();
+            known.undone_statuses.remove(name);
+        }
         let is_executed = fault.refusal().is_none() && fault != Fault::LoseRequest;
         if kind != Kind::Pod || request.method == "GET" || !is_executed {
             return;

@@ -192,6 +192,12 @@ impl View {
         before.into_iter().chain(cached).chain(answers).collect()
     }
 
+    /// What the process has read last of this object in a list or watch.
+    pub(super) fn newest(&self, kind: Kind, name: &str) -> Option<&Object> {
+        let seen = self.objects.get(&(kind, name.to_owned()))?.last()?;
+        seen.object.as_deref()
+    }
+
     /// The UIDs of all objects of this kind and name that the process has ever had in its cache.
     pub(super) fn uids(&self, kind: Kind, name: &str) -> impl Iterator<Item = &str> {
         let seen = self.objects.get(&(kind, name.to_owned()));

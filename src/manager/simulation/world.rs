@@ -12,8 +12,8 @@ use super::faults::{Fault, Faults};
 use super::http::{Request, STREAM_END};
 use super::knowledge::Knowledge;
 use super::lease::LeaseTruth;
-use super::objects::{Change, Kind};
-use super::oracles::UnderWay;
+use super::objects::{Change, Kind, Object};
+use super::oracles::{UnderWay, unsettled};
 use super::plan::{Action, Plan};
 use super::view::News;
 use crate::client::simulated::{Connection, End};
@@ -396,7 +396,12 @@ impl State {
     pub(super) fn restore(&mut self, snapshot: Snapshot, now: Duration) {
         self.epoch += 1;
         let from = self.server.revision;
+        let mut undone: Vec<Arc<Object>> = self.server.all(Kind::ReplicaSet).cloned().collect();
         self.server.restore(snapshot);
+        undone.retain(|rs| {
+            let restored = self.server.get(Kind::ReplicaSet, &rs.name);
+            restored.is_some_and(|restored| restored.value["status"] != rs.value["status"])
+        });
         // The namespace is restored, too.
         self.server.is_terminating = false;
         self.write(now, ApiServer::restore_quota);
@@ -404,7 +409,7 @@ impl State {
         self.cut(None, None, End::Reset);
         self.lease_was_changed(now + Duration::from_secs(30));
         for known in self.known.values_mut() {
-            known.rewind(from, self.server.revision);
+            known.rewind(from, self.server.revision, &undone);
         }
     }
 
@@ -431,10 +436,17 @@ impl State {
         processes.any(|it| it == Some(process))
     }
 
-    /// True if the store went back, and the process has not listed both kinds since.
+    /// True if the store went back, and the process has not listed both kinds since, or no list can
+    /// show it that a status was undone.
     pub(super) fn is_rewound(&self, process: usize) -> bool {
-        let known = self.known.get(&process);
-        known.is_some_and(|known| !known.rewound.is_empty())
+        let Some(known) = self.known.get(&process) else {
+            return false;
+        };
+        let mut sets = self.server.all(Kind::ReplicaSet);
+        !known.rewound.is_empty()
+            || sets.any(|rs| {
+                known.undone_statuses.contains(&rs.name) && unsettled(&self.server, rs).is_some()
+            })
     }
 
     /// True if the leader has not noticed that the store went back.
