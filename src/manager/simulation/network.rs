@@ -152,13 +152,15 @@ impl State {
         let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let own_name = body["metadata"]["name"].as_str().unwrap_or_default();
         let owner = controller_of(&body).unwrap_or_default();
+        let name = name.unwrap_or(own_name);
         self.under_way.insert(
             id,
             UnderWay {
                 process,
                 is_create: request.method == "POST",
-                has_existed: false,
-                name: name.unwrap_or(own_name).to_owned(),
+                // An earlier try whose answer was lost may have stored it.
+                has_existed: self.server.get(Kind::Pod, name).is_some(),
+                name: name.to_owned(),
                 owner: owner.to_owned(),
             },
         );

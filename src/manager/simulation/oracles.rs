@@ -22,7 +22,8 @@ use super::view::View;
 pub(super) struct UnderWay {
     pub(super) process: usize,
     pub(super) is_create: bool,
-    /// The answer to another try of the same create told since that a pod of this name exists.
+    /// A pod of this name was there when it was sent, or the answer to another try of the same
+    /// create told of one since.
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
