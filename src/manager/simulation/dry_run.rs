@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::cluster::name_of;
 use super::http::Request;
-use super::objects::{Kind, is_terminating};
+use super::objects::{Kind, Object, controller_of, is_terminating};
 use super::plan::Action;
 use super::world::{Event, State, World};
 use crate::controller::observe::shadow::{Comparison, Shadow, WINDOW};
@@ -26,8 +26,9 @@ impl World {
     /// Scales ReplicaSets up and down again after everything came to rest.
     ///
     /// PROPERTY P42: Without faults, a dry run that watches the leader disagrees with it about
-    /// nothing, agrees with each scale-down of a ReplicaSet that neither prefers nor protects pods,
-    /// and has no pods left to create, delete, adopt or release in the end.
+    /// nothing, agrees with each scale-down of a ReplicaSet that neither prefers nor protects pods
+    /// and has no delete of unknown outcome, and has no pods left to create, delete, adopt or
+    /// release in the end.
     ///
     /// PROPERTY P43: During these scale-downs no event of type `Warning` is sent, and no read but a
     /// LIST for a delete of unknown outcome, and for quotas.
@@ -83,18 +84,25 @@ impl World {
 
     /// Gives more pods, or fewer, to the ReplicaSets that neither prefer pods, since the input's
     /// order decides which of several equal nodes they empty, nor protect them, since they may have
-    /// too many at rest. Waits, and returns the number of these ReplicaSets.
+    /// too many at rest, and that have no delete of unknown outcome, since the leader repeats that
+    /// first. Waits, and returns the number of these ReplicaSets.
     fn scale_each(self: &Arc<Self>, by: i64) -> u64 {
         let now = self.now();
         let mut n_scaled = 0;
         let mut state = self.lock();
         for set in 0..state.plan.replicas.len() {
             let rs = state.server.get(Kind::ReplicaSet, &name_of(set));
-            let rs = rs.filter(|rs| !is_terminating(rs));
+            let is_plain = |rs: &&Arc<Object>| {
+                let uid = rs.value["metadata"]["uid"].as_str();
+                let mut open = state.open_deletes();
+                state.plan.orders[set].is_empty()
+                    && state.plan.protection[set].is_none()
+                    && !is_terminating(rs)
+                    && !open.any(|pod| controller_of(&pod.value) == uid)
+            };
+            let rs = rs.filter(is_plain);
             let replicas = rs.and_then(|rs| rs.value["spec"]["replicas"].as_i64());
-            let is_plain =
-                state.plan.orders[set].is_empty() && state.plan.protection[set].is_none();
-            if let Some(replicas) = replicas.filter(|_| is_plain) {
+            if let Some(replicas) = replicas {
                 let scale = Action::Scale(set, replicas + by);
                 state.schedule(now, Event::Act(scale));
                 n_scaled += 1;

@@ -257,17 +257,21 @@ impl State {
     }
 
     /// Deletes of the leader whose pods are there and whose outcome it does not know.
-    pub(super) fn n_open_deletes(&self) -> u64 {
+    pub(super) fn open_deletes(&self) -> impl Iterator<Item = &Arc<Object>> {
         let leader = self
             .leader()
             .and_then(|number| self.daemons[number].process);
         let known = leader.and_then(|process| self.known.get(&process));
-        let is_open = |pod: &&Arc<Object>| {
+        let is_open = move |pod: &&Arc<Object>| {
             let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
             let deletes = known.and_then(|known| known.deleted.get(uid));
             is_active(&pod.value) && deletes.is_some_and(Deletes::may_be_repeated)
         };
-        self.server.all(Kind::Pod).filter(is_open).map(|_| 1).sum()
+        self.server.all(Kind::Pod).filter(is_open)
+    }
+
+    pub(super) fn n_open_deletes(&self) -> u64 {
+        self.open_deletes().map(|_| 1).sum()
     }
 
     fn unsettled(&self) -> Option<String> {
