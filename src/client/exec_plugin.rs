@@ -24,7 +24,7 @@ use ureq::http::header::HeaderValue;
 pub(super) use credential::{ClusterInfo, VERSIONS};
 
 use super::secret_header::bearer;
-use super::tls::Identity;
+use super::tls::{Identity, Trust, client_config};
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;
 use crate::telemetry::metrics::{self, credentials::ExecPluginCall};
@@ -187,6 +187,10 @@ impl ExecPlugin {
             let token = token
                 .map(|token| bearer(token.expose_secret()))
                 .transpose()?;
+            // An identity that no connection can present must not replace one that works.
+            if let Some(identity) = &issued.identity {
+                client_config(&Trust::Anyone, Some(identity))?;
+            }
             Ok((token, issued.identity, issued.expires))
         });
         let command = &self.settings.command;

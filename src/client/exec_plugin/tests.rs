@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::child::{self, ChildError, Program};
 use super::{ExecPlugin, ExecSettings, Interactive, Issued, VERSIONS};
-use crate::client::tests::write_executable;
+use crate::client::tests::{Authority, write_executable};
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::spawn;
@@ -194,15 +194,64 @@ fn a_failed_run_backs_off_and_the_last_credential_stays() {
     assert!(problem(&plugin).contains("exit code 3"));
 }
 
+/// A plugin that prints the content of `$0.out`.
+fn printing_a_file() -> Script {
+    Script::running("cat $0.out")
+}
+
+/// Lets the plugin print this identity, which expires in a minute.
+fn print_identity(script: &Script, (certificate, key): &(String, String)) {
+    let status = serde_json::json!({
+        "clientCertificateData": certificate,
+        "clientKeyData": key,
+        "expirationTimestamp": script.in_seconds(60),
+    });
+    let credential = serde_json::json!({
+        "kind": "ExecCredential",
+        "apiVersion": VERSIONS[0],
+        "status": status,
+    });
+    let output = script.folder.path().join("plugin.out");
+    fs::write(output, credential.to_string()).expect("there is room");
+}
+
 #[test]
 fn certificates_are_issued_and_debug_prints_no_secret() {
-    let script = Script::printing(r#"{"clientCertificateData": "c", "clientKeyData": "hunter2"}"#);
+    let script = printing_a_file();
+    let (certificate, key) = Authority::new().issue(&["me"]);
+    print_identity(&script, &(certificate.clone(), key.clone()));
     let plugin = script.plugin();
     let issued = plugin
         .credential(&Stop::new())
         .unwrap_or_else(|problem| panic!("{problem}"));
-    assert_eq!(issued.identity, Some((b"c".to_vec(), b"hunter2".to_vec())));
-    assert!(issued.token.is_none() && !format!("{plugin:?}").contains("hunter2"));
+    let secret = key.lines().nth(1).expect("it has a body").to_owned();
+    assert!(issued.token.is_none() && !format!("{plugin:?}").contains(&secret));
+    assert_eq!(
+        issued.identity,
+        Some((certificate.into_bytes(), key.into_bytes()))
+    );
+}
+
+/// A plugin may read two files while they are rotated.
+#[test]
+fn an_identity_that_cannot_be_presented_replaces_none() {
+    let (script, authority) = (printing_a_file(), Authority::new());
+    let (first, second) = (authority.issue(&["me"]), authority.issue(&["me"]));
+    let (plugin, stop) = (script.plugin(), Stop::new());
+    let key_in_use = || {
+        let issued = plugin.credential(&stop);
+        let issued = issued.unwrap_or_else(|problem| panic!("{problem}"));
+        let (_, key) = issued.identity.clone().expect("it gave one");
+        String::from_utf8(key).expect("it is PEM")
+    };
+    print_identity(&script, &first);
+    assert_eq!(key_in_use(), first.1);
+    script.clock.advance(Duration::from_secs(61));
+    print_identity(&script, &(first.0.clone(), second.1.clone()));
+    assert_eq!(key_in_use(), first.1, "the API server has not rejected it");
+    print_identity(&script, &second);
+    script.clock.advance(Duration::from_secs(1));
+    assert_eq!(key_in_use(), second.1, "the next run follows in a second");
 }
 
 #[test]
