@@ -187,8 +187,7 @@ impl LiveTls {
 
     /// Call after a handshake rejected the server's certificate: its authority may be a new one.
     pub(super) fn server_certificate_rejected(&self) {
-        let now = self.clock.now().saturating_duration_since(self.started);
-        let soon = u64::try_from((now + CHECK_RETRY_INTERVAL).as_millis()).unwrap_or(u64::MAX);
+        let soon = self.millis_at(CHECK_RETRY_INTERVAL);
         // ORDER: set the next check before reading. The read is skipped if a check is due this soon
         // anyway.
         if self.check_at.fetch_min(soon, Ordering::Relaxed) > soon {
@@ -364,7 +363,9 @@ impl LiveTls {
                 }
             }
             Err(problem) => {
-                self.check_in(CHECK_RETRY_INTERVAL);
+                // Not later than due: one file's problem must not postpone the check of the other.
+                let soon = self.millis_at(CHECK_RETRY_INTERVAL);
+                self.check_at.fetch_min(soon, Ordering::Relaxed);
                 if is_new_problem {
                     log::warn!(error:% = problem; "the {name} that was read before stays in use");
                 }
@@ -373,9 +374,14 @@ impl LiveTls {
     }
 
     fn check_in(&self, after: Duration) {
-        let due = self.clock.now().saturating_duration_since(self.started) + after;
-        let due = u64::try_from(due.as_millis()).unwrap_or(u64::MAX);
-        self.check_at.store(due, Ordering::Relaxed);
+        self.check_at
+            .store(self.millis_at(after), Ordering::Relaxed);
+    }
+
+    /// The time in this long, as in `check_at`.
+    fn millis_at(&self, after: Duration) -> u64 {
+        let at = self.clock.now().saturating_duration_since(self.started) + after;
+        u64::try_from(at.as_millis()).unwrap_or(u64::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -190,6 +190,22 @@ fn a_rejected_server_certificate_triggers_a_check() {
 }
 
 #[test]
+fn a_broken_identity_does_not_postpone_a_new_authority() {
+    let files = Files::new();
+    let live = files.live();
+    let before = settings(&live);
+    files.write("me.key", "not PEM");
+    for _ in 0..3 {
+        // Each new connection reads the identity.
+        live.settings_for(&server()).expect("the old one stays");
+        files.write("ca.crt", &Authority::new().pem());
+        files.clock.advance(Duration::from_secs(4));
+        live.check_if_due();
+    }
+    assert!(!Arc::ptr_eq(&before, &settings(&live)));
+}
+
+#[test]
 fn a_plugins_identity_survives_a_new_authority() {
     let files = Files::new();
     let source = TlsSource {
