@@ -89,6 +89,14 @@ impl Cache {
         self.pods.bucket(&PodBucket::OwnedBy(owner.clone()))
     }
 
+    /// All pods whose controller is `owner`, and all of its namespace without a controller, at one
+    /// moment.
+    pub fn pods_for(&self, owner: &OwnerKey, namespace: &str) -> [Vec<Arc<Pod>>; 2] {
+        let owned = PodBucket::OwnedBy(owner.clone());
+        let orphans = PodBucket::OrphansIn(namespace.into());
+        self.pods.buckets([&owned, &orphans])
+    }
+
     /// Calls `visit` with each of [`pods_owned_by`](Self::pods_owned_by) without copying the list.
     /// Pod events wait meanwhile, so `visit` must be quick and must not call the cache.
     pub fn visit_pods_owned_by(&self, owner: &OwnerKey, visit: &mut dyn FnMut(&Pod)) {

@@ -105,9 +105,18 @@ impl<T: Indexed> Store<T> {
 
     /// The objects of one bucket, in an order that depends only on the store's history.
     pub fn bucket(&self, bucket: &T::Bucket) -> Vec<Arc<T>> {
+        let [objects] = self.buckets([bucket]);
+        objects
+    }
+
+    /// The objects of several buckets at one moment: none is in two of them on its way from one to
+    /// another.
+    pub fn buckets<const N: usize>(&self, buckets: [&T::Bucket; N]) -> [Vec<Arc<T>>; N] {
         let state = self.read();
-        let group = state.buckets.get(bucket);
-        group.map_or_else(Vec::new, |group| group.objects.clone())
+        buckets.map(|bucket| {
+            let group = state.buckets.get(bucket);
+            group.map_or_else(Vec::new, |group| group.objects.clone())
+        })
     }
 
     /// Calls `visit` with each object of one bucket. Writers wait meanwhile, so `visit` must be

@@ -169,8 +169,8 @@ impl ReplicaSetController {
             };
             (Pods::Counted { counts, next_check }, Vec::new())
         } else {
-            let owned = self.cache.pods_owned_by(&self.owner_key(rs));
-            let orphans = self.cache.orphans_in(&rs.key.namespace);
+            let owner = self.owner_key(rs);
+            let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
             let unresolved = match may {
                 Plan::Delete(_) => self.deletions_to_retry(rs, selector, &owned)?,
                 Plan::Create(_) | Plan::Nothing => Vec::new(),

@@ -36,9 +36,9 @@ impl ReplicaSetController {
             return self.log_unusable_selector(&rs);
         };
         self.report_mistakes(&rs);
-        let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
+        let owner = self.owner_key(&rs);
+        let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
         let ended = ended(&owned);
-        let orphans = self.cache.orphans_in(&rs.key.namespace);
         let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
         let decision = facts.decide_freely();
         let mut status = calculate_status(&rs, &decision.counts, None);

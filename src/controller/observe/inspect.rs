@@ -94,10 +94,11 @@ impl ReplicaSetController {
             }
             Err(_) => Default::default(),
         };
+        let [owned, orphans] = self.cache.pods_for(&owner, &key.namespace);
         Some(ReplicaSetFacts {
             kind: self.kind,
-            owned: self.cache.pods_owned_by(&owner),
-            orphans: self.cache.orphans_in(&key.namespace),
+            owned,
+            orphans,
             related,
             per_node,
             rules,
