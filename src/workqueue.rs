@@ -253,6 +253,12 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.longest_wait()
     }
 
+    /// Records that the work on `key`, which is in progress, goes on: call it after each of many
+    /// requests, so that work is not taken for stuck because it is much.
+    pub fn progressed(&self, key: &K) {
+        self.queue.progressed(key);
+    }
+
     /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self) -> InProgress {
         self.queue.in_progress()

@@ -5,7 +5,7 @@
 //! | check | `/healthz` | `/readyz` | `/livez` |
 //! |---|---|---|---|
 //! | `<controller>`: its threads run | ✓ | | ✓ |
-//! | `<controller>-workers`: no sync takes too long | ✓ | | at a higher limit |
+//! | `<controller>-workers`: no sync takes too long; for `/livez`: none stands still | ✓ | | ✓ |
 //! | `<controller>-queue`: no key waits too long, except keys with large work | ✓ | | |
 //! | `watch-*`: the watch receives data from the API server | ✓ | ✓ | |
 //! | `informer-sync`: all first lists are complete | after 10 min | ✓ | |
@@ -30,7 +30,7 @@ use crate::leader_election::LeaderElectionHealth;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Liveness;
 use crate::telemetry::health::{Finding, Health, Probe};
-use crate::workqueue::WorkQueue;
+use crate::workqueue::{InProgress, WorkQueue};
 
 /// A watch receives bookmarks about once a minute, and the reflector replaces a watch that is
 /// silent for five minutes (`client::ClientOptions::watch_silence_timeout`). One more minute of
@@ -55,9 +55,10 @@ const WAIT_MAX: Duration = Duration::from_mins(5);
 /// throttle admits.
 const SYNC_MAX: Duration = Duration::from_mins(5);
 
-/// After this time a sync cannot be waiting for the API server: one request with all its retries
-/// ends within 22 minutes (ten retries after a minute each, and a minute for each response).
-const STUCK_AFTER: Duration = Duration::from_mins(30);
+/// After this time without an ended write of a pod a sync is hardly waiting for the API server: one
+/// request with all its retries ends within 22 minutes (ten retries after a minute each, and a
+/// minute for each response), and a sync sends few reads and writes of the status in a row.
+const STUCK_AFTER: Duration = Duration::from_hours(1);
 
 /// Adds the checks of one controller.
 pub(super) fn add_controller(
@@ -76,12 +77,24 @@ pub(super) fn add_controller(
 
     let throttled = throttled_time(kind, options);
     let workers = format!("{}-workers", kind.component);
-    for (probe, limit) in [(Probe::Healthz, SYNC_MAX), (Probe::Livez, STUCK_AFTER)] {
+    for probe in [Probe::Healthz, Probe::Livez] {
         // Weak, so that the check does not keep the queue alive after the stop.
-        let (queue, limit) = (Arc::downgrade(queue), limit + throttled);
-        health.add(&workers, &[probe], move || match queue.upgrade() {
-            Some(queue) => within("a sync takes", queue.in_progress().longest, limit),
-            None => Ok(()),
+        let queue = Arc::downgrade(queue);
+        health.add(&workers, &[probe], move || {
+            let syncs = queue.upgrade().map(|queue| queue.in_progress());
+            let InProgress {
+                longest,
+                longest_standstill,
+                ..
+            } = syncs.unwrap_or_default();
+            match probe {
+                Probe::Livez => within(
+                    "a sync stands still",
+                    longest_standstill,
+                    STUCK_AFTER + throttled,
+                ),
+                _ => within("a sync takes", longest, SYNC_MAX + throttled),
+            }
         });
     }
 
@@ -215,6 +228,27 @@ mod tests {
         assert!(is_healthy());
         clock.advance(Duration::from_secs(1));
         assert!(!is_healthy());
+    }
+
+    /// An API server may refuse each of many requests late: a restart would not help.
+    #[test]
+    fn only_a_sync_that_stands_still_fails_livez() {
+        let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
+        let health = Health::new(metrics::global());
+        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
+        let stop = Stop::new();
+        add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &health, &stop);
+        let key = ObjectKey::new("default", "web");
+        queue.add(key.clone());
+        queue.get().expect("it was added");
+        for _ in 0..4 {
+            clock.advance(Duration::from_mins(50));
+            queue.progressed(&key);
+        }
+        assert_eq!(health.first_failure(Probe::Livez), None);
+        assert!(health.first_failure(Probe::Healthz).is_some());
+        clock.advance(Duration::from_mins(65));
+        assert!(health.first_failure(Probe::Livez).is_some());
     }
 
     #[test]

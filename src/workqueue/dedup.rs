@@ -36,12 +36,20 @@ pub struct Dedup<K: Eq + Hash> {
     /// Keys that need work, whether or not a worker processes them, with the time of the add that
     /// made them dirty.
     dirty: HashMap<K, (Priority, Instant)>,
-    /// Keys in progress, at most one per worker, with the time of its begin.
-    processing: HashMap<K, Instant>,
+    /// Keys in progress, at most one per worker.
+    processing: HashMap<K, Processing>,
     /// Keys in the channel of low priority or on their way to or from it, stale ones included.
     in_low: HashSet<K>,
     /// The same for the channel of large work.
     in_large: HashSet<K>,
+}
+
+/// A key in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Processing {
+    began: Instant,
+    /// The last [`Dedup::progressed`], or the begin.
+    progressed: Instant,
 }
 
 /// The result of [`Dedup::add`].
@@ -62,6 +70,8 @@ pub struct InProgress {
     pub total: Duration,
     /// The longest time of one key.
     pub longest: Duration,
+    /// The longest time of one key without progress.
+    pub longest_standstill: Duration,
 }
 
 impl<K: Clone + Eq + Hash> Dedup<K> {
@@ -117,15 +127,24 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             return None;
         }
         self.dirty.remove(key);
-        self.processing.insert(key.clone(), now);
+        let (began, progressed) = (now, now);
+        let processing = Processing { began, progressed };
+        self.processing.insert(key.clone(), processing);
         Some(now.saturating_duration_since(added))
+    }
+
+    /// Records that the worker's work on `key` goes on.
+    pub fn progressed(&mut self, key: &K, now: Instant) {
+        if let Some(processing) = self.processing.get_mut(key) {
+            processing.progressed = now;
+        }
     }
 
     /// Records that the worker is done with `key`, and returns how long it took; `None` if no
     /// worker processed it. If the key was added meanwhile, the caller must send it again with the
     /// returned priority.
     pub fn done(&mut self, key: &K, now: Instant) -> Option<(Duration, Option<Priority>)> {
-        let began = self.processing.remove(key)?;
+        let Processing { began, .. } = self.processing.remove(key)?;
         let added = self.dirty.get(key).map(|(priority, _)| *priority);
         let returns = added.filter(|priority| self.needs_sending(key, *priority));
         Some((now.saturating_duration_since(began), returns))
@@ -173,11 +192,12 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
     /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self, now: Instant) -> InProgress {
-        let ages = self.processing.values();
-        let ages = ages.map(|began| now.saturating_duration_since(*began));
-        ages.fold(InProgress::default(), |sum, age| InProgress {
-            total: sum.total + age,
-            longest: sum.longest.max(age),
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let all = self.processing.values();
+        all.fold(InProgress::default(), |sum, it| InProgress {
+            total: sum.total + since(it.began),
+            longest: sum.longest.max(since(it.began)),
+            longest_standstill: sum.longest_standstill.max(since(it.progressed)),
         })
     }
 }
@@ -456,9 +476,12 @@ mod tests {
         assert_eq!(dedup.longest_wait(at(40)), seconds(20));
         assert_eq!(dedup.begin(&"b", Low, at(50)), Some(seconds(30)));
         assert_eq!(dedup.longest_wait(at(60)), ZERO);
+        dedup.progressed(&"a", at(55));
+        dedup.progressed(&"other", at(55));
         let expected = InProgress {
             total: seconds(30),
             longest: seconds(20),
+            longest_standstill: seconds(10),
         };
         assert_eq!(dedup.in_progress(at(60)), expected);
         assert_eq!(dedup.done(&"a", at(60)), Some((seconds(20), None)));

@@ -315,6 +315,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.lock().dedup.longest_wait(now)
     }
 
+    /// Records that the work on `key`, which is in progress, goes on.
+    pub fn progressed(&self, key: &K) {
+        let now = self.clock.now();
+        self.lock().dedup.progressed(key, now);
+    }
+
     /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self) -> InProgress {
         let now = self.clock.now();

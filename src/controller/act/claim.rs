@@ -139,10 +139,12 @@ impl ReplicaSetController {
         pod: &Pod,
         patch: Vec<u8>,
     ) -> Result<(), WriteError> {
+        let patched = self.pod_control.patch_pod(rs, pod, patch);
+        self.queue.progressed(&rs.key);
         let WrittenPod {
             resource_version,
             controller,
-        } = self.pod_control.patch_pod(rs, pod, patch)?;
+        } = patched?;
         if controller.as_ref() == Some(&rs.uid) {
             let now = self.clock.now();
             self.memories.with(&rs.key, &rs.uid, |memory| {

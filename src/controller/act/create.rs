@@ -116,6 +116,7 @@ impl ReplicaSetController {
         let mut tried = 1;
         loop {
             let created = self.pod_control.create_pod(rs, &name);
+            self.queue.progressed(&rs.key);
             self.metrics.pods_created.count(match &created {
                 Ok(_) => WriteOutcome::Success,
                 Err(error) if error.is_already_exists() => WriteOutcome::Moot,

@@ -85,6 +85,7 @@ impl ReplicaSetController {
     ) -> Result<Deleted, WriteError> {
         let _job = activity::enter("deletes a pod of", &rs.key);
         let deleted = self.try_delete(rs, pod, precondition);
+        self.queue.progressed(&rs.key);
         self.metrics.pods_deleted.count(match &deleted {
             Ok(Deleted::Success) => WriteOutcome::Success,
             Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::Moot,

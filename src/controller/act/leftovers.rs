@@ -99,6 +99,7 @@ impl ReplicaSetController {
     fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Deleted, WriteError> {
         let precondition = Precondition::SameVersion;
         let deleted = self.pod_control.delete_pod_quietly(rs, pod, precondition);
+        self.queue.progressed(&rs.key);
         let (outcome, result) = match deleted {
             Ok(()) => (WriteOutcome::Success, Ok(Deleted::Success)),
             Err(error) if error.is_not_found() => (WriteOutcome::Moot, Ok(Deleted::Gone)),
