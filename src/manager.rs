@@ -221,8 +221,10 @@ impl Manager {
             }
         }
         let mut stuck = Vec::new();
+        // The events have their time after the last worker, whether it ends or not.
+        let workers_end = deadline.checked_sub(EVENTS_WITHIN).unwrap_or(abort);
         for instance in &mut self.instances {
-            stuck.extend(join_all(instance.take_workers(), deadline));
+            stuck.extend(join_all(instance.take_workers(), workers_end.max(abort)));
         }
         for instance in &self.instances {
             if let Some(shadow) = instance.shadow() {
@@ -234,7 +236,7 @@ impl Manager {
         self.leadership.record_stopped_leading();
         // The event threads stop after the workers, so that the last syncs can still record events.
         self.events_stop.stop(cause.clone());
-        let abort = clock::now() + EVENTS_WITHIN;
+        let abort = deadline.min(clock::now() + EVENTS_WITHIN);
         if !self
             .instances
             .iter()
