@@ -31,6 +31,10 @@ use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
 
+/// A loss that comes this long after the last one belongs to no series with it: no create may have
+/// been due after the first.
+const SERIES_PAUSE: Duration = Duration::from_secs(1);
+
 /// The longest wait of a delete for a spec, of a create for a loss, or of a status for pods just
 /// created: twice the longest rest of a watch, since one read may bring only part of the events,
 /// and 5 ms to decode it.
@@ -102,8 +106,10 @@ struct Loss {
     /// Version of the latest loss.
     version: ResourceVersion,
     since: Instant,
-    /// True once a sync has waited for it. Later losses then start no new wait; otherwise a series
-    /// of losses would delay the sync for as long as it lasts.
+    /// When the latest loss came.
+    latest: Instant,
+    /// True once a sync has waited for it. Later losses of the series then start no new wait;
+    /// otherwise a series would delay the sync for as long as it lasts.
     is_waited_for: bool,
 }
 
@@ -204,14 +210,21 @@ impl Positions {
 
     /// Records that the cache lacks a lost pod as of this version.
     pub fn lost_pod(&mut self, version: &ResourceVersion, now: Instant) {
-        let is_over = |loss: &Loss| remaining(loss.since, now).is_none();
+        let goes_on = |loss: &Loss| {
+            let is_of_series = now.saturating_duration_since(loss.latest) < SERIES_PAUSE;
+            loss.is_waited_for && is_of_series || remaining(loss.since, now).is_some()
+        };
         match &mut self.loss {
             // In a series of losses the wait counts from the first.
-            Some(loss) if loss.is_waited_for || !is_over(loss) => loss.version = version.clone(),
+            Some(loss) if goes_on(loss) => {
+                loss.version = version.clone();
+                loss.latest = now;
+            }
             loss => {
                 *loss = Some(Loss {
                     version: version.clone(),
                     since: now,
+                    latest: now,
                     is_waited_for: false,
                 });
             }

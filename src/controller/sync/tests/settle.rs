@@ -242,6 +242,26 @@ fn a_series_of_losses_delays_creates_once() {
     assert_eq!(fixture.writes.created().len(), 2);
 }
 
+/// Otherwise the next loss, perhaps hours later, would count as part of the first series.
+#[test]
+fn a_loss_that_needs_no_create_any_more_is_over() {
+    let (fixture, mut rs) = one_is_gone();
+    fixture.sync_ok("web");
+    rs.resource_version = "21".into();
+    rs.generation = 2;
+    rs.replicas = 1;
+    fixture.deliver_replica_set(rs.clone());
+    fixture.clock.advance(SETTLE_MAX);
+    fixture.sync_ok("web");
+    fixture.clock.advance(Duration::from_secs(1));
+    fixture.deliver_pod_deleted(Pod {
+        resource_version: "30".into(),
+        ..ready_pod("b", &rs)
+    });
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created(), [""; 0]);
+}
+
 /// The patches of a sync take time.
 #[test]
 fn a_replica_set_deleted_during_adoptions_gets_no_pods() {
