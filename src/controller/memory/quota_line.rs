@@ -8,10 +8,10 @@
 //! some time after the sign. Each accepted probe permits two more ReplicaSets, until one is
 //! refused.
 //!
-//! The oldest ReplicaSet goes first, and after a sign it has three tries, because its first one may
-//! come before the room is counted, and the place is its own. Otherwise each one goes once before
-//! any goes twice: one that needs more than is free, or whose pods another scope of the quota
-//! counts, does not block the others.
+//! After a sign the oldest ReplicaSet has three tries, because the first one may come before the
+//! room is counted, and the place is its own. Otherwise each one goes once before any goes twice,
+//! signs or not: those that need more than is free, or whose pods another scope of the quota
+//! counts, do not block the others.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -25,12 +25,11 @@ pub const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Within this time after a sign of room, further signs do not start over with the oldest
-/// ReplicaSet. Otherwise one that never fits would be the only one to probe while pods end all the
-/// time.
-const ORDER_KEPT: Duration = Duration::from_secs(2);
+/// Within this time after a sign of room, further signs give the oldest ReplicaSet no more tries.
+/// Otherwise one that never fits would be the only one to probe while pods end all the time.
+const OLDEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Tries of the oldest ReplicaSet after a sign that started the order over, before others go.
+/// Tries of the oldest ReplicaSet after a sign, before others go.
 const OLDEST_TRIES: u32 = 3;
 
 /// A ReplicaSet in the line; ordered by age, then by key.
@@ -39,13 +38,13 @@ pub type Place = (Option<CompactTimestamp>, ObjectKey);
 /// The line in front of one quota.
 #[derive(Debug)]
 pub struct QuotaLine {
-    /// Those that have not probed since the order began.
+    /// Those that have not probed in this round.
     waiting: BTreeSet<Place>,
     /// Those that have.
     tried: BTreeSet<Place>,
-    /// The last sign that started the order over.
-    ordered_at: Instant,
-    /// Probes of the oldest since then, before others go.
+    /// The last sign that gave the oldest its tries.
+    oldest_at: Instant,
+    /// How many of them it has used.
     n_oldest_tries: u32,
     last_turn: Instant,
     /// When the next turn is due.
@@ -67,7 +66,7 @@ impl QuotaLine {
         Self {
             waiting: BTreeSet::new(),
             tried: BTreeSet::new(),
-            ordered_at: now,
+            oldest_at: now,
             n_oldest_tries: 0,
             last_turn: now,
             next_turn: now + PAUSE_MIN,
@@ -97,9 +96,11 @@ impl QuotaLine {
         self.tried.remove(place);
         if is_accepted {
             self.wake(now);
+            // The room is counted.
+            self.n_oldest_tries = OLDEST_TRIES;
         }
         if was_permitted && self.doubles {
-            self.credit += if is_accepted { 2 } else { 1 };
+            self.credit += if is_accepted { 2 } else { 0 };
             self.next_turn = now;
         }
     }
@@ -108,10 +109,9 @@ impl QuotaLine {
     pub fn wake(&mut self, now: Instant) {
         self.pause = PAUSE_MIN;
         self.next_turn = self.next_turn.min(now.max(self.last_turn + PAUSE_MIN));
-        if now >= self.ordered_at + ORDER_KEPT {
-            self.ordered_at = now;
+        if now >= self.oldest_at + OLDEST_PAUSE {
+            self.oldest_at = now;
             self.n_oldest_tries = 0;
-            self.waiting.append(&mut self.tried);
         }
     }
 
@@ -128,10 +128,9 @@ impl QuotaLine {
             self.waiting = mem::take(&mut self.tried);
         }
         let credit = mem::take(&mut self.credit);
-        if credit == 0 && self.n_oldest_tries + 1 < OLDEST_TRIES {
+        if credit == 0 && self.n_oldest_tries < OLDEST_TRIES {
             self.n_oldest_tries += 1;
-            let oldest = self.waiting.first();
-            return oldest.map(|(_, key)| key.clone()).into_iter().collect();
+            return self.oldest_tries().into_iter().collect();
         }
         let count = credit.max(1);
         let mut permitted = Vec::new();
@@ -142,6 +141,16 @@ impl QuotaLine {
             self.tried.insert(place);
         }
         permitted
+    }
+
+    /// Returns the oldest ReplicaSet, which has probed in this round with the last of its tries.
+    fn oldest_tries(&mut self) -> Option<ObjectKey> {
+        let first = self.waiting.first().into_iter().chain(self.tried.first());
+        let oldest = first.min()?.clone();
+        if self.n_oldest_tries == OLDEST_TRIES && self.waiting.remove(&oldest) {
+            self.tried.insert(oldest.clone());
+        }
+        Some(oldest.1)
     }
 
     /// Returns the key that the queue must bring back for the next turn, unless one is on its way.

@@ -113,6 +113,30 @@ fn a_storm_of_signs_costs_20_probes_a_second_and_blocks_nobody() {
     assert_eq!(probed.len(), all.len());
 }
 
+/// Another hazard: pods of Jobs that end now and then, in a namespace where the oldest ReplicaSets
+/// never fit.
+#[test]
+fn signs_now_and_then_let_each_replica_set_probe() {
+    let start = Instant::now();
+    let all: Vec<String> = (0..12).map(|i| format!("rs-{i:02}")).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    for period in [350, 1000, 2001, 2500, 10_000, 60_000] {
+        let mut line = line(&all, start);
+        let mut probed = std::collections::BTreeSet::new();
+        for ms in 0..12 * period {
+            let now = start + ms * MS;
+            if ms % period == 0 {
+                line.wake(now);
+            }
+            for key in line.turn(now) {
+                line.refused(place(&key.name, 0), true);
+                probed.insert(key);
+            }
+        }
+        assert_eq!(probed.len(), all.len(), "a sign every {period} ms");
+    }
+}
+
 #[test]
 fn accepted_probes_double_until_one_is_refused() {
     let start = Instant::now();
