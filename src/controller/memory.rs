@@ -117,6 +117,13 @@ impl Memory {
         }
     }
 
+    /// Records that a create was accepted: a later refusal is the first in a row.
+    pub fn create_was_accepted(&mut self) {
+        if let Some(hold) = &mut self.hold {
+            hold.n = 0;
+        }
+    }
+
     /// True if dropping the record would change nothing.
     pub fn is_over(&self, now: Instant) -> bool {
         self.own_writes.is_empty()

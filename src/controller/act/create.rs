@@ -152,6 +152,7 @@ impl ReplicaSetController {
     fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
         let now = self.clock.now();
         self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.create_was_accepted();
             memory.own_writes.creation_answered(name, version);
             memory.positions.wrote_at(Resource::Pods, version, now);
         });

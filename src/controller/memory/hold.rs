@@ -21,7 +21,7 @@ pub struct Hold {
     pub since: Instant,
     /// When the sync tries again, if nothing else ends the hold.
     pub until: Instant,
-    /// Number of refusals of this kind in a row.
+    /// Number of refusals of this kind in a row, without an accepted create in between.
     pub n: u32,
     /// The line of the quota lets this ReplicaSet try.
     pub is_permitted: bool,
@@ -38,7 +38,7 @@ impl Hold {
         (refusal, message): (Refusal, String),
         now: Instant,
     ) -> Self {
-        let earlier = earlier.filter(|it| it.refusal.kind() == refusal.kind());
+        let earlier = earlier.filter(|it| it.n > 0 && it.refusal.kind() == refusal.kind());
         let n = earlier.map_or(1, |it| it.n.saturating_add(1));
         Self {
             since: earlier.map_or(now, |it| it.since),

@@ -95,12 +95,14 @@ impl Memories {
     /// nothing ends the hold earlier.
     pub fn hold_back(&self, rs: &ReplicaSet, refusal: Refusal, message: String) -> Duration {
         let now = self.clock.now();
-        self.with(&rs.key, &rs.uid, |_| {});
         let mut state = self.lock();
         let State { records, lines, .. } = &mut *state;
-        let Some(memory) = records.get_mut(&rs.key) else {
+        let memory = records.entry(rs.key.clone());
+        let memory = memory.or_insert_with(|| Memory::of(&rs.uid));
+        if memory.owner != rs.uid {
+            // Another ReplicaSet of this name has come meanwhile.
             return Duration::ZERO;
-        };
+        }
         let earlier = memory.hold.take();
         let hold = Hold::after(earlier.as_deref(), rs, (refusal, message), now);
         if let Some(earlier) = &earlier

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::Memories;
+use super::super::{Memories, Memory};
 use crate::api::ReplicaSet;
 use crate::controller::decide::refusal::Refusal;
 use crate::controller::testing::replica_set;
@@ -102,4 +102,17 @@ fn a_recreated_replica_set_inherits_no_hold() {
         assert_eq!(memory.held_back(1, clock.now()), None);
     });
     assert!(!memories.wake_lines("default", None));
+}
+
+#[test]
+fn refusals_between_accepted_creates_are_no_row() {
+    let (memories, _) = memories();
+    let rs = replica_set("a", 1);
+    let overload = || Refusal::Overload { retry_after: None };
+    let waits = [1, 2, 3].map(|_| memories.hold_back(&rs, overload(), String::new()));
+    assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
+    memories.get(&rs.key, &rs.uid, Memory::create_was_accepted);
+    assert_eq!(memories.hold_back(&rs, overload(), String::new()), waits[0]);
+    let held_back = memories.hold_of(&rs, false).expect("it waits");
+    assert_eq!(held_back.n_refusals, 1);
 }
