@@ -52,7 +52,7 @@ const HEADERS: usize = 6;
 /// Timeout of each phase of an exchange; `None`: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
-    /// From the request's last byte to the response's head.
+    /// From the request's last byte to the response's head. Limits connecting and sending, too.
     pub(super) head: Duration,
     /// For the complete body.
     pub(super) body: Option<Duration>,
@@ -208,6 +208,9 @@ impl Http {
             let configured = self
                 .agent
                 .configure_request(head)
+                .timeout_connect(Some(CONNECT_TIMEOUT.min(timeouts.head)))
+                .timeout_send_request(Some(timeouts.head))
+                .timeout_send_body(Some(timeouts.head))
                 .timeout_recv_response(Some(timeouts.head))
                 .timeout_recv_body(timeouts.body)
                 .timeout_per_read(timeouts.read);

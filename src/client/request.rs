@@ -208,8 +208,8 @@ impl Request {
     }
 
     /// The same request with this timeout in place of
-    /// [`ClientOptions::request_timeout`](super::ClientOptions::request_timeout). It applies to the
-    /// response's first byte and to its body, each.
+    /// [`ClientOptions::request_timeout`](super::ClientOptions::request_timeout). It applies to
+    /// connecting, to sending, to the response's first byte and to its body, each.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

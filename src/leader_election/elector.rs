@@ -271,7 +271,8 @@ impl Elector {
         Ok(())
     }
 
-    /// Timeout of the next request. A leader's request ends with its right to write.
+    /// Timeout of each phase of the next request: to connect, to send, and to respond. A leader has
+    /// what is left of its right to write.
     fn limit(&self) -> Duration {
         let limit = self.election.options().request_timeout();
         let Some(until) = self.election.may_write_until() else {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Read;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -279,4 +280,20 @@ fn stop_ends_a_tls_handshake_that_hangs() {
         streams.open_watch(&Request::get("/a"))
     });
     assert!(matches!(result, Err(ClientError::Stopped)), "{result:?}");
+}
+
+/// A leader's last request must not outlast its right to write by the time to connect.
+#[test]
+fn a_short_timeout_limits_connecting_too() {
+    // The server accepts connections and sends nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let url = format!("https://{}", listener.local_addr().expect("it is bound"));
+    let insecure = [("insecure-skip-tls-verify", "true")];
+    let (client, _) = client_with(&url, &insecure, &[]);
+    let began = Instant::now();
+    let request = Request::get("/a").timeout(Duration::from_millis(50)).once();
+    let error = client.send(&request).expect_err("nothing comes");
+    assert!(error.is_timeout() && error.is_unsent(), "{error:?}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }
