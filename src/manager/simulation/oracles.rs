@@ -181,7 +181,10 @@ impl Check<'_> {
             .iter()
             .filter_map(|pod| controller_of(&pod.value))
             .collect();
-        let Some(owner) = owners.first().copied() else {
+        // An owner of before may be gone, and another have adopted the pod.
+        let is_there = |owner: &&&str| self.replicas(view, owner).next().is_some();
+        let owner = owners.iter().find(is_there).or(owners.first());
+        let Some(owner) = owner.copied() else {
             return Err(format!(
                 "{name} ({uid}) is deleted, which no ReplicaSet was seen to own"
             ));
