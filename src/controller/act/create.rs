@@ -141,7 +141,7 @@ impl ReplicaSetController {
                 Ok(_) => return self.creation_failed(rs, &name, error),
                 Err(error) => {
                     // The pod may be this daemon's own, so only the same name is safe to retry.
-                    self.own_writes(rs, |writes| writes.creation_is_unknown(&name));
+                    self.own_writes(rs, |writes| writes.creation_is_unknown(&name, true));
                     return self.creation_failed(rs, &name, error);
                 }
             }
@@ -174,7 +174,9 @@ impl ReplicaSetController {
         }
         self.own_writes(rs, |writes| writes.creation_failed(name));
         if error.is_unknown() {
-            self.own_writes(rs, |writes| writes.creation_is_unknown(name));
+            // A time-out, or a proxy in between, may answer for a request that goes on.
+            let is_answered = error.response().is_some_and(|status| status.code() == 500);
+            self.own_writes(rs, |writes| writes.creation_is_unknown(name, is_answered));
         } else if error.status().is_some() && !error.is_already_exists() {
             turns::reached("create: refused, before the name returns");
             // ORDER: last, because another create of this batch may draw the name and expect it.
@@ -195,9 +197,10 @@ impl ReplicaSetController {
         how: impl Fn(&mut PodNames, &Arc<str>),
     ) {
         self.memories.get(&rs.key, &rs.uid, |memory| {
-            let unknown = memory.own_writes.unknown_creations();
-            for name in names.iter().filter(|name| !unknown.contains(*name)) {
-                how(&mut memory.names, name);
+            for name in names {
+                if !memory.own_writes.is_unknown_creation(name) {
+                    how(&mut memory.names, name);
+                }
             }
         });
     }

@@ -17,14 +17,12 @@ use crate::controller::{ReplicaSetController, SyncError};
 impl ReplicaSetController {
     /// Returns the names of pods of `rs` that may exist already.
     pub(in crate::controller) fn unknown_creations(&self, rs: &ReplicaSet) -> Vec<Arc<str>> {
-        self.own_writes(rs, |writes| {
-            writes.unknown_creations().iter().cloned().collect()
-        })
+        self.own_writes(rs, |writes| writes.unknown_creations())
     }
 
     /// Returns up to `count` names whose create must be retried. Blocks for one LIST if there are
     /// more: some of the omitted pods may exist, so names of existing pods go first and their pods
-    /// count.
+    /// count. Then come those whose create may still arrive.
     ///
     /// # Errors
     /// If the LIST fails.

@@ -19,7 +19,7 @@
 //! expectation or drive a counter below zero.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ pub struct OwnWrites {
     expected_deletions: HashSet<Uid>,
     /// When the expectations were set.
     since: Option<Instant>,
-    /// Names under which a pod may or may not have been stored.
-    unknown_creations: BTreeSet<Arc<str>>,
+    /// Names under which a pod may or may not have been stored, and whether each try was answered.
+    unknown_creations: BTreeMap<Arc<str>, bool>,
     /// UIDs of pods that may or may not have been deleted, each with the time of the latest
     /// attempt.
     unknown_deletions: BTreeMap<Uid, Instant>,
@@ -119,9 +119,10 @@ impl OwnWrites {
         self.expected_creations.remove(name);
     }
 
-    /// The outcome of the create of this pod is unknown.
-    pub fn creation_is_unknown(&mut self, name: &Arc<str>) {
-        self.unknown_creations.insert(Arc::clone(name));
+    /// The outcome of the create of this pod is unknown, although it may have been answered.
+    pub fn creation_is_unknown(&mut self, name: &Arc<str>, is_answered: bool) {
+        let unknown = self.unknown_creations.entry(Arc::clone(name));
+        *unknown.or_insert(true) &= is_answered;
     }
 
     /// The create uses the name `other` instead of `name`, which is taken.
@@ -133,12 +134,27 @@ impl OwnWrites {
 
     /// True if a create of this name is expected or its outcome is unknown.
     pub fn has_creation(&self, name: &str) -> bool {
-        self.expected_creations.contains_key(name) || self.unknown_creations.contains(name)
+        self.expected_creations.contains_key(name) || self.is_unknown_creation(name)
     }
 
-    /// The names of pods that may exist already, in order.
-    pub fn unknown_creations(&self) -> &BTreeSet<Arc<str>> {
-        &self.unknown_creations
+    /// True if the pod of this name may exist already.
+    pub fn is_unknown_creation(&self, name: &str) -> bool {
+        self.unknown_creations.contains_key(name)
+    }
+
+    /// The names of pods that may exist already: first those whose create may still arrive at the
+    /// API server, because a try had no response.
+    pub fn unknown_creations(&self) -> Vec<Arc<str>> {
+        let late = self
+            .unknown_creations
+            .iter()
+            .filter(|(_, answered)| !**answered);
+        let answered = self
+            .unknown_creations
+            .iter()
+            .filter(|(_, answered)| **answered);
+        let names = late.chain(answered).map(|(name, _)| Arc::clone(name));
+        names.collect()
     }
 
     /// The expected names of pods stored at or before `position`, the position of the pod cache.

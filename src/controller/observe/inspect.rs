@@ -222,7 +222,7 @@ impl ReplicaSetController {
                 self.options.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
             Memory {
                 expectations: writes.open(now),
-                unresolved_creations: writes.unknown_creations().iter().cloned().collect(),
+                unresolved_creations: writes.unknown_creations(),
                 unresolved_deletions: writes.unknown_deletions(now).under_way,
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync().cloned(),

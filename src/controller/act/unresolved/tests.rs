@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::api::{Pod, PodPhase, ReplicaSet, Status};
 use crate::controller::testing::{
     Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
     replica_set, seconds_ago,
@@ -229,6 +229,32 @@ fn fewer_wanted_pods_keep_the_other_unknown_names_for_later() {
     fixture.deliver_replica_set(rs);
     fixture.sync_ok("web");
     assert_eq!(creates(&fixture), unknown[1..]);
+}
+
+/// A create that had no response may still arrive; with the other one it would be one too many.
+#[test]
+fn a_create_without_a_response_is_retried_before_answered_ones() {
+    for answered in [1, 2] {
+        let mut rs = replica_set("web", 3);
+        let fixture = fixture(&rs, []);
+        fixture.writes.on_create(move |call, _| {
+            let status = Status::new(500, "InternalError", "etcdserver: request timed out");
+            let failed = WriteError::Unknown {
+                message: status.to_string(),
+                status: Some(status),
+            };
+            (call >= 1).then(|| Err(if call == answered { failed } else { lost() }))
+        });
+        fixture.sync("web").expect_err("one failed, one was lost");
+        let created = creates(&fixture);
+        fixture.deliver_pod(owned_pod(&created[0], &rs));
+        rs.replicas = 2;
+        rs.resource_version = "2".into();
+        fixture.deliver_replica_set(rs);
+        fixture.writes.on_create(|_, _| None);
+        fixture.sync_ok("web");
+        assert_eq!(creates(&fixture), [created[3 - answered].clone()]);
+    }
 }
 
 #[test]
