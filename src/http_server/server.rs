@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,9 +18,6 @@ use super::connection::{Connection, ConnectionParts};
 use super::exchange::Handler;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
-
-/// How long the server waits for its own accepting thread to take the wake-up connection.
-const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the server accepts nothing when the system lacks descriptors or memory.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -36,6 +34,8 @@ pub struct Server {
 
 struct Shared {
     address: SocketAddr,
+    /// The listening socket, which a listener cannot shut: so it is held as a stream.
+    listening: TcpStream,
     options: ServerOptions,
     handler: Arc<dyn Handler>,
     stopping: Arc<AtomicBool>,
@@ -65,7 +65,8 @@ impl Server {
     /// or the signal `stop`. A panic in a handler gives that signal.
     ///
     /// # Errors
-    /// If the server cannot bind `address`, or cannot start the accepting thread.
+    /// If the server cannot bind `address`, lacks a descriptor, or cannot start the accepting
+    /// thread.
     pub fn start(
         address: impl ToSocketAddrs,
         options: ServerOptions,
@@ -75,6 +76,7 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
+            listening: OwnedFd::from(listener.try_clone()?).into(),
             options,
             handler,
             stopping: Arc::default(),
@@ -245,13 +247,13 @@ impl Shared {
         self.shut_sockets();
     }
 
-    /// Wakes the accepting thread so that it ends.
+    /// Wakes the accepting thread so that it ends: Linux lets `accept` fail once its socket is
+    /// shut.
     fn stop_accepting(&self) {
         if self.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        // Only a new connection wakes `accept`. A closed listener has no thread to wake.
-        if let Err(error) = TcpStream::connect_timeout(&self.address, WAKE_TIMEOUT) {
+        if let Err(error) = self.listening.shutdown(Shutdown::Both) {
             log::debug!(error:%; "waking the accepting thread");
         }
     }

@@ -267,6 +267,7 @@ fn stop_ends_waiting_connections() {
     server.stop();
     assert_eq!(read_to_end(&mut stream), "");
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+    TcpStream::connect(server.address()).expect_err("nobody listens");
 }
 
 /// Sends `text` and returns all responses until the server closes the connection.
