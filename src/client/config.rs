@@ -39,7 +39,7 @@ pub struct ConfigSource {
     /// `--context` no kubeconfig is loaded, so credentials are never sent to a server that they are
     /// not for.
     pub master: Option<String>,
-    /// `--context`, in place of the kubeconfig's current context.
+    /// `--context`, in place of the kubeconfig's current context. A kubeconfig must have it.
     pub context: Option<String>,
 }
 
@@ -213,6 +213,10 @@ impl Draft {
         if let Some(files) = kubeconfig::find(source, environment, &mut searched)? {
             let (draft, place) = kubeconfig::resolve(&files, source, environment)?;
             return Ok((draft, Located::Kubeconfig(place)));
+        }
+        // The address and the account of another place would be those of another cluster.
+        if let Some(context) = source.context.clone() {
+            return Err(ConfigError::Context { context, searched });
         }
         if let Some(url) = &source.master {
             let draft = Self {

@@ -9,6 +9,14 @@ pub enum ConfigError {
     /// No source names an API server.
     #[error("no configuration for an API server was found; looked at{}", Lines(.0))]
     NotFound(Vec<SearchedPlace>),
+    /// `--context` names a context, and there is no kubeconfig to have it.
+    #[error("no kubeconfig has the --context {context:?}; looked at{}", Lines(.searched))]
+    Context {
+        /// The context.
+        context: String,
+        /// Where a kubeconfig was looked for.
+        searched: Vec<SearchedPlace>,
+    },
     /// A kubeconfig file cannot be used.
     #[error("kubeconfig {}: {problem}", file.display())]
     File {

@@ -252,6 +252,13 @@ fn master_replaces_the_server_and_works_alone() {
     let with_context = flags(None, Some("http://other.example"), Some("dev"));
     check_token(&home.good(&with_context), "dev-token");
 
+    // Nor is a context ignored because there is no kubeconfig to have it.
+    let nowhere = Home::new();
+    for master in [None, Some("http://other.example")] {
+        let of_context = flags(None, master, Some("staging"));
+        nowhere.check_error(&of_context, &["\"staging\"", "--context", ".kube/config"]);
+    }
+
     let bad = flags(None, Some("ftp://other.example"), None);
     home.check_error(&bad, &["--master \"ftp://other.example\"", "https://"]);
     for (server, port) in [
