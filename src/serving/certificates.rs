@@ -1,9 +1,9 @@
 //! The serving certificate and the client CAs: loaded from files and reloaded when the files
 //! change, or a self-signed certificate. Connection threads use them.
 //!
-//! DIFFERS: each new connection checks the files, at most every ten seconds, without a thread for
-//! it. Without files, the daemon signs a certificate for ten years, where upstream's expires after
-//! one, even under a running daemon.
+//! DIFFERS: each new connection and each verified request checks the files, at most every ten
+//! seconds, without a thread for it. Without files, the daemon signs a certificate for ten years,
+//! where upstream's expires after one, even under a running daemon.
 
 use std::fmt;
 use std::fs;
@@ -112,6 +112,8 @@ impl Certificates {
 
     /// The verifier of client certificates; `None` if they do not count.
     pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        // An old connection must not outlast the authority that signed its client's certificate.
+        self.refresh_if_due();
         self.lock().built.verifier.clone()
     }
 
