@@ -51,7 +51,10 @@ impl Filter {
         let rust_log = rust_log.map(|directives| {
             let mut builder = Builder::new();
             builder.filter_level(LevelFilter::Warn);
-            builder.filter_module(env!("CARGO_CRATE_NAME"), levels.all);
+            // A level without a module, which is for all of them, would lose against this one.
+            if !has_level_for_all(directives) {
+                builder.filter_module(env!("CARGO_CRATE_NAME"), levels.all);
+            }
             builder.parse_filters(directives);
             builder.build()
         });
@@ -97,6 +100,13 @@ impl Filter {
         let found = modules.find(|(pattern, _)| matches_module(pattern, &module));
         found.is_some_and(|(_, level)| metadata.level() <= *level)
     }
+}
+
+/// True if `RUST_LOG` has a level for all modules, as in `debug,ureq=warn/pattern`.
+fn has_level_for_all(directives: &str) -> bool {
+    let directives = directives.split('/').next().unwrap_or_default();
+    let mut directives = directives.split(',');
+    directives.any(|it| it.trim().parse::<LevelFilter>().is_ok())
 }
 
 /// Matches a pattern with `/` or `::` against the whole path, and any other pattern against each
@@ -207,6 +217,11 @@ mod tests {
         check(&all, "ureq_proto::util", Level::Debug, true);
         check(&all, "ureq_proto::util", Level::Trace, false);
         check(&all, "replicaset_controller::client", Level::Trace, true);
+        let all = Filter::new(&levels, Some("debug,ureq=warn/pattern"));
+        check(&all, "replicaset_controller::client", Level::Debug, true);
+        check(&all, "ureq", Level::Info, false);
+        let quiet = Filter::new(&levels, Some("error"));
+        check(&quiet, "replicaset_controller::client", Level::Warn, false);
         let quiet = Filter::new(&Levels::from(LevelFilter::Error), None);
         check(&quiet, "replicaset_controller::client", Level::Warn, false);
         check(&quiet, "ureq", Level::Warn, false);
