@@ -1,7 +1,7 @@
 //! Rate limit per place in the code: a burst, then one line per second. The next line from there
 //! reports the number of suppressed records. So the number of places bounds the log volume, however
 //! many ReplicaSets are busy. The limit never suppresses *error* records, nor *debug* and *trace*
-//! records, which an operator requests explicitly.
+//! records and lists of threads, which an operator requests explicitly.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +14,9 @@ const BURST: u32 = 100;
 
 /// A place regains one record per period.
 const REFILL: Duration = Duration::from_secs(1);
+
+/// Logs the lists of threads, which an operator requests, too.
+const REQUESTED: &str = concat!(env!("CARGO_CRATE_NAME"), "::telemetry::threads");
 
 /// Maximum number of tracked places. This program has fewer; any excess shares one entry.
 const PLACES_MAX: usize = 1000;
@@ -42,7 +45,8 @@ struct Place {
 
 impl Limit {
     pub(super) fn decide(&self, record: &Record<'_>) -> RateDecision {
-        if matches!(record.level(), Level::Error | Level::Debug | Level::Trace) {
+        let is_requested = record.module_path() == Some(REQUESTED);
+        if is_requested || matches!(record.level(), Level::Error | Level::Debug | Level::Trace) {
             return RateDecision::Write { suppressed: 0 };
         }
         let file = record.file().unwrap_or_default();
@@ -79,7 +83,27 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Duration, Instant, Limit, RateDecision};
+    use super::{BURST, Duration, Instant, Level, Limit, REQUESTED, RateDecision, Record};
+
+    #[test]
+    fn a_list_of_many_threads_is_complete() {
+        let limit = Limit::default();
+        let mut record = Record::builder();
+        record.level(Level::Info).line(Some(1));
+        let mut decide = |module: &'static str| {
+            let record = record.module_path(Some(module)).build();
+            let decisions = (0..=BURST).map(|_| limit.decide(&record));
+            decisions.last().expect("there are some")
+        };
+        let written = RateDecision::Write { suppressed: 0 };
+        assert_eq!(decide(REQUESTED), written);
+        assert_eq!(
+            decide("replicaset_controller::other"),
+            RateDecision::Suppress
+        );
+        let lists = std::any::type_name::<crate::telemetry::threads::ThreadReport>();
+        assert!(lists.starts_with(REQUESTED), "{lists}");
+    }
 
     #[test]
     fn a_place_is_limited_and_reports_the_suppressed_count() {
