@@ -348,7 +348,11 @@ impl Ignored {
             match name.as_str() {
                 _ if value.is_empty() => None,
                 "controllers" => self.keep_items(argument, &name, &value, |item| !is_foreign(item)),
-                "feature-gates" => self.keep_items(argument, &name, &value, is_own_gate),
+                "feature-gates" => {
+                    // Upstream names the component, which it need not.
+                    let value = value.replace("kube:", "");
+                    self.keep_items(argument, &name, &value, is_own_gate)
+                }
                 _ => Some(argument),
             }
         });

@@ -39,7 +39,7 @@ fn example(name: &str, kind: &str) -> &'static str {
         ("logging-format", _) => "json",
         ("authorization-always-allow-paths", _) => "/healthz",
         ("controllers", _) => "*,bootstrap-signer-controller,-job",
-        ("feature-gates", _) => "AllAlpha=false,PodDeletionCost=false",
+        ("feature-gates", _) => "AllAlpha=false,kube:PodDeletionCost=false",
         ("vmodule", _) => "controller_utils*=5",
         ("leader-elect-lease-duration", _) => "20s",
         ("leader-elect-renew-deadline", _) => "9s",
@@ -109,7 +109,7 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
         "10.0.0.0/8",
         "--kubeconfig=",
         "--controllers=*,-job,tokencleaner",
-        "--feature-gates=AllBeta=true",
+        "--feature-gates=AllBeta=true,kube:PodDeletionCost=false",
         "--use-service-account-credentials",
         "--dry-run",
     ];
