@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Uid, WorkloadKind};
+use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
@@ -183,6 +183,7 @@ impl ReplicaSetController {
             .is_some_and(has_what_it_wants)
             && !rs.is_terminating()
             && get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
+            && Policy::mistakes(&rs.opt_ins).is_empty()
             && memory.is_quiet()
     }
 

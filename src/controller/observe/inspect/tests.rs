@@ -94,6 +94,9 @@ fn what_the_tallies_show_as_settled_is_skipped() {
     let mut object = replica_set_json("web", 1);
     object["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True"}]);
     check(&read_replica_set(&object), [ready()], true);
+    let mut object = replica_set_json("web", 1);
+    object["metadata"]["annotations"] = json!({"replicaset-controller/scale-down-order": "zone"});
+    check(&read_replica_set(&object), [ready()], true);
 }
 
 #[test]
