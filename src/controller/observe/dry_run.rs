@@ -54,6 +54,9 @@ impl ReplicaSetController {
         self.schedule_availability_check(&rs, &decision);
         self.schedule_back_off(&rs, &decision);
         self.schedule_end_of_block(&rs, &decision);
+        if let Some(next) = decision.leftovers.next_in {
+            self.queue.add_low_after(rs.key.clone(), next);
+        }
         let intent = Intent {
             ties: ties(&facts, &decision),
             ended,
