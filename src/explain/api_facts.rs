@@ -146,7 +146,7 @@ fn related(
     rs: &ReplicaSet,
     pods: &[Arc<Pod>],
 ) -> Vec<Arc<Pod>> {
-    let Some(owner) = &rs.controller else {
+    let Some(owner) = rs.controller.as_ref().filter(|_| kind.ranks_by_siblings) else {
         return Vec::new();
     };
     let mut interner = Interner::default();
