@@ -32,7 +32,8 @@ use crate::controller::decide::Decision;
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::controller::OtherWriterMetrics;
 
-/// Time that another writer has for the same action, before the comparison counts as disagreement.
+/// Time that another writer has for the next part of the same action, before the comparison counts
+/// as disagreement.
 pub const WINDOW: Duration = Duration::from_secs(30);
 
 /// The decision of one sync, with the extra input of a comparison.
@@ -79,7 +80,10 @@ struct State {
 struct Episode {
     owner: Uid,
     generation: i64,
-    began: Instant,
+    /// The fewest pods that were left to do.
+    n_left: usize,
+    /// When it began, or fewer were left than ever before.
+    progressed: Instant,
     work: Work,
     /// The active pods at its start.
     known: HashMap<Uid, Arc<str>>,
@@ -215,7 +219,11 @@ impl State {
             .iter()
             .map(|it| it.uid.clone())
             .collect();
-        if let Some(episode) = self.episodes.remove(&rs.key) {
+        if let Some(mut episode) = self.episodes.remove(&rs.key) {
+            let n_left = work.as_ref().map_or(0, Work::n_pods);
+            if n_left < episode.n_left {
+                (episode.n_left, episode.progressed) = (n_left, now);
+            }
             let judged = episode.verdict(rs, intent, work.as_ref(), now);
             let is_over = judged.is_some();
             if let Some((verdict, text)) = judged
@@ -247,7 +255,8 @@ impl State {
             let episode = Episode {
                 owner: rs.uid.clone(),
                 generation: rs.generation,
-                began: now,
+                n_left: work.n_pods(),
+                progressed: now,
                 latest: work.clone(),
                 adopts,
                 work,
@@ -335,7 +344,7 @@ impl Episode {
             return Some((Comparison::NotCompared, text));
         }
         if let Some(work) = work.filter(|work| self.work.is_like(work)) {
-            if now.saturating_duration_since(self.began) < WINDOW {
+            if now.saturating_duration_since(self.progressed) < WINDOW {
                 return None;
             }
             return Some(

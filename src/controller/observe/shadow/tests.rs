@@ -1,6 +1,7 @@
 //! A controller in dry run, beside another writer played by the test.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -113,6 +114,22 @@ fn a_writer_that_does_nothing_disagrees_once_after_the_window() {
         shadow.counts().get(&("create", Comparison::Disagree)),
         Some(&1)
     );
+}
+
+/// At 20 requests a second a thousand pods take 50 s.
+#[test]
+fn a_writer_that_goes_on_has_the_window_for_each_part() {
+    let rs = replica_set("web", 6);
+    let (fixture, shadow) = shadowed(fixture(&rs, []));
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        fixture.sync_ok("web");
+        fixture
+            .clock
+            .advance(WINDOW.saturating_sub(Duration::from_millis(1)));
+        fixture.deliver_pod(owned_pod(name, &rs));
+    }
+    fixture.sync_ok("web");
+    check(&shadow, "create", Comparison::Agree);
 }
 
 fn annotated(replicas: i32, annotations: &[(&str, &str)]) -> ReplicaSet {

@@ -74,6 +74,15 @@ impl Work {
         self.name() == other.name()
     }
 
+    /// How many pods are left to create, delete, adopt or release.
+    pub(super) fn n_pods(&self) -> usize {
+        match self {
+            Self::Create(count) => *count,
+            Self::Delete { surplus, .. } => *surplus,
+            Self::Adopt(pods) | Self::Release(pods) | Self::Discard(pods) => pods.len(),
+        }
+    }
+
     /// True if this requires an action that `before`, of the same kind, did not.
     pub(super) fn exceeds(&self, before: &Self) -> bool {
         match (self, before) {
