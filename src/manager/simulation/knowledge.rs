@@ -18,8 +18,10 @@ pub(super) struct Knowledge {
     pub(super) undone: BTreeSet<String>,
     /// The versions that were undone with them.
     pub(super) undone_versions: Range<u64>,
-    /// Names of ReplicaSets whose status was undone with them before this process's cache showed
-    /// it, and has not been written by it since: its next list shows what the cache has.
+    /// UIDs of ReplicaSets whose status this process has written.
+    pub(super) wrote_statuses: BTreeSet<String>,
+    /// Those of them whose status was undone with them before the process's cache showed it, and
+    /// has not been written by it since: its next list shows what the cache has.
     pub(super) undone_statuses: BTreeSet<String>,
     /// What this process has sent deletes for, by UID.
     pub(super) deleted: BTreeMap<String, Deletes>,
@@ -44,9 +46,11 @@ impl Knowledge {
     /// have another revision.
     pub(super) fn rewind(&mut self, from: u64, revision: u64, undone: &[Arc<Object>]) {
         for rs in undone {
+            let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
             let seen = self.view.newest(rs.kind, &rs.name);
-            if seen.is_none_or(|seen| seen.value["status"] != rs.value["status"]) {
-                self.undone_statuses.insert(rs.name.clone());
+            let is_seen = seen.is_some_and(|seen| seen.value["status"] == rs.value["status"]);
+            if !is_seen && self.wrote_statuses.contains(uid) {
+                self.undone_statuses.insert(uid.to_owned());
             }
         }
         self.acquired_at = self.acquired_at.map(|at| at.min(revision));

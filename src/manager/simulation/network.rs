@@ -54,6 +54,7 @@ impl Network for World {
         }
         state.n_requests += 1;
         let id = state.n_requests;
+        let is_repeated = state.is_repeated(connection.process, &request);
         state.judge(connection.process, &request, since, now);
         state.note_renewal(connection.process, &request, now);
         let is_watch = WatchRequest::of(&request).is_some();
@@ -75,7 +76,7 @@ impl Network for World {
                 request.describe()
             ),
         );
-        state.expect(id, connection.process, &request, fault);
+        state.expect(id, connection.process, &request, fault, is_repeated);
         let lag = state.links[link].lag + fault.delay();
         state.links[link].answers_at = now + lag;
         match fault {
@@ -136,14 +137,33 @@ impl State {
         }
     }
 
+    /// True for a create that the process has sent before.
+    fn is_repeated(&self, process: usize, request: &Request) -> bool {
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let known = self.known.get(&process);
+        request.method == "POST" && known.is_some_and(|known| known.created.contains(name))
+    }
+
     /// Remembers a write until the server has executed it.
-    fn expect(&mut self, id: u64, process: usize, request: &Request, fault: Fault) {
+    fn expect(
+        &mut self,
+        id: u64,
+        process: usize,
+        request: &Request,
+        fault: Fault,
+        is_repeated: bool,
+    ) {
         let Some((kind, name, part)) = target(&request.path) else {
             return;
         };
         if let (Kind::ReplicaSet, Some(name), Some("status")) = (kind, name, part) {
-            let known = self.known.entry(process).or_default();
-            known.undone_statuses.remove(name);
+            let stored = self.server.get(Kind::ReplicaSet, name);
+            if let Some(uid) = stored.and_then(|rs| rs.value["metadata"]["uid"].as_str()) {
+                let known = self.known.entry(process).or_default();
+                known.undone_statuses.remove(uid);
+                known.wrote_statuses.insert(uid.to_owned());
+            }
         }
         let is_executed = fault.refusal().is_none() && fault != Fault::LoseRequest;
         if kind != Kind::Pod || request.method == "GET" || !is_executed {
@@ -159,7 +179,7 @@ impl State {
                 process,
                 is_create: request.method == "POST",
                 // An earlier try whose answer was lost may have stored it.
-                has_existed: self.server.get(Kind::Pod, name).is_some(),
+                has_existed: is_repeated && self.server.get(Kind::Pod, name).is_some(),
                 name: name.to_owned(),
                 owner: owner.to_owned(),
             },

@@ -22,8 +22,8 @@ use super::view::View;
 pub(super) struct UnderWay {
     pub(super) process: usize,
     pub(super) is_create: bool,
-    /// A pod of this name was there when it was sent, or the answer to another try of the same
-    /// create told of one since.
+    /// A pod of this name was there when this repetition was sent, or the answer to another try of
+    /// the same create told of one since.
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
@@ -415,6 +415,9 @@ pub(super) fn is_ready(pod: &Value) -> bool {
         .any(|it| it["type"] == "Ready" && it["status"] == "True")
 }
 
+/// Begins what [`unsettled`] returns if nothing but the numbers of the status is wrong.
+pub(super) const STATUS_TELLS: &str = "'s status tells";
+
 /// What is wrong with the state that a ReplicaSet has come to rest in; `None` if nothing is.
 pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     if is_terminating(rs) {
@@ -470,5 +473,5 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     if block_of(&rs.value).is_some() != is_blocked {
         return Some(format!("{}'s status is wrong about a block", rs.name));
     }
-    (told != truth).then(|| format!("{}'s status tells {told:?} of {truth:?}", rs.name))
+    (told != truth).then(|| format!("{}{STATUS_TELLS} {told:?} of {truth:?}", rs.name))
 }

@@ -275,8 +275,12 @@ impl State {
     }
 
     fn unsettled(&self) -> Option<String> {
+        let leader = self
+            .leader()
+            .and_then(|number| self.daemons[number].process);
+        let is_lost = |rs: &Object| leader.is_some_and(|process| self.has_lost_status(process, rs));
         let mut sets = self.server.all(Kind::ReplicaSet);
-        sets.find_map(|rs| Self::unsettled_of(&self.server, rs))
+        sets.find_map(|rs| Self::unsettled_of(&self.server, rs).filter(|_| !is_lost(rs)))
     }
 
     fn unsettled_of(server: &ApiServer, rs: &Object) -> Option<String> {

@@ -13,7 +13,7 @@ use super::http::{Request, STREAM_END};
 use super::knowledge::Knowledge;
 use super::lease::LeaseTruth;
 use super::objects::{Change, Kind, Object};
-use super::oracles::{UnderWay, unsettled};
+use super::oracles::{STATUS_TELLS, UnderWay, unsettled};
 use super::plan::{Action, Plan};
 use super::view::News;
 use crate::client::simulated::{Connection, End};
@@ -436,24 +436,29 @@ impl State {
         processes.any(|it| it == Some(process))
     }
 
-    /// True if the store went back, and the process has not listed both kinds since, or no list can
-    /// show it that a status was undone.
+    /// True if the store went back, and the process has not listed both kinds since.
     pub(super) fn is_rewound(&self, process: usize) -> bool {
-        let Some(known) = self.known.get(&process) else {
-            return false;
-        };
-        let mut sets = self.server.all(Kind::ReplicaSet);
-        !known.rewound.is_empty()
-            || sets.any(|rs| {
-                known.undone_statuses.contains(&rs.name) && unsettled(&self.server, rs).is_some()
-            })
+        let known = self.known.get(&process);
+        known.is_some_and(|known| !known.rewound.is_empty())
     }
 
-    /// True if the leader has not noticed that the store went back.
+    /// True if only the status of this ReplicaSet is wrong, and no list can show the process that
+    /// its own write of it was undone.
+    pub(super) fn has_lost_status(&self, process: usize, rs: &Object) -> bool {
+        let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
+        let known = self.known.get(&process);
+        known.is_some_and(|known| known.undone_statuses.contains(uid))
+            && unsettled(&self.server, rs).is_some_and(|what| what.contains(STATUS_TELLS))
+    }
+
+    /// True if the leader has not noticed that the store went back, or cannot.
     pub(super) fn rewinds_unnoticed(&self) -> bool {
         let leader = self.leader().map(|number| &self.daemons[number]);
         let process = leader.and_then(|leader| leader.process);
-        process.is_some_and(|process| self.is_rewound(process))
+        process.is_some_and(|process| {
+            let mut sets = self.server.all(Kind::ReplicaSet);
+            self.is_rewound(process) || sets.any(|rs| self.has_lost_status(process, rs))
+        })
     }
 
     /// True if a process waits for an answer that a fault delays or keeps from it.
