@@ -258,10 +258,9 @@ impl State {
 
     /// Deletes of the leader whose pods are there and whose outcome it does not know.
     pub(super) fn open_deletes(&self) -> impl Iterator<Item = &Arc<Object>> {
-        let leader = self
-            .leader()
-            .and_then(|number| self.daemons[number].process);
-        let known = leader.and_then(|process| self.known.get(&process));
+        let known = self
+            .leader_process()
+            .and_then(|process| self.known.get(&process));
         let is_open = move |pod: &&Arc<Object>| {
             let uid = pod.value["metadata"]["uid"].as_str().unwrap_or_default();
             let deletes = known.and_then(|known| known.deleted.get(uid));
@@ -275,9 +274,7 @@ impl State {
     }
 
     fn unsettled(&self) -> Option<String> {
-        let leader = self
-            .leader()
-            .and_then(|number| self.daemons[number].process);
+        let leader = self.leader_process();
         let is_lost = |rs: &Object| leader.is_some_and(|process| self.has_lost_status(process, rs));
         let mut sets = self.server.all(Kind::ReplicaSet);
         sets.find_map(|rs| Self::unsettled_of(&self.server, rs).filter(|_| !is_lost(rs)))

@@ -451,11 +451,14 @@ impl State {
             && unsettled(&self.server, rs).is_some_and(|what| what.contains(STATUS_TELLS))
     }
 
+    /// The process of the leader, if it runs.
+    pub(super) fn leader_process(&self) -> Option<usize> {
+        self.daemons[self.leader()?].process
+    }
+
     /// True if the leader has not noticed that the store went back, or cannot.
     pub(super) fn rewinds_unnoticed(&self) -> bool {
-        let leader = self.leader().map(|number| &self.daemons[number]);
-        let process = leader.and_then(|leader| leader.process);
-        process.is_some_and(|process| {
+        self.leader_process().is_some_and(|process| {
             let mut sets = self.server.all(Kind::ReplicaSet);
             self.is_rewound(process) || sets.any(|rs| self.has_lost_status(process, rs))
         })
