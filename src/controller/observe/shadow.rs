@@ -7,8 +7,8 @@
 //! comparison are counted as such:
 //!
 //! - the spec changed in between, so both sides aimed at something else in the end;
-//! - pods finished by themselves meanwhile, or wait for a back-off, or more pods are surplus than
-//!   one sync deletes;
+//! - pods finished by themselves meanwhile, or wait for a back-off or did until just now, or more
+//!   pods are surplus than one sync deletes;
 //! - the API server refuses the other writer's creates (condition `ReplicaFailure`), although both
 //!   sides want the same pods;
 //! - actions that finished before the shadow synced the ReplicaSet open no episode.
@@ -85,6 +85,8 @@ struct Episode {
     /// When it began, or fewer were left than ever before.
     progressed: Instant,
     work: Work,
+    /// The missing pods that waited for a back-off at its start, besides those of `work`.
+    n_held_back: usize,
     /// The active pods at its start.
     known: HashMap<Uid, Arc<str>>,
     /// True if it was judged already, because it exceeded [`WINDOW`].
@@ -260,6 +262,7 @@ impl State {
                 latest: work.clone(),
                 adopts,
                 work,
+                n_held_back: intent.decision.n_held_back(),
                 known: intent.decision.active.iter().map(named).collect(),
                 is_judged: false,
             };
@@ -391,6 +394,13 @@ impl Episode {
             Work::Create(count) if n_created < *count && intent.decision.n_held_back() > 0 => {
                 not_compared("pods wait for a back-off")
             }
+            Work::Create(count)
+                if n_created > *count
+                    && n_created <= *count + self.n_held_back
+                    && may_have_probed(intent) =>
+            {
+                not_compared("a back-off ended meanwhile")
+            }
             Work::Create(count) => {
                 let text = format!("disagreement: here create {count}, the other {n_created}");
                 (Comparison::Disagree, text)
@@ -442,6 +452,12 @@ impl Line {
         };
         Self { level, text }
     }
+}
+
+/// True if no back-off is left, or if its wait is over but for pods that were created during it.
+fn may_have_probed(intent: &Intent) -> bool {
+    let back_off = intent.decision.back_off.as_ref();
+    back_off.is_none_or(|it| it.failed_ago >= it.wait)
 }
 
 /// True if `gone` equals `chosen`, except for pods that no rule distinguishes.

@@ -46,6 +46,8 @@ pub struct BackOff {
     pub wait: Duration,
     /// Time until the next probe may be created; zero if it may now.
     pub remaining: Duration,
+    /// Time since the last failure.
+    pub failed_ago: Duration,
     /// Time until the last failure leaves the window.
     pub expires_in: Duration,
     /// How many missing pods may be created now, the probe included.
@@ -104,6 +106,7 @@ impl BackOff {
             last: Arc::clone(last.pod),
             wait,
             remaining,
+            failed_ago: age(last.at, now),
             expires_in: self::remaining(last.at, window, now),
             n_permitted,
             n_held_back: n_missing.saturating_sub(n_permitted),

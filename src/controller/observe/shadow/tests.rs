@@ -184,6 +184,26 @@ fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
     }
 }
 
+/// Two pods are to be created at once, and a probe 10 s after the failures.
+#[test]
+fn a_probe_by_the_other_writer_is_not_compared() {
+    let rs = annotated(5, &[("failed-pod-backoff", "10s..5m")]);
+    for (seconds, verdict) in [(4_u32, Comparison::Disagree), (5, Comparison::NotCompared)] {
+        let failed = ["a", "b", "c"].map(|name| failed(name, &rs, 5));
+        let (fixture, shadow) = shadowed(fixture(&rs, failed));
+        fixture.sync_ok("web");
+        fixture.clock.advance(Duration::from_secs(seconds.into()));
+        for name in ["e", "f", "g"] {
+            fixture.deliver_pod(Pod {
+                creation: Some(seconds_ago(-i64::from(seconds))),
+                ..owned_pod(name, &rs)
+            });
+        }
+        fixture.sync_ok("web");
+        check(&shadow, "create", verdict);
+    }
+}
+
 #[test]
 fn pods_that_end_by_themselves_are_not_compared() {
     let rs = replica_set("web", 1);
