@@ -131,6 +131,13 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
         .then(|| format!("{} reports a back-off", rs.name))
 }
 
+/// True if a pod of a ReplicaSet with a back-off is not Ready: until it is, failures count.
+pub(super) fn awaits_readiness(server: &ApiServer, rs: &Object) -> bool {
+    let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
+    let mut owned = server.all(Kind::Pod).filter(|pod| is_of(pod, uid));
+    opts_in(&rs.value, BACK_OFF) && owned.any(|pod| is_active(&pod.value) && !is_ready(&pod.value))
+}
+
 /// True if a ReplicaSet that opts in may rest until its key is due.
 pub(super) fn may_rest(rs: &Object, due_in: Option<Duration>) -> bool {
     (opts_in(&rs.value, BACK_OFF) || opts_in(&rs.value, KEPT))

@@ -157,6 +157,9 @@ impl World {
             if is_terminating(rs) {
                 return Some(format!("{} is being deleted", rs.name));
             }
+            if failing::awaits_readiness(&state.server, rs) {
+                return Some(format!("a pod of {} is not Ready", rs.name));
+            }
             if waits_for_timeout(&rs.value) {
                 return Some(format!("{} keeps protected pods for a while", rs.name));
             }
