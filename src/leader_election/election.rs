@@ -83,11 +83,12 @@ impl Election {
         }
     }
 
-    /// The record that a leader writes without a read. The API server rejects the update if anybody
-    /// else wrote the Lease since.
-    pub fn renewal(&self, wall: &str) -> Option<LeaderElectionRecord> {
-        self.renewed_at
-            .map(|_| self.renewed_record(&self.observed, wall))
+    /// The record that a leader writes without a read, while nobody else can hold the Lease. Later
+    /// its version proves nothing: an API server restored from a backup uses versions twice
+    /// (client-go `leaderelection.go:isLeaseValid`).
+    pub fn renewal(&self, now: Duration, wall: &str) -> Option<LeaderElectionRecord> {
+        let is_valid = now < self.renewed_at? + self.options.granted();
+        is_valid.then(|| self.renewed_record(&self.observed, wall))
     }
 
     fn first_record(&self, wall: &str) -> LeaderElectionRecord {

@@ -216,7 +216,7 @@ impl Elector {
         // takes the others for the same renewal. Therefore all of them count from before the first.
         let mut stamp = self.stamp();
         // The fast path: a leader updates without a read, as upstream does.
-        if let Some(record) = self.election.renewal(&stamp.wall) {
+        if let Some(record) = self.election.renewal(stamp.began, &stamp.wall) {
             match self.write(record, &stamp, Lock::update) {
                 Ok(()) => return true,
                 Err(error) => log::debug!(error:%; "the update failed; reading the lease first"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::rig::{Rig, unavailable};
+use super::rig::{Rig, Server, unavailable};
 use crate::client::Fence;
 use crate::stdx::boot_clock::BootClock;
 use crate::stdx::clock::FakeClock;
@@ -118,6 +118,23 @@ fn a_leader_that_slept_finds_its_fence_closed_when_it_wakes() {
     clock.advance(Duration::from_secs(15));
     assert!(other.elect());
     assert!(!sleeper.fence.is_open(), "before any request");
+    assert!(!sleeper.elect());
+    assert_eq!(sleeper.leader(), "b");
+}
+
+/// etcd was restored from a backup meanwhile, and the other's Lease has the version that the
+/// sleeper knows.
+#[test]
+fn a_leader_that_slept_reads_the_lease_first() {
+    let (server, clock) = (Arc::new(Mutex::default()), Arc::new(FakeClock::default()));
+    let mut sleeper = Rig::at("a", &server, &clock);
+    let mut other = Rig::at("b", &server, &clock);
+    assert!(sleeper.elect());
+    assert!(!other.elect());
+    *server.lock().expect("no test has panicked") = Server::default();
+    assert!(!other.elect());
+    clock.advance(Duration::from_secs(15));
+    assert!(other.elect());
     assert!(!sleeper.elect());
     assert_eq!(sleeper.leader(), "b");
 }
