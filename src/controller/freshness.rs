@@ -24,12 +24,10 @@ use crate::api::ReplicaSet;
 pub(super) enum Freshness {
     /// The caches are new enough. The sync may do this much, or nothing.
     Current(Plan),
-    /// The sync neither creates nor deletes pods (upstream: `rsNeedsSync` is false). An event, or
-    /// this delay, requeues the key.
-    CountOnly(Option<Duration>),
-    /// The API server refused a create, so the sync creates no pods. An event, or this delay,
+    /// The sync neither creates nor deletes pods: own writes are not shown yet (upstream:
+    /// `rsNeedsSync` is false), or the API server refused a create. An event, or this delay,
     /// requeues the key.
-    HeldBack(Duration),
+    CountOnly(Option<Duration>),
     /// The sync does nothing. An event, or this delay, requeues the key.
     Wait(Duration),
     /// The sync must query the API server before it does anything.
@@ -88,7 +86,7 @@ impl ReplicaSetController {
             Satisfaction::Satisfied => {}
         }
         if let Some(delay) = held_back {
-            return Freshness::HeldBack(delay);
+            return Freshness::CountOnly(Some(delay));
         }
         let is_protecting = self.policy_of(rs).scale_down_protection;
         let mut has_hold = false;
@@ -114,7 +112,7 @@ impl ReplicaSetController {
             }
         });
         if has_hold && !matches!(due.plan, Plan::Create(_)) {
-            self.memories.end_hold(rs, false);
+            self.memories.end_hold(rs, true);
         }
         freshness
     }

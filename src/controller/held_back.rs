@@ -40,15 +40,16 @@ impl ReplicaSetController {
         let gives_way = matches!(freshness, Freshness::Current(Plan::Create(_)))
             && decision.plan == Plan::Nothing;
         if gives_way {
-            self.memories.end_hold(rs, false);
+            self.memories.end_hold(rs, true);
         }
         if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
             return managed;
         }
         match managed {
-            Ok(()) => self.memories.end_hold(rs, true),
+            Ok(()) => self.memories.end_hold(rs, false),
             Err(SyncError::Write(error)) if self.options.retry_backoff != RetryBackoff::Kcm => {
                 let Some(refusal) = Refusal::of(&error) else {
+                    self.memories.end_hold(rs, false);
                     return Err(SyncError::Write(error));
                 };
                 let is_of_quota = matches!(refusal, Refusal::Quota(_));
@@ -72,7 +73,7 @@ impl ReplicaSetController {
         decision: &Decision,
         freshness: Freshness,
     ) -> Option<Failure> {
-        let is_held_back = matches!(freshness, Freshness::HeldBack(_) | Freshness::CountOnly(_));
+        let is_held_back = matches!(freshness, Freshness::CountOnly(_));
         let creates_later = matches!(decision.plan, Plan::Create(_)) && !decision.acts;
         if !is_held_back && !creates_later {
             return None;

@@ -346,7 +346,7 @@ impl Memories {
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
         let memory = state.records.remove(key);
         if let Some(hold) = memory.and_then(|memory| memory.hold) {
-            state.lines.leave(key, &hold, false, self.clock.now());
+            state.lines.leave(key, &hold, true, self.clock.now());
             self.count_lines(state);
         }
         state.waiting.remove(key);

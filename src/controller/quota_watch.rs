@@ -18,9 +18,7 @@ pub struct QuotaWatch {
 impl QuotaWatch {
     /// Notes that a quota refuses pods.
     pub(super) fn request(&self) {
-        if !self.requested.is_set() {
-            self.requested.set();
-        }
+        self.requested.set();
     }
 
     /// Set from the first refusal on.

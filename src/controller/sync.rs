@@ -72,7 +72,7 @@ impl ReplicaSetController {
         };
         let may = match freshness {
             Freshness::Current(due) => due,
-            Freshness::CountOnly(_) | Freshness::HeldBack(_) => Plan::Nothing,
+            Freshness::CountOnly(_) => Plan::Nothing,
             not_now => return Ok(self.requeue(&rs, not_now)),
         };
         self.follow_suspicion(&rs);
@@ -261,9 +261,7 @@ impl ReplicaSetController {
             {
                 self.note_converged(rs);
             }
-            Freshness::CountOnly(Some(delay)) | Freshness::HeldBack(delay) => {
-                self.queue.add_after(rs.key.clone(), delay);
-            }
+            Freshness::CountOnly(Some(delay)) => self.queue.add_after(rs.key.clone(), delay),
             _ => {}
         }
         self.schedule_availability_check(rs, decision);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::manage::pod_key;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
@@ -57,9 +57,12 @@ impl ReplicaSetController {
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = activity::enter("waits for batches of creates", count);
-        let (created, result) = slow_start_batch(count, &*self.batches, &|index| {
+        let n_created = AtomicUsize::new(0);
+        let (_, result) = slow_start_batch(count, &*self.batches, &|index| {
             tried[index].store(true, Ordering::Relaxed);
-            self.create_pod(rs, &names[index])
+            let is_created = self.create_pod(rs, &names[index])?;
+            n_created.fetch_add(is_created.into(), Ordering::Relaxed);
+            Ok(())
         });
         // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
@@ -70,7 +73,7 @@ impl ReplicaSetController {
             }
         });
         self.return_names(rs, skipped, PodNames::untried);
-        self.log_batch(rs, "created", (created, count), &result);
+        self.log_batch(rs, "created", (n_created.into_inner(), count), &result);
         result.map_err(SyncError::Write)
     }
 
@@ -108,9 +111,9 @@ impl ReplicaSetController {
         self.memories.with(&rs.key, &rs.uid, draw)
     }
 
-    /// Creates one pod. Its expectation stays if and only if the pod exists and the watch will show
-    /// it.
-    fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<(), WriteError> {
+    /// Creates one pod. Its expectation stays if the pod exists, so that the watch will show it, or
+    /// if its namespace terminates; returns false then.
+    fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<bool, WriteError> {
         let _job = activity::enter("creates a pod of", &rs.key);
         let mut name = Arc::clone(name);
         let mut tried = 1;
@@ -125,7 +128,7 @@ impl ReplicaSetController {
             let error = match created {
                 Ok(pod) => {
                     self.creation_succeeded(rs, &name, &pod.resource_version);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(error) if error.is_already_exists() => error,
                 Err(error) => return self.creation_failed(rs, &name, error),
@@ -135,7 +138,7 @@ impl ReplicaSetController {
                 Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
                     // An earlier create of unknown outcome succeeded.
                     self.creation_succeeded(rs, &name, &pod.resource_version);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Ok(_) if tried < NAMES_TRIED_MAX => name = self.rename_creation(rs, &name),
                 Ok(_) => return self.creation_failed(rs, &name, error),
@@ -163,14 +166,14 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         name: &Arc<str>,
         error: WriteError,
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         // As upstream: no pod can be created in a terminating namespace, so this is no failure to
         // retry. The expectation stays and keeps later syncs from trying.
         if error.is_namespace_terminating() {
             let (message, at) = (error.to_string(), self.clock.wall());
             let note = |memory: &mut Memory| memory.history.note_permanent_error(message, at);
             self.memories.with(&rs.key, &rs.uid, note);
-            return Ok(());
+            return Ok(false);
         }
         self.own_writes(rs, |writes| writes.creation_failed(name));
         if error.is_unknown() {

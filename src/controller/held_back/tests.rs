@@ -447,6 +447,42 @@ fn the_condition_goes_when_pods_are_accepted_or_not_needed() {
 }
 
 #[test]
+fn an_error_of_no_kind_ends_the_hold() {
+    let (fixture, _) = with_quota(0);
+    fixture.deliver_replica_set(created_at("a", 1, 1));
+    work(&fixture);
+    let n_held_back = || fixture.controller.memories.n_held_back();
+    assert_eq!(n_held_back(), [1, 0, 0]);
+    let message = "error looking up service account default/default";
+    fixture
+        .writes
+        .on_create(|_, _| Some(Err(refused(403, "Forbidden", message))));
+    pass(&fixture, SECOND);
+    assert_eq!(n_held_back(), [0, 0, 0]);
+    assert!(fixture.queue.num_requeues(&key("a")) > 0);
+}
+
+/// Its creates are answered, but none is accepted.
+#[test]
+fn a_terminating_namespace_does_not_hasten_the_line() {
+    let (fixture, _) = with_quota(0);
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        fixture.deliver_replica_set(created_at(name, 1, 1));
+    }
+    work(&fixture);
+    tried(&fixture);
+    fixture.writes.on_create(|_, _| {
+        let status = Status::new(403, "Forbidden", "being terminated");
+        let status = status.with_cause("NamespaceTerminating", "being terminated");
+        Some(Err(WriteError::Refused(status)))
+    });
+    end_a_pod(&fixture);
+    pass(&fixture, 200 * MS);
+    let tried = tried(&fixture);
+    assert!((1..=3).contains(&tried.len()), "{tried:?}");
+}
+
+#[test]
 fn deletes_go_on_while_creates_are_held_back() {
     let (fixture, _) = with_quota(0);
     let mut web = created_at("web", 1, 2);

@@ -89,9 +89,9 @@ impl QuotaLine {
         }
     }
 
-    /// Removes a ReplicaSet. If it leaves instead of a probe, the next one goes at once; if its
-    /// probe was accepted, two go.
-    pub fn leave(&mut self, place: &Place, was_permitted: bool, is_accepted: bool, now: Instant) {
+    /// Removes a ReplicaSet. If it gives its turn away, the next one goes at once; if its probe was
+    /// accepted, two go.
+    pub fn leave(&mut self, place: &Place, gives_turn: bool, is_accepted: bool, now: Instant) {
         self.waiting.remove(place);
         self.tried.remove(place);
         if is_accepted {
@@ -99,7 +99,7 @@ impl QuotaLine {
             // The room is counted.
             self.n_oldest_tries = OLDEST_TRIES;
         }
-        if was_permitted && self.doubles {
+        if gives_turn && self.doubles {
             self.credit += if is_accepted { 2 } else { 0 };
             self.next_turn = now;
         }

@@ -65,11 +65,14 @@ impl QuotaLines {
         &mut lines[index].1
     }
 
-    /// Takes a ReplicaSet whose hold ends out of its line.
-    pub(super) fn leave(&mut self, key: &ObjectKey, hold: &Hold, is_accepted: bool, now: Instant) {
-        let place = place_of(key, hold);
+    /// Takes a ReplicaSet whose hold ends out of its line. Its turn goes to the next one if its
+    /// creates were accepted or if it needs none. After another refusal the line keeps its pause:
+    /// that may meet each of them.
+    pub(super) fn leave(&mut self, key: &ObjectKey, hold: &Hold, needs_none: bool, now: Instant) {
+        let (place, is_accepted) = (place_of(key, hold), hold.n == 0);
         if let Some(line) = self.line_of(key, hold) {
-            line.leave(&place, hold.is_permitted, is_accepted, now);
+            let gives_turn = hold.is_permitted && (is_accepted || needs_none);
+            line.leave(&place, gives_turn, is_accepted, now);
             if line.is_empty() {
                 self.drop_empty(&key.namespace);
             }
@@ -122,15 +125,16 @@ impl Memories {
         wait
     }
 
-    /// Ends the hold of `rs`, because its creates were accepted, or because it needs none.
-    pub fn end_hold(&self, rs: &ReplicaSet, is_accepted: bool) {
+    /// Ends the hold of `rs`, because it needs no create, or because the last one met no refusal of
+    /// a known kind.
+    pub fn end_hold(&self, rs: &ReplicaSet, needs_none: bool) {
         let now = self.clock.now();
         let mut state = self.lock();
         let State { records, lines, .. } = &mut *state;
         let memory = records.get_mut(&rs.key);
         let memory = memory.filter(|memory| memory.owner == rs.uid);
         if let Some(hold) = memory.and_then(|memory| memory.hold.take()) {
-            lines.leave(&rs.key, &hold, is_accepted, now);
+            lines.leave(&rs.key, &hold, needs_none, now);
             self.count_lines(&state);
         }
     }

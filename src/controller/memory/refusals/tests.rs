@@ -28,6 +28,12 @@ fn turns(memories: &Memories) -> Vec<String> {
     due.map(|(key, _)| key.name.to_string()).collect()
 }
 
+/// The create of `rs` is accepted.
+fn accept(memories: &Memories, rs: &ReplicaSet) {
+    memories.get(&rs.key, &rs.uid, Memory::create_was_accepted);
+    memories.end_hold(rs, false);
+}
+
 #[test]
 fn each_quota_has_a_line_of_its_own() {
     let (memories, clock) = memories();
@@ -55,7 +61,7 @@ fn a_line_ends_with_its_last_replica_set() {
     memories.hold_back(&a, quota("pods"), String::new());
     memories.hold_back(&b, quota("pods"), String::new());
     assert_eq!(memories.n_held_back(), [2, 0, 0]);
-    memories.end_hold(&a, true);
+    accept(&memories, &a);
     assert!(memories.wake_lines("default", None));
     memories.forget(&b.key, Some(&b.uid));
     assert!(!memories.wake_lines("default", None));
@@ -85,11 +91,35 @@ fn a_probe_of_one_quota_that_another_refuses_is_no_probe_there() {
     memories.hold_back(&other, quota("pods"), String::new());
     clock.advance(Duration::from_millis(50));
     assert_eq!(turns(&memories), ["a", "x"]);
-    memories.end_hold(&replica_set("a", 1), true);
+    accept(&memories, &replica_set("a", 1));
     assert_eq!(turns(&memories), ["b", "c"]);
     memories.hold_back(&other, quota("cpu"), String::new());
-    memories.end_hold(&replica_set("b", 1), true);
+    accept(&memories, &replica_set("b", 1));
     assert_eq!(turns(&memories), ["d", "e"], "the line still doubles");
+}
+
+/// Otherwise a webhook that fails would dissolve the line at once.
+#[test]
+fn a_probe_that_meets_another_refusal_takes_the_turn_along() {
+    let overload = || Some(Refusal::Overload { retry_after: None });
+    for refusal in [overload(), None] {
+        let (memories, clock) = memories();
+        let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
+        for rs in &all {
+            memories.hold_back(rs, quota("pods"), String::new());
+        }
+        clock.advance(Duration::from_millis(50));
+        assert_eq!(turns(&memories), ["a"]);
+        match refusal {
+            Some(refusal) => drop(memories.hold_back(&all[0], refusal, String::new())),
+            None => memories.end_hold(&all[0], false),
+        }
+        assert_eq!(turns(&memories), [""; 0]);
+        clock.advance(Duration::from_millis(100));
+        assert_eq!(turns(&memories), ["b"]);
+        memories.end_hold(&all[1], true);
+        assert_eq!(turns(&memories), ["c"], "b needs no pod");
+    }
 }
 
 #[test]
