@@ -86,6 +86,14 @@ impl ReplicaSetController {
         }
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, decision)?;
+        // Pods have gone since the freshness check, which permitted another kind of action. If they
+        // were orphans, no event enqueues the key.
+        let is_current = matches!(freshness, Freshness::Current(_));
+        if is_current && decision.plan != Plan::Nothing && !decision.acts {
+            return Err(SyncError::Outdated(
+                "the pods have changed meanwhile".to_owned(),
+            ));
+        }
         self.report_unreadable_marks(&facts, &decision);
         let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
@@ -285,7 +293,7 @@ impl ReplicaSetController {
             }
             // The watch showed every write before this sync returned. Those events found the
             // expectations still open and were queued with low priority, so requeue the key here.
-            None if decision.acts => self.enqueue(&rs.key),
+            None if decision.acts || !decision.adopt.is_empty() => self.enqueue(&rs.key),
             None => {}
         }
     }

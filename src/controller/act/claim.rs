@@ -6,7 +6,6 @@ use std::cell::OnceCell;
 use serde::Serialize;
 
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
-use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::error::SyncError;
 use crate::controller::memory::positions::Resource;
@@ -29,8 +28,7 @@ impl ReplicaSetController {
     /// other.
     ///
     /// # Errors
-    /// The merged errors of all failed patches. One failure does not stop the other patches. Or if
-    /// pods are gone, and without them another action is due than the freshness check permitted.
+    /// The merged errors of all failed patches. One failure does not stop the other patches.
     pub(in crate::controller) fn claim_pods(
         &self,
         facts: &Facts<'_>,
@@ -76,14 +74,7 @@ impl ReplicaSetController {
             Some(error) if is_race => Err(SyncError::Deleted(error.to_string())),
             Some(error) => Err(error),
             None if gone.is_empty() => Ok(decision),
-            None => {
-                let decision = facts.decide_without(&gone);
-                if decision.plan != Plan::Nothing && !decision.acts {
-                    let gone = format!("{} pods to adopt are gone", gone.len());
-                    return Err(SyncError::Outdated(gone));
-                }
-                Ok(decision)
-            }
+            None => Ok(facts.decide_without(&gone)),
         }
     }
 

@@ -313,6 +313,62 @@ fn c_22_an_orphan_that_is_gone_is_replaced() {
     fixture.assert_counts(1, 0, 1);
 }
 
+/// Until the cache shows that they are gone, nothing enqueues the key, and nothing may spin.
+#[test]
+fn c_22_orphans_that_are_gone_leave_the_create_to_the_next_sync() {
+    let rs = replica_set("web", 3);
+    let pods = [owned_pod("a", &rs), owned_pod("b", &rs), pod("c"), pod("d")];
+    let fixture = fixture(&rs, pods.clone());
+    fixture
+        .writes
+        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+    fixture.process(&rs.key);
+    fixture.assert_counts(0, 0, 2);
+    assert_eq!(fixture.queue.num_requeues(&rs.key), 1);
+    for orphan in &pods[2..] {
+        fixture.deliver_pod_deleted(orphan.clone());
+    }
+    fixture.process(&rs.key);
+    fixture.assert_counts(1, 0, 2);
+}
+
+#[test]
+fn c_22_an_orphan_that_is_gone_holds_up_no_status() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [pod("p1")]);
+    fixture.expect(&rs, ["new".into()], []);
+    fixture
+        .writes
+        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 1);
+    assert_eq!(fixture.writes.status_updates().len(), 1);
+}
+
+/// The watch may break before it shows the adoption, and the pod may go before the next list,
+/// which then shows only the deletion of an orphan.
+#[test]
+fn an_adoption_is_waited_for() {
+    let mut rs = replica_set("web", 1);
+    rs.status.replicas = 1;
+    rs.status.fully_labeled_replicas = 1;
+    rs.status.observed_generation = 1;
+    let fixture = fixture(&rs, [pod("p1")]);
+    let adopted = WrittenPod {
+        resource_version: "9".into(),
+        controller: Some("uid-web".into()),
+    };
+    fixture
+        .writes
+        .on_patch(move |_, _| Some(Ok(adopted.clone())));
+    fixture.sync_ok("web");
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.process(&rs.key);
+    assert_eq!(fixture.queued(), [""; 0]);
+    fixture.deliver_bookmarks("100", "");
+    assert_eq!(fixture.queued(), ["default/web"]);
+}
+
 #[test]
 fn c_24_a_replica_set_under_deletion_releases_nothing() {
     let mut rs = replica_set("web", 2);
