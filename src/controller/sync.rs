@@ -110,6 +110,8 @@ impl ReplicaSetController {
         let is_held_back = failure.is_some();
         self.sync_status(&rs, &decision, failure.as_ref())?;
         self.delete_leftovers(&rs, &decision, managed.is_err());
+        self.note_held_back(&rs, &decision);
+        self.schedule_end_of_block(&rs, &decision);
         managed?;
         self.schedule_next_sync(&rs, &decision, freshness);
         Ok(if is_held_back {
@@ -274,7 +276,6 @@ impl ReplicaSetController {
         }
         self.schedule_availability_check(rs, decision);
         self.schedule_back_off(rs, decision);
-        self.schedule_end_of_block(rs, decision);
         let now = self.clock.now();
         let remaining = |memory: &mut Memory| memory.own_writes.remaining(now);
         match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {
@@ -328,19 +329,25 @@ impl ReplicaSetController {
             || kept.is_some_and(|kept| n_failed() > kept)
     }
 
-    /// Records how many pods of `rs` wait for its back-off, and requeues the key for the time when
-    /// that changes without an event.
-    pub(super) fn schedule_back_off(&self, rs: &ReplicaSet, decision: &Decision) {
+    /// Records how many pods of `rs` wait for its back-off.
+    pub(super) fn note_held_back(&self, rs: &ReplicaSet, decision: &Decision) {
         let n_held_back = decision.n_held_back();
         let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
-        let Some(back_off) = &decision.back_off else {
+        if decision.back_off.is_some() {
+            self.memories.with(&rs.key, &rs.uid, note);
+        } else {
             // Without a record nothing was held back.
             self.memories.get(&rs.key, &rs.uid, note);
+        }
+    }
+
+    /// Requeues the key for the time when a back-off changes without an event.
+    pub(super) fn schedule_back_off(&self, rs: &ReplicaSet, decision: &Decision) {
+        let Some(back_off) = &decision.back_off else {
             return;
         };
-        self.memories.with(&rs.key, &rs.uid, note);
         let change = back_off.changes_in();
-        if n_held_back > 0 {
+        if back_off.n_held_back > 0 {
             self.queue.add_after(rs.key.clone(), change);
         } else {
             self.queue.add_low_after(rs.key.clone(), change);

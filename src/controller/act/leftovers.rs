@@ -61,7 +61,8 @@ impl ReplicaSetController {
             .map(|pod| self.delete_leftover(rs, pod));
         let result: Result<Vec<Deleted>, WriteError> = results.collect();
         let pause = match result {
-            Err(WriteError::Stopped) => return,
+            // Perhaps only the lease's renewal is late.
+            Err(WriteError::Stopped) => return requeue(PAUSE),
             Err(error) => {
                 log::warn!(
                     object:% = self.kind.named(&rs.key), error:%;

@@ -129,7 +129,6 @@ impl History {
     /// if there was one.
     pub fn note_converged(&mut self, rs: &ReplicaSet, now: Instant) -> Option<Duration> {
         let is_its = |change: &mut Change| change.generation == rs.generation;
-        self.n_held_back = 0;
         let change = self.change.take_if(is_its)?;
         Some(now.saturating_duration_since(change.since))
     }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crate::api::{ObjectKey, Pod};
 use crate::controller::decide::deletion_order::{RankedPod, compare};
-use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::deletion_ranking;
 use crate::controller::decide::protection::show_block;
 use crate::controller::decide::scale_down_order::Places;
@@ -44,7 +43,6 @@ impl ReplicaSetController {
         let mut status = calculate_status(&rs, &decision.counts, None);
         // Only the writer learns of failures, so the stored condition is taken as right.
         status.conditions.clone_from(&rs.status.conditions);
-        report_back_off(&mut status, &rs, decision.back_off.as_ref(), None);
         show_block(&mut status, &rs, decision.block.as_ref());
         // Nor does a dry run learn whether the API server keeps this count.
         if rs.status.terminating_replicas.is_none() {
@@ -52,6 +50,7 @@ impl ReplicaSetController {
         }
         let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
         self.schedule_availability_check(&rs, &decision);
+        self.note_held_back(&rs, &decision);
         self.schedule_back_off(&rs, &decision);
         self.schedule_end_of_block(&rs, &decision);
         if let Some(next) = decision.leftovers.next_in {

@@ -10,8 +10,10 @@ use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::pod::PodFailure;
 use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
+use crate::controller::memory::Memory;
 use crate::controller::testing::{
-    Fixture, Write, key, owned_pod, read_replica_set, replica_set_json,
+    Fixture, Write, fixture, key, owned_pod, read_replica_set, refused, replica_set_json,
+    seconds_ago,
 };
 use crate::stdx::clock::Clock;
 
@@ -338,4 +340,28 @@ fn held_back_pods_are_no_convergence_and_old_failures_expire() {
     assert!(cluster.condition().is_some());
     cluster.advance(Duration::from_secs(12));
     assert_eq!(cluster.condition(), None, "the window is ten minutes");
+}
+
+#[test]
+fn the_pods_that_wait_are_counted_while_creates_fail() {
+    let mut object = replica_set_json("web", 3);
+    object["metadata"]["annotations"] =
+        json!({"replicaset-controller/failed-pod-backoff": "10s..5m"});
+    let rs = read_replica_set(&object);
+    let failed = ["a", "b"].map(|name| Pod {
+        phase: PodPhase::Failed,
+        failure: Some(Box::new(PodFailure {
+            reason: "Rejected".into(),
+            at: Some(seconds_ago(1)),
+        })),
+        ..owned_pod(name, &rs)
+    });
+    let fixture = fixture(&rs, failed);
+    fixture
+        .writes
+        .on_create(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
+    fixture.sync("web").expect_err("refused");
+    let n_held_back = |memory: &mut Memory| memory.history.n_held_back();
+    let memories = &fixture.controller.memories;
+    assert_eq!(memories.get(&rs.key, &rs.uid, n_held_back), Some(2));
 }

@@ -367,6 +367,22 @@ fn the_timeout_ends_a_block_even_after_a_restart() {
 }
 
 #[test]
+fn the_timeout_is_noticed_while_deletes_are_refused() {
+    let rs = protecting(1, &[("protected-timeout", "60s")]);
+    let pods = [marked("a", &rs), marked("b", &rs), ready_pod("c", &rs)];
+    let fixture = fixture(&rs, pods);
+    fixture
+        .writes
+        .on_delete(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
+    fixture.sync("web").expect_err("refused");
+    fixture.queued();
+    assert_eq!(
+        fixture.queued_after(Duration::from_secs(60)),
+        ["default/web"]
+    );
+}
+
+#[test]
 fn a_blocked_replica_set_has_not_converged() {
     let before = protecting(3, &[]);
     let fixture = fixture(&before, ["a", "b", "c"].map(|name| marked(name, &before)));
