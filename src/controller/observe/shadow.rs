@@ -36,6 +36,9 @@ use crate::telemetry::metrics::controller::OtherWriterMetrics;
 /// as disagreement.
 pub const WINDOW: Duration = Duration::from_secs(30);
 
+/// Why nothing tells whether the other writer would do the same.
+const OTHER_WORK: &str = "other work came first";
+
 /// The decision of one sync, with the extra input of a comparison.
 #[derive(Clone, Debug)]
 pub struct Intent {
@@ -387,6 +390,14 @@ impl Episode {
             let gone = self.known.keys().filter(|uid| !active.contains(*uid));
             gone.cloned().collect()
         };
+        let Decision {
+            adopt,
+            release,
+            leftovers,
+            ..
+        } = &intent.decision;
+        let is_left =
+            |pods: &HashSet<Uid>, left: &[Arc<Pod>]| left.iter().any(|pod| pods.contains(&pod.uid));
         let agree = |done: String| (Comparison::Agree, format!("agreement: the other {done}"));
         match &self.work {
             Work::Create(_) if !gone.is_empty() => not_compared("pods went meanwhile"),
@@ -417,12 +428,15 @@ impl Episode {
                 let text = format!("disagreement: here delete {ours}, the other {theirs}");
                 (Comparison::Disagree, text)
             }
+            Work::Adopt(pods) if is_left(pods, adopt) => not_compared(OTHER_WORK),
             Work::Adopt(pods) if pods.iter().any(|uid| gone.contains(uid)) => {
                 let text = format!("disagreement: here adopt {}, not there", self.names(pods));
                 (Comparison::Disagree, text)
             }
             Work::Adopt(pods) => agree(format!("adopted {}", self.names(pods))),
+            Work::Release(pods) if is_left(pods, release) => not_compared(OTHER_WORK),
             Work::Release(_) => agree("released them".to_owned()),
+            Work::Discard(pods) if is_left(pods, &leftovers.delete) => not_compared(OTHER_WORK),
             Work::Discard(_) => agree("deleted them".to_owned()),
         }
     }

@@ -257,6 +257,35 @@ fn an_orphan_that_is_adopted_agrees() {
 }
 
 #[test]
+fn what_other_work_interrupts_is_not_compared() {
+    let rs = replica_set("web", 1);
+    let (fixture, shadow) = shadowed(fixture(&rs, [pod("a")]));
+    fixture.sync_ok("web");
+    let mut larger = replica_set_json("web", 2);
+    larger["metadata"]["resourceVersion"] = "2".into();
+    fixture.deliver_replica_set(read_replica_set(&larger));
+    fixture.sync_ok("web");
+    check(&shadow, "adopt", Comparison::NotCompared);
+}
+
+/// Another writer has no such condition.
+#[test]
+fn a_back_off_is_no_disagreement_on_the_status() {
+    let mut rs = annotated(1, &[("failed-pod-backoff", "10s..5m")]);
+    rs.status.observed_generation = 1;
+    let (fixture, shadow) = shadowed(fixture(&rs, [failed("a", &rs, 5)]));
+    for _ in 0..3 {
+        fixture.sync_ok("web");
+        fixture.clock.advance(WINDOW);
+    }
+    assert!(
+        !shadow
+            .counts()
+            .contains_key(&("status", Comparison::Disagree))
+    );
+}
+
+#[test]
 fn an_orphan_that_comes_later_exceeds_a_decision_once() {
     let rs = replica_set("web", 3);
     let (fixture, shadow) = shadowed(fixture(&rs, [pod("a")]));
