@@ -251,7 +251,7 @@ impl DevServer {
         objects.iter().map(|object| object.value()).collect()
     }
 
-    /// Ends all connections and joins the server's threads. A second call does nothing.
+    /// Ends all connections, and joins the other threads of the server. A second call does nothing.
     pub fn stop(&mut self) {
         let cause = Cause::Requested("the server is stopped".to_owned());
         self.own_stop.stop(cause);

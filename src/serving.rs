@@ -202,7 +202,7 @@ impl Serving {
         Some(move || certificates.reload())
     }
 
-    /// Ends all connections and aborts reviews. Waits for pages in progress. A second call does
+    /// Ends all connections and aborts reviews. Waits for no page in progress. A second call does
     /// nothing.
     pub fn stop(&mut self) {
         for client in self.review_clients.drain(..) {

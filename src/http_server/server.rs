@@ -47,7 +47,6 @@ struct Connections {
     n_accepted: u64,
     /// Keyed by number, so the first is the oldest.
     open: BTreeMap<u64, Open>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 /// An open connection.
@@ -114,9 +113,8 @@ impl Server {
         format!("{scheme}://{}", self.shared.address)
     }
 
-    /// Ends all connections and joins their threads. The threads wait for their sockets, which this
-    /// call shuts, and for their handlers, which must return by themselves. A second call does
-    /// nothing.
+    /// Accepts no more connections and shuts the open ones. Does not wait for their threads, which
+    /// end as soon as their handlers return. A second call does nothing.
     pub fn stop(&mut self) {
         self.shared.stop_accepting();
         let Some(acceptor) = self.acceptor.take() else {
@@ -124,10 +122,9 @@ impl Server {
         };
         // ORDER: the listener closes before the connections end, so a client that reconnects gets
         // "connection refused" at once.
-        join(acceptor);
+        // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
+        acceptor.join().unwrap_or_default();
         self.shared.shut_sockets();
-        let threads = std::mem::take(&mut self.shared.lock().threads);
-        threads.into_iter().for_each(join);
     }
 }
 
@@ -204,13 +201,10 @@ impl Shared {
             }
             drop(shared.lock().open.remove(&id));
         });
-        match thread {
-            Ok(thread) => self.lock().threads.push(thread),
-            Err(error) => {
-                log::warn!(error:%; "a connection is closed: cannot start a thread for it");
-                drop(self.lock().open.remove(&id));
-                return;
-            }
+        if let Err(error) = thread {
+            log::warn!(error:%; "a connection is closed: cannot start a thread for it");
+            drop(self.lock().open.remove(&id));
+            return;
         }
         if self.is_stopping() {
             // The server stopped after the accept, so only this thread can shut the socket.
@@ -229,7 +223,6 @@ impl Shared {
         let id = connections.n_accepted;
         connections.n_accepted += 1;
         connections.open.insert(id, open);
-        connections.threads.retain(|thread| !thread.is_finished());
         Some(id)
     }
 
@@ -313,9 +306,4 @@ impl Open {
         // The connection may be closed already, so an error here does not matter.
         self.socket.shutdown(Shutdown::Both).unwrap_or_default();
     }
-}
-
-fn join(thread: JoinHandle<()>) {
-    // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
-    thread.join().unwrap_or_default();
 }

@@ -47,6 +47,9 @@ pub(super) struct Certificates {
     versions: &'static [&'static SupportedProtocolVersion],
     /// The self-signed certificate and its key.
     generated: Option<(String, String)>,
+    /// Held while the files are read and their contents installed. A handshake waits for it only if
+    /// its own check is due.
+    reloading: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -96,6 +99,7 @@ impl Certificates {
             files,
             versions,
             generated,
+            reloading: Mutex::default(),
             state: Mutex::new(State {
                 checked: Instant::now(),
                 contents,
@@ -123,6 +127,9 @@ impl Certificates {
     /// # Errors
     /// A sentence that names the file and the problem.
     pub(super) fn reload(&self) -> Result<String, String> {
+        // ORDER: of two that read the files, the one that reads last installs last. Otherwise an
+        // authority that was removed could come back.
+        let _reloading = self.reloading.lock();
         let contents = read(&self.files, self.generated.as_ref())?;
         if contents == self.lock().contents {
             return Ok("unchanged".to_owned());
