@@ -328,6 +328,14 @@ impl Ignored {
     /// Removes everything that only kube-controller-manager understands: its other flags,
     /// controllers and feature gates, and empty values, which mean the default there.
     pub(super) fn take_out(&mut self, arguments: Vec<Argument>) -> Vec<Argument> {
+        let lists = arguments
+            .iter()
+            .filter(|it| it.name().as_deref() == Some("controllers"));
+        let lists: Vec<_> = lists.filter_map(Argument::value).collect();
+        let runs_none = lists
+            .iter()
+            .flat_map(|list| list.split(','))
+            .all(is_foreign);
         let kept = arguments.into_iter().filter_map(|argument| {
             let (Some(name), value) = (argument.name(), argument.value()) else {
                 return Some(argument);
@@ -347,6 +355,8 @@ impl Ignored {
             };
             match name.as_str() {
                 _ if value.is_empty() => None,
+                // Others only: this program's are off, so it is a mistake.
+                "controllers" if runs_none => Some(argument),
                 "controllers" => self.keep_items(argument, &name, &value, |item| !is_foreign(item)),
                 "feature-gates" => {
                     // Upstream names the component, which it need not.

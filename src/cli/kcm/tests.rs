@@ -108,7 +108,8 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
         "--cluster_cidr",
         "10.0.0.0/8",
         "--kubeconfig=",
-        "--controllers=*,-job,tokencleaner",
+        "--controllers=*,-job",
+        "--controllers=tokencleaner",
         "--feature-gates=AllBeta=true,kube:PodDeletionCost=false",
         "--use-service-account-credentials",
         "--dry-run",
@@ -132,6 +133,7 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
     for words in [
         &["--kcm-compat", "--alocate-node-cidrs"][..],
         &["--kcm-compat", "--controllers=*,-jobb"],
+        &["--kcm-compat", "--controllers=deployment-controller,-job"],
     ] {
         let outcome = outcome(&arguments(words));
         assert!(matches!(outcome, ParseOutcome::Usage(_)), "{words:?}");
