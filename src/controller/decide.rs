@@ -199,9 +199,11 @@ impl Facts<'_> {
             }
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
         };
+        let availability = Availability::of(&active, rs.min_ready_seconds, now);
+        let (available, terminating) = (availability.n_available, self.count_terminating(owned));
         Decision {
-            counts: Counts::of_pods(rs, &active, self.count_terminating(owned), now),
-            next_check: Availability::of(&active, rs.min_ready_seconds, now).next_check,
+            counts: Counts::of_pods(rs, &active, available, terminating),
+            next_check: availability.next_check,
             active,
             adopt,
             release,

@@ -154,26 +154,25 @@ impl ReplicaSetController {
         if old == new {
             return; // A resync.
         }
+        if old.uid != new.uid {
+            // The pod was deleted and recreated unseen.
+            self.delete_pod(old);
+            return self.add_pod(new);
+        }
         if new.differs_in_version_only(old) || self.is_idle_cost(old, new) {
             self.retry_if_failing(new);
             return;
         }
-        // True if the pod was deleted and recreated unseen. The new pod may be an expected one.
-        let is_recreated = old.uid != new.uid;
         let controller_changed = old.controller != new.controller;
         // True if the update may affect other ReplicaSets than the new owner. A relist merges
         // several updates into one.
-        let affects_others = controller_changed || old.labels != new.labels || is_recreated;
+        let affects_others = controller_changed || old.labels != new.labels;
         if new.is_terminating() {
             // The deletion counts from its start, because a pod may take long to terminate.
             if let Some(rs) = self.controller_of(new) {
                 let shown = self.cache.pods_resource_version();
-                self.enqueue_owner_after(&rs, |memory| {
-                    if is_recreated {
-                        observe_creation(memory, new);
-                    }
-                    self.observe_deletion(memory, new, &shown);
-                });
+                let observe = |memory: &mut Memory| self.observe_deletion(memory, new, &shown);
+                self.enqueue_owner_after(&rs, observe);
             }
             if affects_others {
                 self.delete_pod(old);
@@ -187,9 +186,6 @@ impl ReplicaSetController {
         if let Some(rs) = self.controller_of(new) {
             let mut failures = None;
             let observe = |memory: &mut Memory| {
-                if is_recreated {
-                    observe_creation(memory, new);
-                }
                 if !new.is_active() {
                     // A finished pod is inactive, as a terminating pod is, so its deletion counts
                     // as done.
@@ -215,9 +211,6 @@ impl ReplicaSetController {
             }
         } else if new.controller.is_none() && affects_others {
             self.enqueue_replica_sets_matching(new);
-        }
-        if is_recreated {
-            self.delete_pod(old);
         }
     }
 

@@ -46,6 +46,9 @@ impl ReplicaSetController {
             }
             return Ok(());
         }
+        if news == News::Nothing {
+            return Ok(());
+        }
         let updated = self.update_replica_set_status(rs, status)?;
         self.record_replica_set(&updated);
         if let Some(message) = new_step {
@@ -81,7 +84,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Writes `status` if it differs from the status of `rs`. Returns the resulting ReplicaSet.
+    /// Writes `status` as the status of `rs`. Returns the resulting ReplicaSet.
     /// Blocks for at most three requests: an update, and after a failure a read and one more
     /// update.
     ///
@@ -92,12 +95,6 @@ impl ReplicaSetController {
         rs: &Arc<ReplicaSet>,
         mut status: ReplicaSetStatus,
     ) -> Result<Arc<ReplicaSet>, SyncError> {
-        let terminating = status.terminating_replicas;
-        status.terminating_replicas = self.comparable_terminating(&rs.status, terminating);
-        if rs.status == status && rs.generation == rs.status.observed_generation {
-            return Ok(Arc::clone(rs));
-        }
-        status.terminating_replicas = terminating;
         log::debug!(
             object:% = self.kind.named(&rs.key);
             "status: {} replicas, {} ready, {} available, generation {}",

@@ -147,27 +147,29 @@ impl ReplicaSetController {
             .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))
             .filter(|pod| !known_uids.contains(&pod.uid))
             .collect();
-        let deletions: Vec<Uid> = cached
+        let deletions: Vec<&Pod> = cached
             .iter()
+            .map(|pod| &**pod)
             .filter(|pod| pod.is_active() && selector.matches(&pod.labels))
             .filter(|pod| !live_uids.contains(&pod.uid))
-            .map(|pod| pod.uid.clone())
             .collect();
         // INVARIANT: the loops below observe every event since the cache read above, because it may
         // precede the new expectation. If no expectation remains, this sync has to act itself: no
         // event wakes its key.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
-        self.expect(rs, names, deletions.clone());
+        let uids = deletions.iter().map(|pod| pod.uid.clone());
+        self.expect(rs, names, uids);
         for pod in creations {
             let cached = self.cache.pod(&pod.key);
             if cached.is_some_and(|cached| cached.uid == pod.uid) {
                 self.own_writes(rs, |writes| writes.creation_seen(&pod.key.name));
             }
         }
-        for uid in &deletions {
-            let pods = self.cache.pods_owned_by(&owner);
-            if !pods.iter().any(|pod| pod.uid == *uid && pod.is_active()) {
-                self.own_writes(rs, |writes| writes.deletion_seen(uid));
+        for pod in deletions {
+            let cached = self.cache.pod(&pod.key);
+            let is_it = |cached: &Pod| cached.uid == pod.uid && cached.is_controlled_by(&rs.uid);
+            if !cached.is_some_and(|cached| cached.is_active() && is_it(&cached)) {
+                self.own_writes(rs, |writes| writes.deletion_seen(&pod.uid));
             }
         }
         Ok(self.satisfaction(rs) == Satisfaction::Satisfied)

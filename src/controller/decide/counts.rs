@@ -3,9 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::availability::is_available;
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::cache::PodTally;
 
@@ -25,14 +22,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the active pods of `rs` one by one.
+    /// Counts the active pods of `rs` one by one, of which this many are available.
     pub fn of_pods(
         rs: &ReplicaSet,
         active: &[Arc<Pod>],
+        available: i32,
         terminating: Option<i32>,
-        now: Timestamp,
     ) -> Self {
         let mut counts = Self {
+            available,
             terminating,
             ..Self::default()
         };
@@ -40,7 +38,6 @@ impl Counts {
             counts.replicas += 1;
             counts.fully_labeled += i32::from(pod.labels.is_superset_of(&rs.template_labels));
             counts.ready += i32::from(pod.is_ready);
-            counts.available += i32::from(is_available(pod, rs.min_ready_seconds, now));
         }
         counts
     }

@@ -145,15 +145,9 @@ impl OwnWrites {
     /// The names of pods that may exist already: first those whose create may still arrive at the
     /// API server, because a try had no response.
     pub fn unknown_creations(&self) -> Vec<Arc<str>> {
-        let late = self
-            .unknown_creations
-            .iter()
-            .filter(|(_, answered)| !**answered);
-        let answered = self
-            .unknown_creations
-            .iter()
-            .filter(|(_, answered)| **answered);
-        let names = late.chain(answered).map(|(name, _)| Arc::clone(name));
+        let mut creations: Vec<_> = self.unknown_creations.iter().collect();
+        creations.sort_by_key(|(_, is_answered)| **is_answered);
+        let names = creations.into_iter().map(|(name, _)| Arc::clone(name));
         names.collect()
     }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::carry_over;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::decide::availability::Availability;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::status::{Failure, calculate_status};
@@ -58,7 +59,8 @@ fn calculate(rs: &ReplicaSet, pods: &[Pod], failure: Option<(Plan, String)>) -> 
         message,
         at: now(),
     });
-    let counts = Counts::of_pods(rs, &active, None, now());
+    let available = Availability::of(&active, rs.min_ready_seconds, now()).n_available;
+    let counts = Counts::of_pods(rs, &active, available, None);
     calculate_status(rs, &counts, failure.as_ref())
 }
 
