@@ -377,7 +377,7 @@ fn the_timeout_is_noticed_while_deletes_are_refused() {
     fixture.sync("web").expect_err("refused");
     fixture.queued();
     assert_eq!(
-        fixture.queued_after(Duration::from_secs(60)),
+        fixture.queued_after(Duration::from_mins(1)),
         ["default/web"]
     );
 }
