@@ -25,13 +25,15 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 	$(shared)/bash-completion/completions/$(NAME) $(shared)/zsh/site-functions/_$(NAME) \
 	$(shared)/fish/vendor_completions.d/$(NAME).fish
 
-# Links of the manual, rewritten in the rendered pages (to pages, sources and other files) and as installed.
+# Links of the manual, rewritten in the rendered pages (to pages, sources and other files) and as installed,
+# without those to what is not installed.
 rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
 	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g; \
 	s|src="([a-z-]+\.svg)"|src="../../../../../src/manual/\1"|g
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
-	s|](\.\./\.\./\([A-Z]\)|](../\1|g
+	s|](\.\./\.\./\([A-Z]\)|](../\1|g; s|\[\([^]]*\)\]([^)]*\.rs)|\1|g; \
+	s,\[\([^]]*\)\](\(\.\./\.\./\|tests/\|\(\.\./\)*CONTRIBUTING\)[^)]*),\1,g
 
 # What `make image` builds with, and the name that it gives the image.
 ENGINE ?= podman
@@ -118,7 +120,7 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	install -D -m 644 -t $(documents)/sidecar config/sidecar/*.yaml
 	install -D -m 644 -t $(documents)/monitoring config/monitoring/*
 	install -m 644 src/manual/*.md src/manual/*.svg $(documents)/manual
-	sed -i '$(installed_links)' $(addprefix $(documents)/,README.md SECURITY.md CHANGELOG.md) \
+	sed -z -i '$(installed_links)' $(addprefix $(documents)/,README.md SECURITY.md CHANGELOG.md) \
 		$(documents)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \

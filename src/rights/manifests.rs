@@ -49,6 +49,20 @@ impl Account {
         }
     }
 
+    /// Ends the names of this account's objects, so that no other account's `kubectl apply` takes
+    /// its rights away. Empty for the default account of the whole cluster.
+    fn suffix(&self) -> String {
+        match self {
+            Self::ServiceAccount { namespace, name } if name == NAME => match namespace.as_str() {
+                "kube-system" => String::new(),
+                namespace => format!(":{namespace}"),
+            },
+            Self::ServiceAccount { namespace, name } => format!(":{namespace}:{name}"),
+            // No namespace begins with a capital letter, and no name of an object has a slash.
+            Self::User(name) => format!(":User:{}", name.replace(['/', '%'], "-")),
+        }
+    }
+
     fn subject(&self) -> String {
         match self {
             Self::ServiceAccount { namespace, name } => format!(
@@ -107,6 +121,7 @@ fn documents_of(grant: &Grant, account: &Account) -> Vec<String> {
         Role::Own(suffix) if grant.namespace.is_some() => (format!("{NAME}:{suffix}"), "Role"),
         Role::Own(suffix) => (format!("{NAME}:{suffix}"), "ClusterRole"),
     };
+    let name = name + &account.suffix();
     let namespace = grant.namespace.as_deref();
     let role = match grant.role {
         Role::Stock(role) => role,
@@ -236,9 +251,9 @@ mod tests {
             documents.iter().map(names).collect::<Vec<_>>(),
             [
                 "ServiceAccount shop daemon",
-                "RoleBinding shop replicaset-controller",
-                "Role kube-system replicaset-controller:leader-election",
-                "RoleBinding kube-system replicaset-controller:leader-election",
+                "RoleBinding shop replicaset-controller:shop:daemon",
+                "Role kube-system replicaset-controller:leader-election:shop:daemon",
+                "RoleBinding kube-system replicaset-controller:leader-election:shop:daemon",
             ]
         );
         assert_eq!(
@@ -279,6 +294,31 @@ mod tests {
         let documents = documents(&all_enabled(), &Account::of_username("O'Brien: admin"));
         assert!(documents.iter().all(|d| d["kind"] != "ServiceAccount"));
         assert_eq!(documents[0]["subjects"][0]["name"], "O'Brien: admin");
+    }
+
+    #[test]
+    fn no_account_takes_the_names_of_another_one() {
+        let names = |username: &str| -> Vec<String> {
+            let documents = documents(&all_enabled(), &Account::of_username(username));
+            let bindings = documents.iter().filter(|d| d["subjects"].is_array());
+            let name = |d: &Value| d["metadata"]["name"].to_string();
+            bindings.map(name).collect()
+        };
+        let all = [
+            "system:serviceaccount:kube-system:replicaset-controller",
+            "system:serviceaccount:shop:replicaset-controller",
+            "system:serviceaccount:shop:other",
+            "system:kube-controller-manager",
+            "shop",
+            "shop:other",
+            "a/b",
+        ];
+        let mut names: Vec<String> = all.iter().flat_map(|username| names(username)).collect();
+        let count = names.len();
+        assert!(names.iter().all(|name| !name.contains('/')), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 
     #[test]

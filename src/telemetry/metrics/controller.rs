@@ -127,8 +127,8 @@ impl ControllerFamilies {
             ),
             not_in_step: registry.computed_gauges(
                 "replicaset_controller_not_in_step",
-                "Objects whose status shows another number of available replicas than their spec \
-                 asks for.",
+                "Objects whose status does not show as many replicas as their spec asks for, all \
+                 of them available, or shows an older generation.",
                 &["name"],
             ),
             held_back: registry.computed_gauges(
