@@ -133,7 +133,7 @@ fn read_bookmark<T>(message: &[u8]) -> Result<Frame<T>, ProtobufError> {
     let initial_events_end = metadata.annotations.get(INITIAL_EVENTS_END);
     Ok(Frame::Bookmark {
         resource_version: (*metadata.resource_version).into(),
-        is_initial_events_end: initial_events_end.is_some_and(|v| v == "true"),
+        is_initial_events_end: initial_events_end.is_some_and(|v| v == b"true"),
     })
 }
 

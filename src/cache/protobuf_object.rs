@@ -5,6 +5,7 @@ use prost::Message;
 use super::decode::{Decode, Decoded, Unread, check_names};
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
+use crate::api::protobuf::wire::Fields;
 use crate::api::protobuf::{ObjectMeta, Parts, ProtobufError};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 
@@ -23,14 +24,21 @@ pub(super) fn read_object<T: Decode>(
 }
 
 fn unread(message: &[u8], error: &ProtobufError) -> Unread {
-    let metadata = metadata_of(message).unwrap_or_default();
-    let key = (!metadata.name.is_empty()).then(|| UnreadKey {
-        key: ObjectKey::new(metadata.namespace, metadata.name),
-        uid: Uid::new(&metadata.uid),
+    let metadata = Parts::of(message).unwrap_or_default().metadata;
+    // Field by field, since any of the others may be the undecodable one.
+    let text_of = |tag| {
+        let mut fields = Fields::of(metadata).filter_map(Result::ok);
+        let field = fields.find(|field| field.tag == tag);
+        field.and_then(|field| field.text().ok()).unwrap_or("")
+    };
+    let name = text_of(ObjectMeta::NAME);
+    let key = (!name.is_empty()).then(|| UnreadKey {
+        key: ObjectKey::new(text_of(ObjectMeta::NAMESPACE), name),
+        uid: Uid::new(text_of(ObjectMeta::UID)),
     });
     Unread {
         key,
-        resource_version: ResourceVersion::new(&metadata.resource_version),
+        resource_version: ResourceVersion::new(text_of(ObjectMeta::RESOURCE_VERSION)),
         error: error.to_string(),
     }
 }

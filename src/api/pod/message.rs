@@ -80,10 +80,11 @@ impl Pod {
                 }
                 ObjectMeta::ANNOTATIONS => {
                     let (key, value) = field.entry()?;
+                    let text = || String::from_utf8_lossy(value);
                     if key == POD_DELETION_COST {
-                        self.deletion_cost = parse_deletion_cost(value);
+                        self.deletion_cost = parse_deletion_cost(&text());
                     } else if key == SCALE_DOWN {
-                        self.scale_down = ScaleDownMark::from_text(value);
+                        self.scale_down = ScaleDownMark::from_text(&text());
                     }
                 }
                 ObjectMeta::FINALIZERS => self.has_finalizers = true,

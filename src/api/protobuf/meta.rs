@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use prost::Message;
 
 use super::ProtobufError;
-use super::wire::Fields;
+use super::wire::{Fields, text};
 use crate::api::interner::Interner;
 use crate::api::owner_reference::ControllerRef;
 use crate::api::{CompactTimestamp, Labels, Uid};
@@ -39,9 +39,9 @@ pub struct ObjectMeta {
     /// `labels`.
     #[prost(btree_map = "string, string", tag = "11")]
     pub labels: BTreeMap<String, String>,
-    /// `annotations`.
-    #[prost(btree_map = "string, string", tag = "12")]
-    pub annotations: BTreeMap<String, String>,
+    /// `annotations`. The API server checks no value, so one may not be UTF-8.
+    #[prost(btree_map = "string, bytes", tag = "12")]
+    pub annotations: BTreeMap<String, Vec<u8>>,
     /// `ownerReferences`.
     #[prost(message, repeated, tag = "13")]
     pub owner_references: Vec<OwnerReference>,
@@ -198,7 +198,8 @@ pub(in crate::api) fn labels_in(
         for field in Fields::of(metadata) {
             let field = field?;
             if field.tag == ObjectMeta::LABELS {
-                labels.push(field.entry()?);
+                let (key, value) = field.entry()?;
+                labels.push((key, text(value)?));
             }
         }
         Ok(labels.into_iter().collect())

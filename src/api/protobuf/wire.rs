@@ -87,20 +87,20 @@ impl<'a> Field<'a> {
     /// # Errors
     /// If the content is not UTF-8.
     pub fn text(&self) -> Result<&'a str, ProtobufError> {
-        std::str::from_utf8(self.bytes).or(Err(ProtobufError::Wire("a string is not UTF-8")))
+        text(self.bytes)
     }
 
-    /// Key and value of an entry of a string map.
+    /// Key and value of an entry of a string map. The value may not be UTF-8.
     ///
     /// # Errors
     /// If the content is not a map entry.
-    pub fn entry(&self) -> Result<(&'a str, &'a str), ProtobufError> {
-        let (mut key, mut value) = ("", "");
+    pub fn entry(&self) -> Result<(&'a str, &'a [u8]), ProtobufError> {
+        let (mut key, mut value) = ("", &b""[..]);
         for field in Fields::of(self.bytes) {
             let field = field?;
             match field.tag {
                 1 => key = field.text()?,
-                2 => value = field.text()?,
+                2 => value = field.bytes,
                 _ => {}
             }
         }
@@ -121,6 +121,14 @@ impl<'a> Iterator for Fields<'a> {
         }
         Some(field)
     }
+}
+
+/// The bytes as a string.
+///
+/// # Errors
+/// If they are not UTF-8.
+pub fn text(bytes: &[u8]) -> Result<&str, ProtobufError> {
+    std::str::from_utf8(bytes).or(Err(ProtobufError::Wire("a string is not UTF-8")))
 }
 
 /// Appends a string, message or bytes field with this number to a message.

@@ -128,6 +128,8 @@ pub(super) fn read(
         return Err(ProtobufError::Missing("metadata.name"));
     }
     let (spec, selector) = read_spec(kind.selector, parts.spec)?;
+    let annotations = metadata.annotations.iter();
+    let annotations = annotations.map(|(name, value)| (name, String::from_utf8_lossy(value)));
     let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
     Ok(ReplicaSet {
         key: ObjectKey {
@@ -140,7 +142,7 @@ pub(super) fn read(
         creation: metadata.creation.and_then(Time::compact),
         deletion: metadata.deletion.and_then(Time::compact),
         controller: controller_of(&metadata.owner_references, interner),
-        opt_ins: metadata.annotations.into_iter().collect(),
+        opt_ins: annotations.collect(),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds,
         selector: Selector::new(&selector),

@@ -10,6 +10,7 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::wire::put_bytes;
 use crate::api::protobuf::{Envelope, ObjectMeta, Parts};
 use crate::cache::decode::{Decoded, Frame, ReadWatch};
+use crate::cache::protobuf_object::read_object;
 
 fn field(tag: u32, bytes: &[u8]) -> Vec<u8> {
     let mut field = Vec::new();
@@ -75,7 +76,7 @@ fn read(body: Vec<u8>) -> Vec<String> {
 #[test]
 fn every_message_type_is_decoded() {
     let end = ObjectMeta {
-        annotations: [(INITIAL_EVENTS_END.to_owned(), "true".to_owned())].into(),
+        annotations: [(INITIAL_EVENTS_END.to_owned(), b"true".to_vec())].into(),
         ..metadata("")
     };
     let body = [
@@ -101,6 +102,33 @@ fn every_message_type_is_decoded() {
         "error 0",
     ];
     assert_eq!(read(body.concat()), expected);
+}
+
+/// The API server checks no value of an annotation, and stores what a client sends in protobuf.
+#[test]
+fn an_annotation_that_is_no_text_hides_no_object() {
+    let metadata = ObjectMeta {
+        annotations: [("example.com/zipped".to_owned(), vec![0x1f, 0x8b, 0xff])].into(),
+        ..metadata("a")
+    };
+    let body = ["ADDED", "DELETED"].map(|type_| message(type_, "Pod", &metadata));
+    assert_eq!(read(body.concat()), ["added n/a@5", "deleted n/a@5"]);
+}
+
+#[test]
+fn an_undecodable_object_keeps_its_identity() {
+    let label = field(
+        ObjectMeta::LABELS,
+        &[field(1, b"app"), field(2, b"\xff")].concat(),
+    );
+    let metadata = [metadata("a").encode_to_vec(), label].concat();
+    let unread = read_object::<Pod>(&field(Parts::METADATA, &metadata), &mut Interner::default());
+    let unread = unread.expect_err("a label is no text");
+    let key = unread.key.map(|key| key.key.to_string());
+    assert_eq!(
+        (key.as_deref(), unread.resource_version),
+        (Some("n/a"), "5".into())
+    );
 }
 
 #[test]
