@@ -1,4 +1,5 @@
-//! Shares one copy of equal values between objects: namespaces, nodes, label sets, owners.
+//! Shares one copy of equal values between objects: namespaces, nodes, label sets, owners. Long
+//! ones are not shared, since the tables keep some that no object holds.
 //!
 //! Each watch thread has its own interner, so there is no lock. Before a table grows, it drops the
 //! values that no object holds.
@@ -25,9 +26,15 @@ pub struct Interner {
     controllers_by_bytes: ByBytes<Option<Arc<ControllerRef>>>,
 }
 
+/// Bytes up to which a text, label set or owner is shared.
+const SHARED_MAX: usize = 4 << 10;
+
 impl Interner {
     /// The shared copy of `text`.
     pub fn text(&mut self, text: &str) -> Arc<str> {
+        if text.len() > SHARED_MAX {
+            return text.into();
+        }
         if let Some(known) = self.texts.values.get(text) {
             return Arc::clone(known);
         }
@@ -37,6 +44,13 @@ impl Interner {
 
     /// The shared copy of `labels`.
     pub fn labels(&mut self, labels: Labels) -> Labels {
+        let n_bytes: usize = labels
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if n_bytes > SHARED_MAX {
+            return labels;
+        }
         if let Some(known) = self.labels.values.get(&labels) {
             return known.clone();
         }
@@ -45,6 +59,9 @@ impl Interner {
 
     /// The shared copy of `owner`.
     pub fn owner(&mut self, owner: ControllerRef) -> Arc<ControllerRef> {
+        if owner.kind.len() + owner.name.len() + owner.uid.n_text_bytes() > SHARED_MAX {
+            return Arc::new(owner);
+        }
         if let Some(known) = self.owners.values.get(&owner) {
             return Arc::clone(known);
         }
@@ -109,6 +126,9 @@ impl<T: Clone> ByBytes<T> {
     }
 
     fn insert(&mut self, bytes: &[u8], value: &T) {
+        if bytes.len() > SHARED_MAX {
+            return;
+        }
         if self.0.len() >= Self::ENTRIES_MAX {
             self.0.clear();
         }
@@ -145,8 +165,8 @@ impl<T: Clone + Eq + Hash> Table<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Interner;
-    use crate::api::Labels;
+    use super::{Interner, SHARED_MAX};
+    use crate::api::{ControllerRef, Labels};
 
     #[test]
     fn equal_values_are_shared_and_unused_ones_dropped() {
@@ -165,5 +185,32 @@ mod tests {
             first.is_shared_with(&interner.labels(labels(0))),
             "a set in use was dropped"
         );
+    }
+
+    /// Whoever may create a pod can write some MB into an owner reference, again and again.
+    #[test]
+    fn long_values_are_not_kept() {
+        let mut interner = Interner::default();
+        let long = "x".repeat(SHARED_MAX + 1);
+        interner.text(&long);
+        let read = || Ok::<_, ()>([("app", &*long)].into_iter().collect());
+        assert_eq!(interner.labels_in(long.as_bytes(), read), read());
+        let owner = || ControllerRef {
+            kind: "ReplicaSet".into(),
+            name: "web".into(),
+            uid: long.as_str().into(),
+        };
+        assert_eq!(*interner.owner(owner()), owner());
+        let owner = |interner: &mut Interner| Ok::<_, ()>(Some(interner.owner(owner())));
+        assert!(interner.controller_in(long.as_bytes(), owner).is_ok());
+        let Interner {
+            texts,
+            labels,
+            owners,
+            labels_by_bytes,
+            controllers_by_bytes,
+        } = interner;
+        assert!(texts.values.is_empty() && labels.values.is_empty() && owners.values.is_empty());
+        assert!(labels_by_bytes.0.is_empty() && controllers_by_bytes.0.is_empty());
     }
 }

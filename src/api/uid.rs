@@ -31,6 +31,14 @@ impl Uid {
         }
     }
 
+    /// Bytes of its text beyond its own size: none for a UUID.
+    pub fn n_text_bytes(&self) -> usize {
+        match &self.0 {
+            Repr::Uuid(_) => 0,
+            Repr::Text(text) => text.len(),
+        }
+    }
+
     /// True if the object has no UID (yet).
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
