@@ -1,4 +1,4 @@
-//! Escapes foreign text for the log, terminals and events. Pure.
+//! Escapes and shortens foreign text for the log, terminals and events. Pure.
 //!
 //! Text from an API server, a webhook or a client may contain characters that move a terminal's
 //! cursor, forge a log line, or reverse the reading order.
@@ -15,6 +15,21 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 /// Like [`escaped`], but keeps newlines.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| c != '\n' && is_harmful(c))
+}
+
+/// Maximum bytes of a text in the log and of an event's message. A server's message may have 1 MiB.
+/// What collects logs splits or cuts lines above 16 to 48 KiB.
+pub const TEXT_BYTES_MAX: usize = 8 << 10;
+
+/// `text`, cut after [`TEXT_BYTES_MAX`].
+pub fn shortened(mut text: String) -> String {
+    let kept = text.floor_char_boundary(TEXT_BYTES_MAX);
+    let n_cut = text.len() - kept;
+    if n_cut > 0 {
+        text.truncate(kept);
+        text.extend(["… (", &n_cut.to_string(), " bytes left out)"]);
+    }
+    text
 }
 
 fn escape(text: &str, is_harmful: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -28,6 +28,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use self::levels::Filter;
 pub use self::levels::Levels;
 use self::limit::{Limit, RateDecision};
+use crate::stdx::escape::{escaped_lines, shortened};
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,11 +123,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Maximum bytes of each text of a record. A server's message may have 1 MiB. What collects logs
-/// splits or cuts lines above 16 to 48 KiB.
-const TEXT_BYTES_MAX: usize = 8 << 10;
-
-/// The message and the key values of a record.
+/// The message and the key values of a record, escaped but for newlines.
 #[derive(Debug, Default)]
 struct Content {
     message: String,
@@ -138,12 +135,14 @@ struct Content {
 impl Content {
     fn of(record: &Record<'_>, suppressed: u64) -> Self {
         let value = |key| record.key_values().get(Key::from(key));
-        let text = |key| value(key).map(|value| cut(value.to_string()));
+        let escaped = |text: String| shortened(escaped_lines(&text).into_owned());
+        let text = |key| value(key).map(|value| escaped(value.to_string()));
         Self {
-            message: cut(message(record, suppressed)),
+            message: escaped(message(record, suppressed)),
             error: text("error"),
             then: text("then"),
-            object: text("object"),
+            // Names, so one line.
+            object: text("object").map(|object| object.replace('\n', "\\n")),
         }
     }
 }
@@ -154,17 +153,6 @@ fn message(record: &Record<'_>, suppressed: u64) -> String {
         0 => record.args().to_string(),
         _ => format!("({suppressed} similar lines suppressed) {}", record.args()),
     }
-}
-
-/// `text`, cut after [`TEXT_BYTES_MAX`].
-fn cut(mut text: String) -> String {
-    let kept = text.floor_char_boundary(TEXT_BYTES_MAX);
-    let n_cut = text.len() - kept;
-    if n_cut > 0 {
-        text.truncate(kept);
-        text.extend(["… (", &n_cut.to_string(), " bytes left out)"]);
-    }
-    text
 }
 
 /// `module` without the crate's name.
@@ -197,7 +185,8 @@ fn is_journal() -> bool {
 mod tests {
     use log::Record;
 
-    use super::{Content, TEXT_BYTES_MAX, message};
+    use super::{Content, message};
+    use crate::stdx::escape::TEXT_BYTES_MAX;
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
@@ -218,6 +207,17 @@ mod tests {
             assert_eq!(content.error, Some(expected));
             assert_eq!(content.object.as_deref(), Some("a=b/c"));
         }
+    }
+
+    #[test]
+    fn control_and_direction_characters_are_escaped() {
+        let error = "/x\r\u{1b}[2K\n\u{9b}2J\u{2028}\u{202e}";
+        let values = [("error", error)];
+        let args = format_args!("no such path\u{7}");
+        let content = Content::of(&Record::builder().args(args).key_values(&values).build(), 0);
+        assert_eq!(content.message, "no such path\\u{7}");
+        let expected = "/x\\r\\u{1b}[2K\n\\u{9b}2J\\u{2028}\\u{202e}";
+        assert_eq!(content.error.as_deref(), Some(expected));
     }
 
     #[test]

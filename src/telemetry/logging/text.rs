@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use log::Record;
 
 use super::{Content, short};
-use crate::stdx::escape::escaped;
 
 /// Time in UTC with milliseconds, level, thread, module within this crate, message, error,
 /// consequence and object.
@@ -19,11 +18,9 @@ pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, threa
         }
     }
     let message = message.replace('\n', " | ");
-    let message = escaped(&message);
     let mut line = format!("{now:.3} {level:5} [{thread}] {module}: {message}");
     if let Some(object) = &content.object {
-        line.push(' ');
-        line += &escaped(object);
+        line.extend([" ", object]);
     }
     line
 }
@@ -50,11 +47,9 @@ mod tests {
              created 3 pods | in two lines replicaset=default/web"
         );
         let error = "/x\r\u{1b}[2K\u{1b}[31m2026 ERROR forged\u{2028}\u{202e}";
-        let content = Content {
-            message: "no such path".to_owned(),
-            error: Some(error.to_owned()),
-            ..Content::default()
-        };
+        let values = [("error", error)];
+        let args = format_args!("no such path");
+        let content = Content::of(&Record::builder().args(args).key_values(&values).build(), 0);
         assert_eq!(
             line(&record, &content, now, "http-0"),
             "2026-01-01T00:00:00.123Z INFO  [http-0] controller::sync: no such path: \

@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use super::correlator::Occurrence;
 use super::{EventRecorder, EventType, ObjectReference};
 use crate::stdx::clock::Clock;
-use crate::stdx::escape::escaped;
+use crate::stdx::escape::{escaped, shortened};
 use crate::stdx::turns::Spot;
 
 /// Queue size; the recorder drops and counts events beyond it (apimachinery `pkg/watch/mux.go`,
@@ -63,7 +63,7 @@ impl EventRecorder for QueuedEventRecorder {
         message: String,
     ) {
         // The message may quote a webhook's rejection, and `kubectl describe` prints it unescaped.
-        let message: Arc<str> = escaped(&message).into();
+        let message: Arc<str> = shortened(escaped(&message).into_owned()).into();
         log::debug!(
             "event {} {reason} {}={}: {message}",
             type_.as_str(),
