@@ -175,18 +175,6 @@ impl ReplicaSetController {
         self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
     }
 
-    /// Returns `terminating` in a form comparable with `stored`. An API server that drops the field
-    /// stores no number, so a comparison would cause one useless write per sync.
-    fn comparable_terminating(
-        &self,
-        stored: &ReplicaSetStatus,
-        terminating: Option<i32>,
-    ) -> Option<i32> {
-        let is_dropped = stored.terminating_replicas.is_none()
-            && self.memories.terminating_is_dropped.load(Ordering::Relaxed);
-        terminating.filter(|_| !is_dropped)
-    }
-
     /// Learns from each status write whether the API server drops `terminatingReplicas`.
     fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
         if sent.terminating_replicas.is_some() {

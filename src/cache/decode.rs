@@ -233,7 +233,7 @@ impl From<serde_json::Error> for StreamError {
 }
 
 /// The body of one list, or of one page of it.
-pub trait ReadList<T: Decode>: Debug {
+pub trait ReadList<T: Decode> {
     /// Returns the next object; `None` after the last. Blocks until it has arrived; the body's own
     /// read ends the wait.
     ///
@@ -249,7 +249,7 @@ pub trait ReadList<T: Decode>: Debug {
 }
 
 /// The body of one watch.
-pub trait ReadWatch<T: Decode>: Debug {
+pub trait ReadWatch<T: Decode> {
     /// Returns the next message; `None` once the server has closed the watch. Blocks until it has
     /// arrived; the body's own read ends the wait.
     ///

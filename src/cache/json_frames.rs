@@ -1,7 +1,6 @@
 //! Watches in JSON: one message per line.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use serde::Deserialize;
@@ -103,15 +102,6 @@ impl<T: Decode> ReadWatch<T> for JsonWatch {
             }
         }
         Ok(None)
-    }
-}
-
-impl fmt::Debug for JsonWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_bytes = self.line.len();
-        f.debug_struct("JsonWatch")
-            .field("n_line_bytes", &n_bytes)
-            .finish_non_exhaustive()
     }
 }
 

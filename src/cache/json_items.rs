@@ -7,7 +7,6 @@
 //! `metadata` before or after them.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::io::Read;
 use std::ops::Range;
 
@@ -189,16 +188,6 @@ impl<R: Read> JsonItems<R> {
             }
             self.body.fill()?;
         }
-    }
-}
-
-impl<R> fmt::Debug for JsonItems<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JsonItems")
-            .field("position", &self.position)
-            .field("kind", &self.kind)
-            .field("metadata", &self.metadata)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Lists in JSON: each item is decoded from its own slice of the body.
 
-use std::fmt;
 use std::io::Read;
 
 use super::decode::{Decode, Decoded, ListMetadata, OBJECT_BYTES_MAX, ReadList, StreamError};
@@ -49,11 +48,5 @@ impl<T: Decode> ReadList<T> for JsonList {
 
     fn metadata(&self) -> &ListMetadata {
         self.items.metadata()
-    }
-}
-
-impl fmt::Debug for JsonList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.items.fmt(f)
     }
 }

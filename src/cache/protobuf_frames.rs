@@ -1,6 +1,5 @@
 //! Watches in protobuf: messages with a length prefix.
 
-use std::fmt;
 use std::io::Read;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -73,12 +72,6 @@ impl<T: Decode> ReadWatch<T> for ProtobufWatch<T> {
             return Ok(None);
         };
         Ok(Some(read_frame::<T>(self.body.get(message), interner)?))
-    }
-}
-
-impl<T: Decode> fmt::Debug for ProtobufWatch<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtobufWatch").finish_non_exhaustive()
     }
 }
 

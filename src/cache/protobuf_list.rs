@@ -1,6 +1,5 @@
 //! Lists in protobuf: split into items, each decoded as it arrives.
 
-use std::fmt;
 use std::io::Read;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -201,15 +200,6 @@ impl<T: Decode> ReadList<T> for ProtobufList<T> {
 
     fn metadata(&self) -> &ListMetadata {
         &self.metadata
-    }
-}
-
-impl<T: Decode> fmt::Debug for ProtobufList<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtobufList")
-            .field("position", &self.position)
-            .field("metadata", &self.metadata)
-            .finish_non_exhaustive()
     }
 }
 

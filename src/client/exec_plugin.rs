@@ -12,7 +12,6 @@ mod validity;
 #[cfg(test)]
 pub(crate) use credential::read_credential;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -357,14 +356,6 @@ fn plugin_error(command: &str, problem: &str) -> String {
 impl Issued {
     fn has_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|end| now > end)
-    }
-}
-
-impl fmt::Debug for ExecPlugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecPlugin")
-            .field("command", &self.settings.command)
-            .finish_non_exhaustive()
     }
 }
 

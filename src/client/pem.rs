@@ -1,12 +1,11 @@
 //! The source of a certificate or key: the configuration itself, or a file that may be replaced at
 //! any time. `live_tls` reads it on the thread that runs a check.
 
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-/// A source of PEM. `Debug` never prints its contents.
-#[derive(Clone, PartialEq, Eq)]
+/// A source of PEM.
+#[derive(Clone)]
 pub(super) enum Pem {
     /// PEM in the configuration itself.
     Data(Vec<u8>),
@@ -30,15 +29,6 @@ impl Pem {
     /// True if the source may change after it was read.
     pub(super) fn is_file(&self) -> bool {
         matches!(self, Self::File { .. })
-    }
-}
-
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Data(_) => f.write_str("data"),
-            Self::File { path, .. } => write!(f, "file {}", path.display()),
-        }
     }
 }
 

@@ -84,8 +84,8 @@ pub struct Facts<'a> {
     pub related_pods: Box<dyn RelatedPods + 'a>,
     /// Pods whose deletion may have happened already. The decision picks them first, in this order.
     pub unresolved: Vec<Uid>,
-    /// The permitted kind of action: create pods, delete pods, or neither.
-    pub may: Plan,
+    /// The permitted kind of action: create pods, delete pods, or neither; any with `None`.
+    pub may: Option<Plan>,
     /// The settings.
     pub rules: Rules,
     /// The time of day.
@@ -112,7 +112,7 @@ pub enum Pods {
 }
 
 /// The actions of one sync.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Decision {
     /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
     pub active: Vec<Arc<Pod>>,
@@ -148,15 +148,6 @@ impl Facts<'_> {
 
     /// As [`decide`](Self::decide), as if the pods `gone` did not exist.
     pub fn decide_without(&self, gone: &HashSet<Uid>) -> Decision {
-        self.decide_as(gone, Some(self.may))
-    }
-
-    /// Decides without any restriction on actions.
-    pub fn decide_freely(&self) -> Decision {
-        self.decide_as(&HashSet::default(), None)
-    }
-
-    fn decide_as(&self, gone: &HashSet<Uid>, may: Option<Plan>) -> Decision {
         let (owned, orphans) = match &self.pods {
             Pods::Counted { counts, next_check } => {
                 return Decision::to_report(*counts, *next_check, self.now);
@@ -191,7 +182,7 @@ impl Facts<'_> {
         // The freshness check permitted one kind of action. A different kind waits for its own
         // check.
         let is_alike = |may: Plan| discriminant(&plan) == discriminant(&may);
-        let acts = plan != Plan::Nothing && may.is_none_or(is_alike);
+        let acts = plan != Plan::Nothing && self.may.is_none_or(is_alike);
         let delete = match plan {
             // The choice costs a sort, so it happens only for a delete in this sync.
             Plan::Delete(count) if acts => {
@@ -260,18 +251,10 @@ impl Decision {
     /// The decision to do nothing except report these counts.
     fn to_report(counts: Counts, next_check: Option<Duration>, now: Timestamp) -> Self {
         Self {
-            active: Vec::new(),
-            adopt: Vec::new(),
-            release: Vec::new(),
-            plan: Plan::Nothing,
-            block: None,
-            acts: false,
-            delete: Vec::new(),
             counts,
             next_check,
-            back_off: None,
-            leftovers: Leftovers::default(),
             now,
+            ..Self::default()
         }
     }
 

@@ -50,11 +50,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// As [`enqueue_owner_after`](Self::enqueue_owner_after), but observes nothing.
-    pub(super) fn enqueue_owner(&self, rs: &ReplicaSet) {
-        self.enqueue_owner_after(rs, |_| {});
-    }
-
     /// Enqueues `rs` after a change of it or of its pods that the cache shows already. `observe`
     /// updates the record of `rs` first. The key goes first if pods must be created or deleted, or
     /// if the status hides a loss; otherwise it waits until the status may be written.

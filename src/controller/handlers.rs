@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use crate::api::{ControllerRef, ObjectKey, Pod, ReplicaSet, ResourceQuota, ResourceVersion};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceQuota, ResourceVersion};
 use crate::cache::CacheEvent;
 
 impl ReplicaSetController {
@@ -99,7 +99,7 @@ impl ReplicaSetController {
             // An update without a relevant change still enqueues: a periodic resync repairs missed
             // events this way, and a written status may hide a change that came before the cache
             // showed it.
-            self.enqueue_owner(new);
+            self.enqueue_owner_after(new, |_| {});
         }
     }
 
@@ -265,18 +265,9 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns the cached ReplicaSet that controls `pod`.
+    /// Returns the cached ReplicaSet of this controller's kind that controls `pod`.
     fn controller_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
         let controller = pod.controller.as_ref()?;
-        self.resolve_controller_ref(pod, controller)
-    }
-
-    /// Resolves `controller` to a cached ReplicaSet of this controller's kind with the same UID.
-    fn resolve_controller_ref(
-        &self,
-        pod: &Pod,
-        controller: &ControllerRef,
-    ) -> Option<Arc<ReplicaSet>> {
         // Upstream compares the kind only, not the API group.
         if *controller.kind != *self.kind.kind {
             return None;

@@ -103,7 +103,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn of(owner: &Uid) -> Self {
+    /// The empty record of `owner`.
+    pub fn of(owner: &Uid) -> Self {
         Self {
             owner: owner.clone(),
             own_writes: OwnWrites::default(),

@@ -189,13 +189,13 @@ impl ReplicaSetController {
         };
         Ok(Facts {
             unresolved,
-            may,
+            may: Some(may),
             now,
             ..self.facts(rs, selector, pods)
         })
     }
 
-    /// The input of a decision that creates and deletes nothing.
+    /// The input of a decision that may create and delete pods.
     pub(super) fn facts<'a>(
         &'a self,
         rs: &'a ReplicaSet,
@@ -208,7 +208,7 @@ impl ReplicaSetController {
             pods,
             related_pods: Box::new(self.siblings(rs, selector)),
             unresolved: Vec::new(),
-            may: Plan::Nothing,
+            may: None,
             rules: self.rules_for(rs),
             now: self.clock.wall(),
         }

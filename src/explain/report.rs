@@ -45,7 +45,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     // The controller does not touch a ReplicaSet with an invalid selector.
     let selector = rs.selector.as_ref().ok();
     let known = selector.map(|selector| known(facts, selector, now));
-    let decision = known.as_ref().map(decide::Facts::decide_freely);
+    let decision = known.as_ref().map(decide::Facts::decide);
     let not_counted = selector.map(|selector| not_counted(facts, selector, sources));
     let not_counted = not_counted.unwrap_or_default();
     let no_pods = Vec::new();
@@ -116,7 +116,7 @@ fn known<'a>(
         },
         related_pods: Box::new(ReadInAdvance(facts)),
         unresolved: unresolved.unwrap_or_default(),
-        may: Plan::Nothing,
+        may: None,
         rules: facts.rules,
         now,
     }

@@ -58,7 +58,7 @@ pub struct ControllerInstance {
     client: Client,
     event_client: Client,
     event_client_stop: Stop,
-    recorder: Arc<dyn EventRecorder>,
+    recorder: Arc<EventRecorder>,
     workers: Vec<Thread>,
     events: Thread,
     delay: Thread,
@@ -100,14 +100,13 @@ impl ControllerInstance {
             let metrics = controller_metrics.other_writers.clone();
             Arc::new(Shadow::new(Arc::clone(&clock), metrics))
         });
-        let pod_recorder = Arc::clone(&recorder) as Arc<_>;
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: cache.clone(),
             live: Arc::new(RealLiveReader::new(client.clone(), kind)),
             pod_control: Arc::new(RealPodControl::new(
                 client.clone(),
-                pod_recorder,
+                Arc::clone(&recorder),
                 kind,
                 options.retry_backoff,
             )),

@@ -26,7 +26,7 @@ pub(super) struct ElectedInstance {
     pub(super) controller: Arc<ReplicaSetController>,
     /// The clients that write.
     pub(super) clients: [Client; 2],
-    pub(super) recorder: Arc<dyn EventRecorder>,
+    pub(super) recorder: Arc<EventRecorder>,
 }
 
 /// Whether this daemon leads, and the thread `lease`. Without leader election it always leads.
@@ -53,7 +53,7 @@ struct LeaderEvents {
     identity: String,
     /// Set while this daemon leads. Has its own lock.
     lease: Mutex<Option<LeaseReference>>,
-    recorder: Arc<dyn EventRecorder>,
+    recorder: Arc<EventRecorder>,
 }
 
 impl Leadership {
@@ -185,7 +185,7 @@ impl LeaderEvents {
         };
         let message = format!("{} {what}", self.identity);
         self.recorder
-            .event(&object, EventType::Normal, "LeaderElection", message);
+            .event(&object, EventType::Normal, "LeaderElection", &message);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<LeaseReference>> {

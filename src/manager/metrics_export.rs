@@ -20,7 +20,7 @@ use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::telemetry::metrics::watch::INFORMER;
 use crate::telemetry::metrics::{global, whole};
 use crate::workqueue::WorkQueue;
-use crate::writes::event_recorder::{EventStats, QueuedEventRecorder};
+use crate::writes::event_recorder::{EventRecorder, EventStats};
 
 /// Keeps as many digits of a resource version as a float holds exactly (client-go
 /// `tools/cache/informer_metrics.go`).
@@ -69,7 +69,7 @@ where
 }
 
 /// Exports the outcomes of the events that the controller `name` records.
-pub(super) fn export_events(name: &str, recorder: &Arc<QueuedEventRecorder>) {
+pub(super) fn export_events(name: &str, recorder: &Arc<EventRecorder>) {
     let outcomes: [(&str, EventCount); 4] = [
         ("sent", |stats| stats.written_total),
         ("filtered", |stats| stats.filtered_total),

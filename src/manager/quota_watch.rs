@@ -6,11 +6,12 @@
 //! says so once. A right that is taken away later is an outage of the watch, with its warnings.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use prometheus::Histogram;
 
 use super::controller_instance::Shared;
 use super::metrics_export::export_watch;
-use super::watches::Timed;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ResourceQuota, ResourceVersion, RetryBackoff, Status};
 use crate::cache::decode::Decode;
@@ -36,15 +37,20 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_mins(10);
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Passes the events to all controllers.
-struct QuotaHandler(Vec<Arc<ReplicaSetController>>);
+struct QuotaHandler {
+    controllers: Vec<Arc<ReplicaSetController>>,
+    latency: Histogram,
+}
 
 impl Handler<ResourceQuota> for QuotaHandler {
     fn on_rewind(&mut self) {}
 
     fn on_event(&mut self, event: &CacheEvent<ResourceQuota>) {
-        for controller in &self.0 {
+        let began = Instant::now();
+        for controller in &self.controllers {
             controller.handle_quota_event(event);
         }
+        self.latency.observe(began.elapsed().as_secs_f64());
     }
 
     fn on_position(&mut self) {}
@@ -75,7 +81,7 @@ pub(super) fn start_quota_watch(
                 collection,
                 quota_watch,
             };
-            watch(source, &path, QuotaHandler(controllers), stop);
+            watch(source, &path, controllers, stop);
         }
     }))
 }
@@ -110,7 +116,7 @@ fn with_right(mut collection: Collection, stop: &Stop) -> Option<Collection> {
 }
 
 /// Watches until the stop signal.
-fn watch(source: QuotaSource, path: &str, handler: QuotaHandler, stop: Stop) {
+fn watch(source: QuotaSource, path: &str, controllers: Vec<Arc<ReplicaSetController>>, stop: Stop) {
     let (store, stats) = (Arc::new(ResourceQuotaStore::default()), Arc::default());
     let latency = export_watch(path, &store, &stats);
     let options = ReflectorOptions {
@@ -121,7 +127,10 @@ fn watch(source: QuotaSource, path: &str, handler: QuotaHandler, stop: Stop) {
     let parts = ReflectorParts::<ResourceQuota> {
         store,
         source: Box::new(source),
-        handler: Box::new(Timed { handler, latency }),
+        handler: Box::new(QuotaHandler {
+            controllers,
+            latency,
+        }),
         stats,
         pace: Arc::new(SystemClock),
         random: Box::new(fastrand::f64),

@@ -21,65 +21,33 @@ use crate::rights::{PODS_FORBIDDEN, forbidden_workload};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::thread::Thread;
 
-/// Passes the events of the ReplicaSet watch to the controller.
-struct ReplicaSetHandler(Arc<ReplicaSetController>);
-
-impl Handler<ReplicaSet> for ReplicaSetHandler {
-    fn on_rewind(&mut self) {
-        self.0.handle_rewind();
-    }
-
-    fn on_event(&mut self, event: &CacheEvent<ReplicaSet>) {
-        self.0.handle_replica_set_event(event);
-    }
-
-    fn on_position(&mut self) {
-        self.0.handle_cache_advanced();
-    }
+/// Passes the events of a watch to controllers, and measures how long they take. Each controller
+/// ignores pods of other kinds.
+struct WatchHandler<T> {
+    controllers: Vec<Arc<ReplicaSetController>>,
+    handle: fn(&ReplicaSetController, &CacheEvent<T>),
+    latency: Histogram,
 }
 
-/// Passes the pod events to all controllers. Each ignores pods of other kinds.
-struct PodHandler(Vec<Arc<ReplicaSetController>>);
-
-impl Handler<Pod> for PodHandler {
+impl<T> Handler<T> for WatchHandler<T> {
     fn on_rewind(&mut self) {
-        for controller in &self.0 {
+        for controller in &self.controllers {
             controller.handle_rewind();
         }
     }
 
-    fn on_event(&mut self, event: &CacheEvent<Pod>) {
-        for controller in &self.0 {
-            controller.handle_pod_event(event);
-        }
-    }
-
-    fn on_position(&mut self) {
-        for controller in &self.0 {
-            controller.handle_cache_advanced();
-        }
-    }
-}
-
-/// Measures how long another handler takes.
-pub(super) struct Timed<H> {
-    pub(super) handler: H,
-    pub(super) latency: Histogram,
-}
-
-impl<T, H: Handler<T>> Handler<T> for Timed<H> {
-    fn on_rewind(&mut self) {
-        self.handler.on_rewind();
-    }
-
     fn on_event(&mut self, event: &CacheEvent<T>) {
         let began = Instant::now();
-        self.handler.on_event(event);
+        for controller in &self.controllers {
+            (self.handle)(controller, event);
+        }
         self.latency.observe(began.elapsed().as_secs_f64());
     }
 
     fn on_position(&mut self) {
-        self.handler.on_position();
+        for controller in &self.controllers {
+            controller.handle_cache_advanced();
+        }
     }
 }
 
@@ -102,11 +70,12 @@ pub(super) fn start_watches(
         let path = instance.kind().collection_path(namespace);
         let meaning = forbidden_workload(instance.kind());
         let store = &instance.cache().replica_sets;
-        let handler = ReplicaSetHandler(controller(instance));
+        let controllers = vec![controller(instance)];
+        let handle = ReplicaSetController::handle_replica_set_event;
         if *instance.kind() == REPLICATION_CONTROLLER {
-            watch.start::<ReplicationController>(&name, path, meaning, store, handler)
+            watch.start::<ReplicationController>(&name, path, meaning, store, controllers, handle)
         } else {
-            watch.start::<ReplicaSet>(&name, path, meaning, store, handler)
+            watch.start::<ReplicaSet>(&name, path, meaning, store, controllers, handle)
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
@@ -122,7 +91,8 @@ pub(super) fn start_watches(
         path,
         PODS_FORBIDDEN.to_owned(),
         pods,
-        PodHandler(instances.iter().map(controller).collect()),
+        instances.iter().map(controller).collect(),
+        ReplicaSetController::handle_pod_event,
     ));
     watches
 }
@@ -141,7 +111,8 @@ impl Watch<'_> {
         path: String,
         meaning: String,
         store: &Arc<Store<T::Object>>,
-        handler: impl Handler<T::Object> + 'static,
+        controllers: Vec<Arc<ReplicaSetController>>,
+        handle: fn(&ReplicaSetController, &CacheEvent<T::Object>),
     ) -> Thread {
         let Shared {
             options,
@@ -163,7 +134,11 @@ impl Watch<'_> {
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(WatchSource::new(collection, reachability, meaning)),
-            handler: Box::new(Timed { handler, latency }),
+            handler: Box::new(WatchHandler {
+                controllers,
+                handle,
+                latency,
+            }),
             stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),

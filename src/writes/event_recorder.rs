@@ -12,26 +12,12 @@ pub mod worker;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Debug;
-
 pub use event::Event;
-pub use queued::{EventOptions, EventStats, QueuedEventRecorder};
+pub use queued::{EventOptions, EventRecorder, EventStats};
 pub use sink::{ClientEventSink, EventSink, Recorded, SinkError};
 pub use worker::{EventWorker, event_recorder};
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};
-
-/// Accepts events without blocking the caller.
-pub trait EventRecorder: Debug + Send + Sync {
-    /// Records one event about `object`. If the queue is full, drops and counts it.
-    fn event(
-        &self,
-        object: &ObjectReference,
-        type_: EventType,
-        reason: &'static str,
-        message: String,
-    );
-}
 
 /// The object of an event: `involvedObject`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -25,7 +25,7 @@ const ACCEPT: &str = "application/vnd.kubernetes.protobuf, \
 #[derive(Clone, Debug)]
 pub struct RealPodControl {
     client: Client,
-    recorder: Arc<dyn EventRecorder>,
+    recorder: Arc<EventRecorder>,
     kind: &'static WorkloadKind,
     retry_backoff: RetryBackoff,
 }
@@ -36,7 +36,7 @@ impl RealPodControl {
     /// stop signal.
     pub fn new(
         client: Client,
-        recorder: Arc<dyn EventRecorder>,
+        recorder: Arc<EventRecorder>,
         kind: &'static WorkloadKind,
         retry_backoff: RetryBackoff,
     ) -> Self {
@@ -53,7 +53,7 @@ impl RealPodControl {
         Ok(self.client.send_unless_stopped(&request)?)
     }
 
-    fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &'static str, message: String) {
+    fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &'static str, message: &str) {
         let reference = ObjectReference {
             api_version: self.kind.api_version,
             kind: self.kind.kind,
@@ -77,13 +77,13 @@ impl PodControl for RealPodControl {
         match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");
-                self.record(rs, EventType::Normal, "SuccessfulCreate", message);
+                self.record(rs, EventType::Normal, "SuccessfulCreate", &message);
                 Ok(WrittenPod::read(&response.body))
             }
             Err(error) => {
                 if is_failed_create(&error) {
                     let message = format!("Error creating: {error}");
-                    self.record(rs, EventType::Warning, "FailedCreate", message);
+                    self.record(rs, EventType::Warning, "FailedCreate", &message);
                 }
                 Err(error)
             }
@@ -100,7 +100,7 @@ impl PodControl for RealPodControl {
         match self.delete_pod_quietly(rs, pod, precondition) {
             Ok(()) => {
                 let message = format!("Deleted pod: {name}");
-                self.record(rs, EventType::Normal, "SuccessfulDelete", message);
+                self.record(rs, EventType::Normal, "SuccessfulDelete", &message);
                 Ok(())
             }
             Err(error) => {
@@ -130,7 +130,7 @@ impl PodControl for RealPodControl {
     }
 
     fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
-        self.record(rs, EventType::Warning, reason, message);
+        self.record(rs, EventType::Warning, reason, &message);
     }
 
     fn patch_pod(

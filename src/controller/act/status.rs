@@ -1,6 +1,7 @@
 //! Writes the status.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::api::conditions::{
@@ -162,10 +163,13 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns `counts` in a form comparable with `rs.status`.
+    /// Returns `counts` in a form comparable with `rs.status`. An API server that drops the number
+    /// of terminating pods stores none, so a comparison would cause one useless write per sync.
     pub(in crate::controller) fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
+        let is_dropped = rs.status.terminating_replicas.is_none()
+            && self.memories.terminating_is_dropped.load(Ordering::Relaxed);
         Counts {
-            terminating: self.comparable_terminating(&rs.status, counts.terminating),
+            terminating: counts.terminating.filter(|_| !is_dropped),
             ..counts
         }
     }

@@ -15,11 +15,6 @@ use crate::controller::decide::plan::plan;
 use crate::controller::{ReplicaSetController, SyncError};
 
 impl ReplicaSetController {
-    /// Returns the names of pods of `rs` that may exist already.
-    pub(in crate::controller) fn unknown_creations(&self, rs: &ReplicaSet) -> Vec<Arc<str>> {
-        self.own_writes(rs, |writes| writes.unknown_creations())
-    }
-
     /// Returns up to `count` names whose create must be retried. Blocks for one LIST if there are
     /// more: some of the omitted pods may exist, so names of existing pods go first and their pods
     /// count. Then come those whose create may still arrive.
@@ -32,7 +27,7 @@ impl ReplicaSetController {
         selector: &Selector,
         count: usize,
     ) -> Result<Vec<Arc<str>>, SyncError> {
-        let mut names = self.unknown_creations(rs);
+        let mut names = self.own_writes(rs, |writes| writes.unknown_creations());
         names.retain(|name| {
             let is_seen = self.cache.pod(&pod_key(rs, name)).is_some();
             if is_seen {

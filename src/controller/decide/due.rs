@@ -5,22 +5,13 @@ use crate::api::{ReplicaSet, Selector};
 use crate::cache::PodTally;
 
 /// The work of a sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// Active pods that the ReplicaSet keeps or adopts.
     pub n_active: usize,
     /// Pods to create or delete after the claims; if none, then those that are due if all pods to
     /// adopt are gone.
     pub plan: Plan,
-}
-
-impl Default for Due {
-    fn default() -> Self {
-        Self {
-            n_active: 0,
-            plan: Plan::Nothing,
-        }
-    }
 }
 
 impl Due {

@@ -16,9 +16,10 @@ pub use crate::batches::LARGE;
 pub const BURST_REPLICAS: usize = 500;
 
 /// The creates or deletes of one sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
     /// The number of pods is right.
+    #[default]
     Nothing,
     /// Create this many pods.
     Create(usize),

@@ -39,7 +39,7 @@ impl ReplicaSetController {
         let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
         let ended = ended(&owned);
         let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
-        let decision = facts.decide_freely();
+        let decision = facts.decide();
         let mut status = calculate_status(&rs, &decision.counts, None);
         // Only the writer learns of failures, so the stored condition is taken as right.
         status.conditions.clone_from(&rs.status.conditions);

@@ -10,6 +10,7 @@ use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods};
 use crate::controller::decide::protection::is_block;
+use crate::controller::memory::Memory as Record;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
@@ -217,7 +218,7 @@ impl ReplicaSetController {
         let held_back = self.memories.hold_of(rs, with_place);
         let quotas_are_watched = self.quota_watch.is_open();
         let queue = self.queue.state_of(&rs.key);
-        let known = self.memories.get(&rs.key, &rs.uid, |memory| {
+        let copy = |memory: &mut Record| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
             let is_held_up =
                 self.options.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
@@ -233,19 +234,9 @@ impl ReplicaSetController {
                 queue,
                 cached: cached.clone(),
             }
-        });
-        known.unwrap_or(Memory {
-            expectations: None,
-            unresolved_creations: Vec::new(),
-            unresolved_deletions: Vec::new(),
-            waits_for: None,
-            last_sync: None,
-            last_error: None,
-            held_back: None,
-            quotas_are_watched,
-            queue,
-            cached,
-        })
+        };
+        let known = self.memories.get(&rs.key, &rs.uid, copy);
+        known.unwrap_or_else(|| copy(&mut Record::of(&rs.uid)))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 
 use super::correlator::Occurrence;
-use super::{EventRecorder, EventType, ObjectReference};
+use super::{EventType, ObjectReference};
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::{escaped, shortened};
 use crate::stdx::turns::Spot;
@@ -37,9 +37,9 @@ impl EventOptions {
     }
 }
 
-/// Passes events to the thread `events`.
+/// Accepts events without blocking the caller, and passes them to the thread `events`.
 #[derive(Debug)]
-pub struct QueuedEventRecorder {
+pub struct EventRecorder {
     /// Bounded by `QUEUE_MAX`. When it is full, the recorder drops and counts
     /// events.
     pub(super) sender: Sender<Occurrence>,
@@ -47,23 +47,22 @@ pub struct QueuedEventRecorder {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-impl QueuedEventRecorder {
+impl EventRecorder {
     /// The outcomes so far.
     pub fn stats(&self) -> EventStats {
         self.counters.stats()
     }
-}
 
-impl EventRecorder for QueuedEventRecorder {
-    fn event(
+    /// Records one event about `object`. If the queue is full, drops and counts it.
+    pub fn event(
         &self,
         object: &ObjectReference,
         type_: EventType,
         reason: &'static str,
-        message: String,
+        message: &str,
     ) {
         // The message may quote a webhook's rejection, and `kubectl describe` prints it unescaped.
-        let message: Arc<str> = shortened(escaped(&message).into_owned()).into();
+        let message: Arc<str> = shortened(escaped(message).into_owned()).into();
         log::debug!(
             "event {} {reason} {}={}: {message}",
             type_.as_str(),

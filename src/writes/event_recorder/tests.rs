@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,
-    ObjectReference, QueuedEventRecorder, Recorded, SinkError, event_recorder,
+    ObjectReference, Recorded, SinkError, event_recorder,
 };
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::clock::FakeClock;
@@ -60,7 +60,7 @@ impl<F: Fn(Verb, &Event) -> SinkResult + Send> EventSink for ScriptedSink<F> {
 struct Fixture {
     clock: Arc<FakeClock>,
     stop: Stop,
-    recorder: Arc<QueuedEventRecorder>,
+    recorder: Arc<EventRecorder>,
     worker: EventWorker,
     calls: Arc<Mutex<Vec<(Verb, Event)>>>,
 }
@@ -94,7 +94,7 @@ impl Fixture {
 
     fn record(&self, object: &ObjectReference, message: &str) {
         self.recorder
-            .event(object, EventType::Normal, "Tested", message.to_owned());
+            .event(object, EventType::Normal, "Tested", message);
     }
 
     fn stop(&self) {

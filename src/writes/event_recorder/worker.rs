@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::event::Event;
-use super::queued::{Counters, EventOptions, QUEUE_MAX, QueuedEventRecorder};
+use super::queued::{Counters, EventOptions, EventRecorder, QUEUE_MAX};
 use super::sink::{EventSink, Recorded, SinkError};
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
@@ -27,7 +27,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// them would cost their recorders more than the recording itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends the events of an [`EventRecorder`](super::EventRecorder). No other thread waits for it.
+/// Sends the events of an [`EventRecorder`]. No other thread waits for it.
 #[derive(Debug)]
 pub struct EventWorker {
     pub(super) receiver: Receiver<Occurrence>,
@@ -46,10 +46,10 @@ pub fn event_recorder(
     sink: Box<dyn EventSink>,
     clock: Arc<dyn Clock>,
     stop: &Stop,
-) -> (Arc<QueuedEventRecorder>, EventWorker) {
+) -> (Arc<EventRecorder>, EventWorker) {
     let (sender, receiver) = crossbeam_channel::bounded(QUEUE_MAX);
     let counters = Arc::new(Counters::default());
-    let recorder = Arc::new(QueuedEventRecorder {
+    let recorder = Arc::new(EventRecorder {
         sender,
         counters: Arc::clone(&counters),
         clock: Arc::clone(&clock),

@@ -90,7 +90,7 @@ fn decide_within(
         },
         related_pods: Box::new(NoRelated),
         unresolved: unresolved.iter().map(|uid| Uid::new(uid)).collect(),
-        may: Plan::Nothing,
+        may: None,
         rules: Rules {
             burst_replicas,
             policy,
@@ -98,7 +98,7 @@ fn decide_within(
         },
         now: now(),
     };
-    facts.decide_freely()
+    facts.decide()
 }
 
 fn names(decision: &Decision) -> String {

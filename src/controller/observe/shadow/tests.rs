@@ -341,7 +341,7 @@ fn told(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
         .controller
         .facts(rs, selector, Pods::Listed { owned, orphans });
     let intent = Intent {
-        decision: facts.decide_freely(),
+        decision: facts.decide(),
         ties: Vec::new(),
         ended: Vec::new(),
         status: None,

@@ -12,7 +12,7 @@ use super::{
     object, options, stored,
 };
 use crate::api::{ObjectKey, Status};
-use crate::writes::event_recorder::{Event, EventRecorder, EventType};
+use crate::writes::event_recorder::{Event, EventType};
 
 fn value(json: serde_json::Result<Vec<u8>>) -> Value {
     let json = json.expect("it can be written");
@@ -38,7 +38,7 @@ fn k_05_the_first_occurrence_creates_a_complete_event() {
         field_path: "spec.containers[2]",
         ..object("web")
     };
-    let message = "Created pod: web-abcde".to_owned();
+    let message = "Created pod: web-abcde";
     fixture
         .recorder
         .event(&about, EventType::Warning, "SuccessfulCreate", message);
@@ -263,14 +263,14 @@ fn k_28_the_thread_ends_while_a_hundred_threads_record() {
         for i in 0..100 {
             scope.spawn(move || {
                 let about = object(&format!("web-{i}"));
-                let record = || recorder.event(&about, EventType::Normal, "Tested", String::new());
+                let record = || recorder.event(&about, EventType::Normal, "Tested", "");
                 (0..10).for_each(|_| record());
             });
         }
         stop.stop(crate::stdx::stop::Cause::Requested("test".to_owned()));
         thread.join().expect("the thread ends");
     });
-    recorder.event(&object("web"), EventType::Normal, "Tested", String::new());
+    recorder.event(&object("web"), EventType::Normal, "Tested", "");
     assert!(recorder.stats().dropped_total > 0, "the thread has ended");
 }
 
