@@ -77,7 +77,7 @@ type Write =
 
 /// Runs leader election for this process.
 pub struct Elector {
-    election: Election,
+    pub(super) election: Election,
     lock: Box<dyn Lock>,
     fence: Arc<LeaseFence>,
     callbacks: Box<dyn Callbacks>,
@@ -206,8 +206,8 @@ impl Elector {
             None => self.fence.close(),
         }
         let observed = if is_ours { now } else { election.observed_at() };
-        self.health
-            .observed(election.leader(), election.is_leader(), observed);
+        let renewed_at = election.is_leader().then_some(observed);
+        self.health.observed(renewed_at);
         is_ours
     }
 
@@ -334,7 +334,7 @@ impl Elector {
         self.lock.update(&released, limit)?;
         let now = self.boot_clock.boot_time();
         self.election.on_written(released, now, now);
-        self.health.observed("", false, now);
+        self.health.observed(None);
         self.report_transition();
         Ok(true)
     }

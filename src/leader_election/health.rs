@@ -1,7 +1,7 @@
 //! Detects a leader that fails to renew but still runs. The thread `lease` writes the state; the
 //! health checks read it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::stdx::boot_clock::BootClock;
@@ -19,14 +19,8 @@ struct Shared {
     name: String,
     lease_duration: Duration,
     clock: Arc<dyn BootClock>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    is_leader: bool,
-    observed: Duration,
-    leader: String,
+    /// When this process renewed the Lease last; `None` if the last seen Lease does not name it.
+    renewed_at: Mutex<Option<Duration>>,
 }
 
 impl LeaderElectionHealth {
@@ -35,7 +29,7 @@ impl LeaderElectionHealth {
             name: name.to_owned(),
             lease_duration,
             clock,
-            state: Mutex::default(),
+            renewed_at: Mutex::default(),
         }))
     }
 
@@ -52,9 +46,11 @@ impl LeaderElectionHealth {
             clock,
             ..
         } = &*self.0;
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = clock.boot_time().saturating_sub(state.observed);
-        if state.is_leader && age > *lease_duration + TOLERANCE {
+        let age = |at| clock.boot_time().saturating_sub(at);
+        if self
+            .renewed_at()
+            .is_some_and(|at| age(at) > *lease_duration + TOLERANCE)
+        {
             return Err(format!(
                 "failed election to renew leadership on lease {name}"
             ));
@@ -62,25 +58,18 @@ impl LeaderElectionHealth {
         Ok(())
     }
 
-    /// The last seen holder; empty for none.
-    pub fn leader(&self) -> String {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.leader.clone()
-    }
-
     /// True if the last seen Lease names this process.
     pub fn is_leader(&self) -> bool {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_leader
+        self.renewed_at().is_some()
     }
 
-    pub(super) fn observed(&self, leader: &str, is_leader: bool, at: Duration) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = State {
-            is_leader,
-            observed: at,
-            leader: leader.to_owned(),
-        };
+    pub(super) fn observed(&self, renewed_at: Option<Duration>) {
+        *self.renewed_at() = renewed_at;
+    }
+
+    fn renewed_at(&self) -> MutexGuard<'_, Option<Duration>> {
+        let renewed_at = self.0.renewed_at.lock();
+        renewed_at.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,19 +91,18 @@ mod tests {
         clock.advance(Duration::from_hours(1));
         health.check().expect("before anything was seen");
         let unhealthy = Err("failed election to renew leadership on lease foo".to_owned());
-        for (leader, is_leader, age_seconds, expected) in [
-            ("me", true, 3600, unhealthy.clone()),
-            ("other", false, 3600, Ok(())),
-            ("me", true, 0, Ok(())),
-            ("me", true, 61, Ok(())),
-            ("me", true, 80, Ok(())),
-            ("me", true, 81, unhealthy),
+        for (is_leader, age_seconds, expected) in [
+            (true, 3600, unhealthy.clone()),
+            (false, 3600, Ok(())),
+            (true, 0, Ok(())),
+            (true, 61, Ok(())),
+            (true, 80, Ok(())),
+            (true, 81, unhealthy),
         ] {
-            health.observed(leader, is_leader, clock.boot_time());
+            health.observed(is_leader.then(|| clock.boot_time()));
             clock.advance(Duration::from_secs(age_seconds));
-            assert_eq!(health.check(), expected, "{leader} {age_seconds}");
-            assert_eq!(health.leader(), leader);
-            assert_eq!(health.is_leader(), is_leader, "{leader}");
+            assert_eq!(health.check(), expected, "{is_leader} {age_seconds}");
+            assert_eq!(health.is_leader(), is_leader);
         }
     }
 }

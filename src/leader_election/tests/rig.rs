@@ -319,11 +319,8 @@ impl Rig {
     }
 
     pub(super) fn leader(&self) -> String {
-        self.elector
-            .as_ref()
-            .expect("it has not ended")
-            .health()
-            .leader()
+        let elector = self.elector.as_ref().expect("it has not ended");
+        elector.election.leader().to_owned()
     }
 
     pub(super) fn lease(&self) -> Option<LeaderElectionRecord> {
