@@ -328,9 +328,13 @@ impl<T: Decode> Reflector<T> {
             | Frame::Deleted(Err(unread)) => {
                 self.on_unread(&unread);
                 // An undecodable object still advances the version: a sync may be waiting for it.
-                self.store.apply_bookmark(resource_version);
-                let key = unread.key.as_ref();
-                key.and_then(|key| self.store.apply_unread(key, resource_version, is_deleted))
+                // In one step with a removal, so that no sync takes the store for current before it.
+                if let Some(key) = &unread.key {
+                    self.store.apply_unread(key, resource_version, is_deleted)
+                } else {
+                    self.store.apply_bookmark(resource_version);
+                    None
+                }
             }
             Frame::Bookmark { .. } => {
                 self.store.apply_bookmark(resource_version);

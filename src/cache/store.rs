@@ -378,6 +378,9 @@ impl<T: Indexed> State<T> {
             }
             if objects.is_empty() {
                 self.buckets.remove(&bucket);
+                if self.buckets.capacity() > SHRINK_FACTOR * self.buckets.len() {
+                    self.buckets.shrink_to(2 * self.buckets.len());
+                }
             } else if objects.capacity() > SHRINK_FACTOR * objects.len() {
                 objects.shrink_to(2 * objects.len());
             }
