@@ -1,10 +1,10 @@
 //! The stop signal of the daemon.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::turns::{self, Spot, Waited};
 
@@ -14,9 +14,8 @@ pub struct Stop(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    stopped: Condvar,
     spot: Spot,
-    /// Disconnects on the signal, for use in `select!`.
+    /// Disconnects on the signal.
     receiver: Receiver<()>,
 }
 
@@ -45,7 +44,6 @@ impl Stop {
                 sender: Some(sender),
                 wakers: Vec::new(),
             }),
-            stopped: Condvar::new(),
             spot: Spot::default(),
             receiver,
         }))
@@ -62,7 +60,6 @@ impl Stop {
         // The wakers run without the lock, since they may query this signal.
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        self.0.stopped.notify_all();
         self.0.spot.wake();
         for wake in wakers {
             wake();
@@ -95,24 +92,12 @@ impl Stop {
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let given = || self.is_stopped().then_some(());
         match turns::wait_timeout(&[&self.0.spot], timeout, given) {
-            Waited::Unsimulated => {}
-            Waited::TimedOut => return false,
-            Waited::Ready(()) => return true,
-        }
-        let deadline = Instant::now().checked_add(timeout);
-        let mut state = self.lock();
-        while state.cause.is_none() {
-            let remaining = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => timeout,
-            };
-            if remaining.is_zero() {
-                return false;
+            Waited::Unsimulated => {
+                self.0.receiver.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout)
             }
-            let waited = self.0.stopped.wait_timeout(state, remaining);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            Waited::TimedOut => false,
+            Waited::Ready(()) => true,
         }
-        true
     }
 
     /// Blocks until the signal is given; returns its cause.
@@ -120,17 +105,8 @@ impl Stop {
         if let Waited::Ready(cause) = turns::wait(&[&self.0.spot], None, || self.cause()) {
             return cause;
         }
-        let mut state = self.lock();
-        loop {
-            if let Some(cause) = &state.cause {
-                return cause.clone();
-            }
-            state = self
-                .0
-                .stopped
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        self.0.receiver.recv().unwrap_or_default();
+        self.cause().expect("a cause comes before the signal")
     }
 
     /// Where threads of a simulation wait for this signal.
