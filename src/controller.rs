@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use self::decide::plan::BURST_REPLICAS;
 use self::feature_gates::FeatureGates;
 use self::memory::Memories;
 use self::memory::positions::Versions;
@@ -88,7 +89,7 @@ pub struct Parts {
 /// Options of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Maximum pods created or deleted per sync. Default [`decide::plan::BURST_REPLICAS`].
+    /// Maximum pods created or deleted per sync.
     pub burst_replicas: usize,
     /// Maximum delay between two status writes if the later one reports mere progress; zero writes
     /// every change at once, as upstream does.
@@ -99,6 +100,20 @@ pub struct Options {
     pub gates: FeatureGates,
     /// The default of the opt-in annotations.
     pub policy: Policy,
+}
+
+impl Default for Options {
+    /// A burst of [`BURST_REPLICAS`], a second between two status writes, and the defaults of the
+    /// others.
+    fn default() -> Self {
+        Self {
+            burst_replicas: BURST_REPLICAS,
+            status_update_interval: Duration::from_secs(1),
+            retry_backoff: RetryBackoff::default(),
+            gates: FeatureGates::default(),
+            policy: Policy::default(),
+        }
+    }
 }
 
 /// Whether a controller writes.

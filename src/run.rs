@@ -24,6 +24,7 @@ use crate::cache::encoding;
 use crate::cli::RunArgs;
 use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs};
 use crate::client::{ClientConfig, ConfigError, ConfigSource};
+use crate::controller;
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::serving::{Pages, Serving, ServingError, debug};
 use crate::stdx::stop::{Cause, Stop};
@@ -152,14 +153,14 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         master: args.api.master.clone(),
         context: args.api.context.clone(),
     })?;
-    let options = ManagerOptions {
+    let mut options = ManagerOptions {
         namespace: args.api.namespace.clone(),
         dry_run: args.mode.dry_run,
         self_check: Some(rights_options(args)?),
         leader_election,
-        gates: features::feature_gates(&args.features),
         ..manager_options(&args.client, &args.controller, &args.opt_ins)
     };
+    options.controller.gates = features::feature_gates(&args.features);
     let scope = args
         .api
         .namespace
@@ -225,15 +226,18 @@ fn manager_options(
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
         concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
-        burst_replicas: args.burst_replicas,
-        status_update_interval: args.status_update_interval,
-        retry_backoff: args.retry_backoff,
+        controller: controller::Options {
+            burst_replicas: args.burst_replicas,
+            status_update_interval: args.status_update_interval,
+            retry_backoff: args.retry_backoff,
+            policy: opt_ins.policy(),
+            ..controller::Options::default()
+        },
         content_type: match client.kube_api_content_type {
             ContentType::Json => encoding::ContentType::Json,
             ContentType::Protobuf => encoding::ContentType::Protobuf,
         },
         min_resync_period: args.min_resync_period,
-        policy: opt_ins.policy(),
         ..ManagerOptions::default()
     }
 }

@@ -18,8 +18,8 @@ use super::{Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, RetryBackoff,
-    Uid, WorkloadKind,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, RetryBackoff, Uid,
+    WorkloadKind,
 };
 use crate::batches::Serial;
 use crate::cache::Cache;
@@ -169,11 +169,9 @@ impl Fixture {
 
     pub(super) fn with_retry_backoff(retry_backoff: RetryBackoff) -> Self {
         let options = Options {
-            burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::ZERO,
             retry_backoff,
-            gates: FeatureGates::default(),
-            policy: Policy::default(),
+            ..Options::default()
         };
         Self::with_options(&REPLICA_SET, options)
     }
@@ -187,9 +185,8 @@ impl Fixture {
         let options = Options {
             burst_replicas,
             status_update_interval,
-            retry_backoff: RetryBackoff::default(),
             gates,
-            policy: Policy::default(),
+            ..Options::default()
         };
         Self::with_options(kind, options)
     }
@@ -238,11 +235,8 @@ impl Fixture {
             batches: Arc::new(Serial),
             clock,
             options: Options {
-                burst_replicas: BURST_REPLICAS,
                 status_update_interval: Duration::ZERO,
-                retry_backoff: RetryBackoff::default(),
-                gates: FeatureGates::default(),
-                policy: Policy::default(),
+                ..Options::default()
             },
             metrics: self.metrics.clone(),
             quota_watch: Arc::default(),

@@ -14,7 +14,7 @@ use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig};
 use crate::controller::observe::shadow::Shadow;
 use crate::controller::quota_watch::QuotaWatch;
-use crate::controller::{Options, Parts, ReplicaSetController};
+use crate::controller::{Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
 use crate::stdx::activity;
 use crate::stdx::clock::{self, Clock, SystemClock};
@@ -108,19 +108,13 @@ impl ControllerInstance {
                 client.clone(),
                 Arc::clone(&recorder),
                 kind,
-                options.retry_backoff,
+                options.controller.retry_backoff,
             )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind)),
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,
-            options: Options {
-                burst_replicas: options.burst_replicas,
-                status_update_interval: options.status_update_interval,
-                retry_backoff: options.retry_backoff,
-                gates: options.gates,
-                policy: options.policy,
-            },
+            options: options.controller,
             metrics: controller_metrics,
             quota_watch: Arc::clone(shared.quota_watch),
         });

@@ -188,7 +188,7 @@ fn throttled_time(kind: &WorkloadKind, options: &ManagerOptions) -> Duration {
         return Duration::ZERO;
     }
     let n_workers = u32::from(options.concurrent_syncs(kind));
-    let burst = u32::try_from(options.burst_replicas).unwrap_or(u32::MAX);
+    let burst = u32::try_from(options.controller.burst_replicas).unwrap_or(u32::MAX);
     let n_requests = f64::from(n_workers.saturating_mul(burst).saturating_mul(2));
     let seconds = n_requests / f64::from(qps);
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_hours(24))

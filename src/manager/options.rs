@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
+use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{Policy, RetryBackoff, WorkloadKind};
 use crate::cache::encoding::ContentType;
-use crate::controller::decide::plan::BURST_REPLICAS;
-use crate::controller::feature_gates::FeatureGates;
+use crate::controller;
 use crate::leader_election::LeaderElectionOptions;
 use crate::rights::RightsOptions;
 
@@ -30,17 +29,8 @@ pub struct ManagerOptions {
     /// Concurrent pod creates and deletes: a quarter for large syncs, the rest for small ones
     /// ([`LARGE`](crate::batches::LARGE)). Each sync has at least one sender, its worker's thread.
     pub batch_parallelism: u16,
-    /// Maximum pods created or deleted per sync.
-    pub burst_replicas: usize,
-    /// Maximum delay after the previous status write for a status that only improves counts; zero
-    /// for upstream's timing.
-    pub status_update_interval: Duration,
-    /// How refused creates are tried again.
-    pub retry_backoff: RetryBackoff,
-    /// The controller's feature gates.
-    pub gates: FeatureGates,
-    /// The default of the opt-in annotations.
-    pub policy: Policy,
+    /// The options of each controller.
+    pub controller: controller::Options,
     /// The content type for pods.
     pub content_type: ContentType,
     /// Minimum time between two syncs of an unchanged object.
@@ -67,11 +57,7 @@ impl Default for ManagerOptions {
             concurrent_replicaset_syncs: 5,
             concurrent_rc_syncs: 5,
             batch_parallelism: 32,
-            burst_replicas: BURST_REPLICAS,
-            status_update_interval: Duration::from_secs(1),
-            retry_backoff: RetryBackoff::default(),
-            gates: FeatureGates::default(),
-            policy: Policy::default(),
+            controller: controller::Options::default(),
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
             dry_run: false,

@@ -63,7 +63,7 @@ pub(super) fn start_quota_watch(
     shared: &Shared<'_>,
 ) -> Option<Thread> {
     let options = shared.options;
-    if options.dry_run || options.retry_backoff == RetryBackoff::Kcm {
+    if options.dry_run || options.controller.retry_backoff == RetryBackoff::Kcm {
         return None;
     }
     let path = collection_path("/api/v1", "resourcequotas", options.namespace.as_deref());

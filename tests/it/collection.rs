@@ -5,6 +5,7 @@ use std::env;
 use std::time::Duration;
 
 use replicaset_controller::client::ClientConfig;
+use replicaset_controller::controller::Options;
 use replicaset_controller::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use replicaset_controller::manager::ManagerOptions;
 use replicaset_controller::stdx::stop::Stop;
@@ -82,7 +83,10 @@ fn foreground_deletion_creates_no_pods() {
     let config = ClientConfig::plain(&server.url());
     let options = ManagerOptions {
         kube_api_qps: 0.0,
-        status_update_interval: Duration::ZERO,
+        controller: Options {
+            status_update_interval: Duration::ZERO,
+            ..Options::default()
+        },
         ..ManagerOptions::default()
     };
     let _daemon = Daemon::start(&config, &options);

@@ -7,9 +7,7 @@ use super::oracles::Waits;
 use super::server::{Late, Line};
 use super::{Daemon, World};
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{Policy, RetryBackoff};
 use crate::cache::{Cache, CacheEvent};
-use crate::controller::feature_gates::FeatureGates;
 use crate::controller::{Options, Parts, ReplicaSetController};
 use crate::stdx::clock::Clock;
 use crate::workqueue::WorkQueue;
@@ -34,9 +32,7 @@ impl World {
                 burst_replicas: self.burst,
                 // With or without throttled status writes.
                 status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
-                retry_backoff: RetryBackoff::default(),
-                gates: FeatureGates::default(),
-                policy: Policy::default(),
+                ..Options::default()
             },
             metrics: self.metrics.clone(),
             quota_watch: Arc::default(),

@@ -10,8 +10,8 @@ use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::cache::encoding::ContentType;
 use crate::client::ClientConfig;
-use crate::controller::ReplicaSetController;
 use crate::controller::observe::shadow::Shadow;
+use crate::controller::{Options, ReplicaSetController};
 use crate::leader_election::LeaderElectionOptions;
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
@@ -64,10 +64,13 @@ fn options(plan: &Plan, number: usize, identity: &str) -> ManagerOptions {
         concurrent_replicaset_syncs: plan.n_workers,
         // Rayon's threads cannot take turns; batches run on threads of their own.
         batch_parallelism: 0,
-        burst_replicas: plan.burst_replicas,
         kube_api_qps: plan.qps,
-        status_update_interval: plan.status_update_interval,
-        retry_backoff: plan.retry_backoff,
+        controller: Options {
+            burst_replicas: plan.burst_replicas,
+            status_update_interval: plan.status_update_interval,
+            retry_backoff: plan.retry_backoff,
+            ..Options::default()
+        },
         content_type: ContentType::Json,
         leader_election: (plan.n_daemons > 1 && !dry_run).then(|| {
             LeaderElectionOptions::new(identity.to_owned(), "kube-system", "replicaset-controller")

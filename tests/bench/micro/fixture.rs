@@ -1,20 +1,17 @@
 //! Objects, and a controller whose writes and live reads fail.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use replicaset_controller::api::ReplicaSetStatus;
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, Policy, ReplicaSet, ResourceVersion,
-    RetryBackoff, Selector,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ResourceVersion,
+    Selector,
 };
 use replicaset_controller::batches::Serial;
 use replicaset_controller::cache::Cache;
-use replicaset_controller::controller::decide::plan;
-use replicaset_controller::controller::feature_gates::FeatureGates;
 use replicaset_controller::controller::{Options, Parts, ReplicaSetController};
 use replicaset_controller::live::{LiveReader, Manager};
 use replicaset_controller::stdx::clock::SystemClock;
@@ -173,13 +170,7 @@ pub(crate) fn controller_with(
         queue,
         batches: Arc::new(Serial),
         clock,
-        options: Options {
-            burst_replicas: plan::BURST_REPLICAS,
-            status_update_interval: Duration::from_secs(1),
-            retry_backoff: RetryBackoff::default(),
-            gates: FeatureGates::default(),
-            policy: Policy::default(),
-        },
+        options: Options::default(),
         metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
         quota_watch: Arc::default(),
     })
