@@ -91,8 +91,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Notes that `quota` of `namespace` may have room, or with `None` that any may. Takes no lock
-    /// while no quota refuses anything.
+    /// Notes that `quota` of `namespace` may have room, or with `None` that any may.
     pub(super) fn wake_quota_lines(&self, namespace: &str, quota: Option<&str>) {
         if self.memories.wake_lines(namespace, quota) {
             self.serve_quota_lines(namespace, None);

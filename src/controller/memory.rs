@@ -26,7 +26,7 @@ pub mod suspicion;
 pub mod take_over;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -55,12 +55,6 @@ pub struct Memories {
     /// False: no sync waits for the versions of own writes.
     waits_for_written: bool,
     state: Mutex<State>,
-    /// Number of waiting keys. An event that can wake no key takes no lock.
-    n_waiting: AtomicUsize,
-    /// True until the take-over is proven. A sync takes no lock for it afterwards.
-    is_unproven: AtomicBool,
-    /// Namespaces in which a quota refuses pods. Without any, no event takes a lock for it.
-    n_namespaces_with_lines: AtomicUsize,
     stands_by: AtomicBool,
     /// True if the API server dropped `terminatingReplicas` from the last status that carried it.
     /// During a cluster upgrade some API servers may drop it and others not.
@@ -149,9 +143,6 @@ impl Memories {
             clock,
             waits_for_written,
             state: Mutex::default(),
-            n_waiting: AtomicUsize::new(0),
-            is_unproven: AtomicBool::new(false),
-            n_namespaces_with_lines: AtomicUsize::new(0),
             stands_by: AtomicBool::new(false),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -246,14 +237,13 @@ impl Memories {
         } = &mut *state;
         if let Some(written) = records.get(key).and_then(|it| it.positions.written()) {
             waiting.add(key, written);
-            self.count_waiting(&state);
         }
     }
 
     /// Returns the keys whose wait ends now that a cache has reached `cached`. The watch threads
-    /// call this.
-    pub fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {
-        if self.n_waiting.load(Ordering::SeqCst) == 0 {
+    /// call this. It calls `cached` at most once, never under the lock.
+    pub fn advanced(&self, cached: impl FnOnce() -> Versions) -> Vec<ObjectKey> {
+        if self.lock().waiting.len() == 0 {
             return Vec::new();
         }
         let cached = cached();
@@ -262,9 +252,7 @@ impl Memories {
             records, waiting, ..
         } = &mut *state;
         let written = |key: &ObjectKey| records.get(key)?.positions.written();
-        let shown = waiting.take_shown(&cached, written);
-        self.count_waiting(&state);
-        shown
+        waiting.take_shown(&cached, written)
     }
 
     /// True while another daemon may lead: no key is enqueued. Takes no lock.
@@ -282,8 +270,6 @@ impl Memories {
         let mut state = self.lock();
         state.take_over.need_proof();
         state.forget_confirmations();
-        // ORDER: under the lock, so that a proof from before does not undo it.
-        self.is_unproven.store(true, Ordering::SeqCst);
     }
 
     /// True if the positions that the caches must reach are still unknown.
@@ -299,13 +285,12 @@ impl Memories {
     /// Checks whether every later cache read is as new as the take-over. `cached` reads the
     /// positions of the caches; this calls it at most once, never under the lock.
     pub fn is_proven(&self, cached: impl FnOnce() -> Versions) -> bool {
-        if !self.is_unproven.load(Ordering::SeqCst) {
+        if self.lock().take_over.is_proven() {
             return true;
         }
         let cached = cached();
         let mut state = self.lock();
         if state.take_over.prove(&cached) {
-            self.is_unproven.store(false, Ordering::SeqCst);
             state.forget_confirmations();
         }
         state.take_over.is_proven()
@@ -339,7 +324,6 @@ impl Memories {
         if is_shown {
             memory.positions.forget_written();
             state.waiting.remove(key);
-            self.count_waiting(&state);
         }
         is_shown
     }
@@ -348,14 +332,8 @@ impl Memories {
         let memory = state.records.remove(key);
         if let Some(hold) = memory.and_then(|memory| memory.hold) {
             state.lines.leave(key, &hold, true, self.clock.now());
-            self.count_lines(state);
         }
         state.waiting.remove(key);
-        self.count_waiting(state);
-    }
-
-    fn count_waiting(&self, state: &State) {
-        self.n_waiting.store(state.waiting.len(), Ordering::SeqCst);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,6 @@
 //! Refused creates in the memory: the holds of ReplicaSets, and the lines in front of quotas.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::hold::Hold;
@@ -121,7 +120,6 @@ impl Memories {
         }
         let wait = hold.until.saturating_duration_since(now);
         memory.hold = Some(Box::new(hold));
-        self.count_lines(&state);
         wait
     }
 
@@ -135,17 +133,12 @@ impl Memories {
         let memory = memory.filter(|memory| memory.owner == rs.uid);
         if let Some(hold) = memory.and_then(|memory| memory.hold.take()) {
             lines.leave(&rs.key, &hold, needs_none, now);
-            self.count_lines(&state);
         }
     }
 
     /// Notes a sign that quotas of `namespace` may have room: of `quota`, or of any with `None`.
-    /// Returns false if no ReplicaSet waits for that. Takes no lock while no quota refuses
-    /// anything.
+    /// Returns false if no ReplicaSet waits for that.
     pub fn wake_lines(&self, namespace: &str, quota: Option<&str>) -> bool {
-        if self.has_no_lines() {
-            return false;
-        }
         let now = self.clock.now();
         let mut state = self.lock();
         let mut any = false;
@@ -160,16 +153,13 @@ impl Memories {
 
     /// Returns the keys of `namespace` to queue, each with its delay: ReplicaSets whose turn it is,
     /// and for each line one that brings the next turn. `processed` is the key that a worker has
-    /// just processed. Takes no lock while no quota refuses anything.
+    /// just processed.
     pub fn take_turns(
         &self,
         namespace: &str,
         processed: Option<&ObjectKey>,
     ) -> Vec<(ObjectKey, Duration)> {
         let mut due = Vec::new();
-        if self.has_no_lines() {
-            return due;
-        }
         let now = self.clock.now();
         let mut state = self.lock();
         let State { records, lines, .. } = &mut *state;
@@ -223,15 +213,6 @@ impl Memories {
             counts[hold.refusal.kind()] += 1;
         }
         counts
-    }
-
-    fn has_no_lines(&self) -> bool {
-        self.n_namespaces_with_lines.load(Ordering::SeqCst) == 0
-    }
-
-    pub(super) fn count_lines(&self, state: &State) {
-        let n = state.lines.0.len();
-        self.n_namespaces_with_lines.store(n, Ordering::SeqCst);
     }
 }
 
