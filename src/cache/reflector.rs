@@ -328,7 +328,7 @@ impl<T: Decode> Reflector<T> {
             | Frame::Deleted(Err(unread)) => {
                 self.on_unread(&unread);
                 // An undecodable object still advances the version: a sync may be waiting for it.
-                // In one step with a removal, so that no sync takes the store for current before it.
+                // In one step with a removal: no sync takes the store for current before it.
                 if let Some(key) = &unread.key {
                     self.store.apply_unread(key, resource_version, is_deleted)
                 } else {
