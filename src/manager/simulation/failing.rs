@@ -134,8 +134,11 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
 /// True if a pod of a ReplicaSet with a back-off is not Ready: until it is, failures count.
 pub(super) fn awaits_readiness(server: &ApiServer, rs: &Object) -> bool {
     let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
-    let mut owned = server.all(Kind::Pod).filter(|pod| is_of(pod, uid));
-    opts_in(&rs.value, BACK_OFF) && owned.any(|pod| is_active(&pod.value) && !is_ready(&pod.value))
+    let any = |is: &dyn Fn(&Value) -> bool| {
+        let mut owned = server.all(Kind::Pod).filter(|pod| is_of(pod, uid));
+        owned.any(|pod| is(&pod.value))
+    };
+    opts_in(&rs.value, BACK_OFF) && any(&is_failed) && any(&|pod| is_active(pod) && !is_ready(pod))
 }
 
 /// True if a ReplicaSet that opts in may rest until its key is due.

@@ -49,7 +49,7 @@ impl Refused {
             text.unwrap_or_default().to_owned()
         };
         match (request.method.as_str(), code) {
-            // To the process a time-out may answer for a create that goes on.
+            // To the process a time-out or a proxy may answer for a create that goes on.
             ("POST", 400..=500) => Some(Self::Create(text("/metadata/name"))),
             ("DELETE", 409 | 429) => Some(Self::Delete(text("/preconditions/uid"), code)),
             _ => None,
