@@ -28,9 +28,8 @@ pub enum SyncError {
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
-    /// The API server has other pods than those on which the sync was to act, which the cache does
-    /// not show yet.
-    #[error("{0}, which the cache does not show yet")]
+    /// The cache or the API server has other pods than those on which the sync was to act.
+    #[error("{0}")]
     Outdated(String),
     /// The sync panicked; the panic was logged.
     #[error("the sync panicked: {0}")]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceQuota, ResourceVersion};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceQuota, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
 
 impl ReplicaSetController {
@@ -221,13 +221,16 @@ impl ReplicaSetController {
         if let Some(rs) = self.controller_of(pod) {
             self.enqueue_owner_after(&rs, observe);
         } else if pod.controller.is_none() {
-            // The pod may have been adopted and deleted since its last event: a relist then shows
-            // only the deletion. Its labels may not match the selector, so only the expected UID
-            // decides.
+            // DIFFERS: upstream handles no orphan that is gone. It may have been adopted, and then
+            // deleted, since its last event: a relist shows only the deletion. Whoever deleted it
+            // expects its UID; whoever adopted it selects its labels.
             for rs in self.cache.replica_sets_in(&pod.key.namespace) {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
+                let selects = |selector: &Selector| selector.matches(&pod.labels);
                 if self.memories.get(&rs.key, &rs.uid, expects) == Some(true) {
                     self.enqueue_owner_after(&rs, observe);
+                } else if rs.selector.as_ref().is_ok_and(selects) {
+                    self.enqueue_owner_after(&rs, |_| {});
                 }
             }
         }

@@ -86,8 +86,8 @@ impl ReplicaSetController {
         }
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, decision)?;
-        // Pods have gone since the freshness check, which permitted another kind of action. If they
-        // were orphans, no event enqueues the key.
+        // The pods have changed since the freshness check, which permitted another kind of action.
+        // If orphans have gone, no event enqueues the key.
         let is_current = matches!(freshness, Freshness::Current(_));
         if is_current && decision.plan != Plan::Nothing && !decision.acts {
             return Err(SyncError::Outdated(
@@ -108,10 +108,10 @@ impl ReplicaSetController {
             Ok(()) => self.lasting_failure(&rs, &decision, freshness),
         };
         let is_held_back = failure.is_some();
-        self.sync_status(&rs, &decision, failure.as_ref())?;
-        self.delete_leftovers(&rs, &decision, managed.is_err());
         self.note_held_back(&rs, &decision);
         self.schedule_end_of_block(&rs, &decision);
+        self.sync_status(&rs, &decision, failure.as_ref())?;
+        self.delete_leftovers(&rs, &decision, managed.is_err());
         managed?;
         self.schedule_next_sync(&rs, &decision, freshness);
         Ok(if is_held_back {
@@ -294,7 +294,7 @@ impl ReplicaSetController {
             }
             // The watch showed every write before this sync returned. Those events found the
             // expectations still open and were queued with low priority, so requeue the key here.
-            None if decision.acts || !decision.adopt.is_empty() => self.enqueue(&rs.key),
+            None if decision.acts => self.enqueue(&rs.key),
             None => {}
         }
     }

@@ -139,8 +139,10 @@ impl ReplicaSetController {
         // the cache follows by a list, which enqueues the key.
         let is_restored = |pod: &&Arc<Pod>| !pod.is_active() && live_uids.contains(&pod.uid);
         if let Some(pod) = cached_before.iter().find(is_restored) {
-            let restored = format!("pod {} is restored from a backup", pod.key.name);
-            return Err(SyncError::Outdated(restored));
+            let name = &pod.key.name;
+            return Err(SyncError::Outdated(format!(
+                "pod {name} is restored from a backup, which the cache does not show yet"
+            )));
         }
         let creations: Vec<&Pod> = live
             .iter()
