@@ -11,12 +11,12 @@ use super::runner::BatchRunner;
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
 /// Runs `job` for `0..count` in batches of 1, 2, 4, … Each batch runs to its end, and the first
-/// batch with a failure is the last. Returns the number of successes and the first error
+/// batch with a failure is the last. Returns how many jobs returned true, and the first error
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
 pub fn slow_start_batch<E: Send>(
     count: usize,
     runner: &dyn BatchRunner,
-    job: &(dyn Fn(usize) -> Result<(), E> + Sync),
+    job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
 ) -> (usize, Result<(), E>) {
     let mut next = SLOW_START_INITIAL_BATCH_SIZE;
     let mut remaining = count;
@@ -34,12 +34,12 @@ pub fn slow_start_batch<E: Send>(
     run_batches(count, sizes, runner, job)
 }
 
-/// Runs `job` for `0..count` in one batch, regardless of failures. Returns the number of successes
-/// and the first error.
+/// Runs `job` for `0..count` in one batch, regardless of failures. Returns how many jobs returned
+/// true, and the first error.
 pub fn run_all<E: Send>(
     count: usize,
     runner: &dyn BatchRunner,
-    job: &(dyn Fn(usize) -> Result<(), E> + Sync),
+    job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
 ) -> (usize, Result<(), E>) {
     let mut remaining = count;
     run_batches(count, |_has_failed| mem::take(&mut remaining), runner, job)
@@ -50,15 +50,15 @@ fn run_batches<E: Send>(
     count: usize,
     mut sizes: impl FnMut(bool) -> usize,
     runner: &dyn BatchRunner,
-    job: &(dyn Fn(usize) -> Result<(), E> + Sync),
+    job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
 ) -> (usize, Result<(), E>) {
-    let successes = AtomicUsize::new(0);
+    let n_done = AtomicUsize::new(0);
     let first_error = Mutex::new(Ok(()));
     let lock = || first_error.lock().unwrap_or_else(PoisonError::into_inner);
     let mut sizes = || sizes(lock().is_err());
     runner.run(count, &mut sizes, &|index| match job(index) {
-        Ok(()) => {
-            successes.fetch_add(1, Ordering::Relaxed);
+        Ok(is_done) => {
+            n_done.fetch_add(is_done.into(), Ordering::Relaxed);
         }
         Err(error) => {
             let mut first = lock();
@@ -70,7 +70,7 @@ fn run_batches<E: Send>(
     let result = first_error
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    (successes.into_inner(), result)
+    (n_done.into_inner(), result)
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     fn check(wanted: usize, succeeding: usize, successes: usize, batches: &[usize]) {
         let (runner, calls) = (Sizes::default(), AtomicUsize::new(0));
         let job = |_| match calls.fetch_add(1, Ordering::Relaxed) {
-            call if call < succeeding => Ok(()),
+            call if call < succeeding => Ok(true),
             call => Err(call),
         };
         let (done, result) = slow_start_batch(wanted, &runner, &job);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::manage::pod_key;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
@@ -57,12 +57,9 @@ impl ReplicaSetController {
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = activity::enter("waits for batches of creates", count);
-        let n_created = AtomicUsize::new(0);
-        let (_, result) = slow_start_batch(count, &*self.batches, &|index| {
+        let (created, result) = slow_start_batch(count, &*self.batches, &|index| {
             tried[index].store(true, Ordering::Relaxed);
-            let is_created = self.create_pod(rs, &names[index])?;
-            n_created.fetch_add(is_created.into(), Ordering::Relaxed);
-            Ok(())
+            self.create_pod(rs, &names[index])
         });
         // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
@@ -73,7 +70,7 @@ impl ReplicaSetController {
             }
         });
         self.return_names(rs, skipped, PodNames::untried);
-        self.log_batch(rs, "created", (n_created.into_inner(), count), &result);
+        self.log_batch(rs, "created", (created, count), &result);
         result.map_err(SyncError::Write)
     }
 

@@ -1,7 +1,5 @@
 //! Deletes pods.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::api::{Pod, ReplicaSet};
 use crate::batches::run_all;
 use crate::controller::decide::age_ratio::age_ratios;
@@ -61,17 +59,12 @@ impl ReplicaSetController {
         } else {
             Precondition::None
         };
-        let n_superseded = AtomicUsize::new(0);
         let delete = |index: usize| {
             let deleted = self.delete_pod_of(rs, &pods[index], precondition)?;
-            if matches!(deleted, Deleted::Superseded) {
-                n_superseded.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
+            Ok(!matches!(deleted, Deleted::Superseded))
         };
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
-        let (done, result) = run_all(pods.len(), &*self.batches, &delete);
-        let n_deleted = done - n_superseded.into_inner();
+        let (n_deleted, result) = run_all(pods.len(), &*self.batches, &delete);
         self.log_batch(rs, "deleted", (n_deleted, pods.len()), &result);
         result.map_err(SyncError::Delete)
     }
