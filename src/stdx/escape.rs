@@ -22,7 +22,8 @@ pub fn escaped_lines(text: &str) -> Cow<'_, str> {
 pub const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// `text`, cut after [`TEXT_BYTES_MAX`].
-pub fn shortened(mut text: String) -> String {
+pub fn shortened(text: Cow<'_, str>) -> String {
+    let mut text = text.into_owned();
     let kept = text.floor_char_boundary(TEXT_BYTES_MAX);
     let n_cut = text.len() - kept;
     if n_cut > 0 {

@@ -28,7 +28,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use self::levels::Filter;
 pub use self::levels::Levels;
 use self::limit::{Limit, RateDecision};
-use crate::stdx::escape::{escaped_lines, shortened};
+use crate::stdx::escape::{escaped, escaped_lines, shortened};
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// The message and the key values of a record, escaped but for newlines.
+/// The message and the key values of a record, escaped; only the object is always one line.
 #[derive(Debug, Default)]
 struct Content {
     message: String,
@@ -135,14 +135,13 @@ struct Content {
 impl Content {
     fn of(record: &Record<'_>, suppressed: u64) -> Self {
         let value = |key| record.key_values().get(Key::from(key));
-        let escaped = |text: String| shortened(escaped_lines(&text).into_owned());
-        let text = |key| value(key).map(|value| escaped(value.to_string()));
+        let lines = |text: String| shortened(escaped_lines(&text));
+        let text = |key| value(key).map(|value| lines(value.to_string()));
         Self {
-            message: escaped(message(record, suppressed)),
+            message: lines(message(record, suppressed)),
             error: text("error"),
             then: text("then"),
-            // Names, so one line.
-            object: text("object").map(|object| object.replace('\n', "\\n")),
+            object: value("object").map(|object| shortened(escaped(&object.to_string()))),
         }
     }
 }

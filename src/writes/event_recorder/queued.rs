@@ -62,7 +62,7 @@ impl EventRecorder {
         message: &str,
     ) {
         // The message may quote a webhook's rejection, and `kubectl describe` prints it unescaped.
-        let message: Arc<str> = shortened(escaped(message).into_owned()).into();
+        let message: Arc<str> = shortened(escaped(message)).into();
         log::debug!(
             "event {} {reason} {}={}: {message}",
             type_.as_str(),
