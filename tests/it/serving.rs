@@ -51,7 +51,8 @@ struct Front {
 
 impl Front {
     fn start(reviews: &ClientConfig, certificates: CertificateFiles) -> Self {
-        let address = PlainPort::free().address();
+        let port = PlainPort::free();
+        let address = port.address();
         let options = ServingOptions {
             bind_address: address.ip(),
             secure_port: address.port(),

@@ -154,8 +154,8 @@ impl Site {
     pub(super) fn start_second(&self, name: &str) -> SocketAddr {
         let command = self.plane.file("kube-apiserver.command");
         let command = std::fs::read_to_string(command).expect("run.sh writes it");
-        let (first, second) = (address(self.server()), PlainPort::free().url());
-        let second = address(second.trim_start_matches("http://"));
+        let reserved = PlainPort::free();
+        let (first, second) = (address(self.server()), reserved.address());
         let port = |address: SocketAddr| format!("--secure-port={}", address.port());
         let log = self.plane.audit_log();
         let log = [log.to_owned(), self.second_log(name)];

@@ -189,6 +189,7 @@ fn the_pod_monitor_selects_the_daemons_of_the_deployment() {
 struct Prometheus {
     process: Child,
     client: Client,
+    _port: PlainPort,
 }
 
 impl Prometheus {
@@ -219,7 +220,11 @@ impl Prometheus {
         };
         let config = ClientConfig::plain(&port.url());
         let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
-        Some(Self { process, client })
+        Some(Self {
+            process,
+            client,
+            _port: port,
+        })
     }
 
     /// The data of a response of its API; the error otherwise.
@@ -268,6 +273,7 @@ struct Rig {
     cluster: TestCluster,
     prometheus: Prometheus,
     _daemon: DaemonProcess,
+    _port: PlainPort,
     _folder: tempfile::TempDir,
 }
 
@@ -297,6 +303,7 @@ impl Rig {
             cluster,
             prometheus,
             _daemon: daemon,
+            _port: port,
             _folder: folder,
         })
     }

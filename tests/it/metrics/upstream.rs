@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use serde_json::json;
 
 use super::both_pages;
 use super::exposition::Shape;
-use crate::support::{Setup, TestCluster, Waiting, text_at};
+use crate::support::{PlainPort, Setup, TestCluster, Waiting, text_at};
 use crate::tidy::{assert_none, root};
 use crate::versions::followed;
 
@@ -224,9 +223,6 @@ fn scrape() -> Option<(String, BTreeMap<String, Shape>)> {
     if !program.exists() {
         return None;
     }
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = free.local_addr().expect("its address").port();
-    drop(free);
     // ORDER: drops last, as it locks the control plane for this test.
     let alone = TestCluster::with(Setup {
         all_namespaces: true,
@@ -236,6 +232,8 @@ fn scrape() -> Option<(String, BTreeMap<String, Shape>)> {
     let version = version.expect("the version of the API server");
     let [major, minor] = ["/major", "/minor"].map(|part| text_at(&version, part));
     let version = format!("{major}.{minor}");
+    let reserved = PlainPort::free();
+    let port = reserved.address().port();
     let _manager = ControllerManager::start(&program, &files, port);
     let client = page_reader(&files, port);
     let waiting = Waiting::new(&Stop::new());

@@ -1,47 +1,50 @@
-//! A port for `--insecure-port`, and a client for the pages that a daemon's process serves there.
+//! A port for a process that a test starts, and a client for the pages that a daemon serves there.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket, sockopt,
+};
 
 use replicaset_controller::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use replicaset_controller::stdx::stop::Stop;
 
-/// Below the range of ephemeral ports.
-const PORTS: Range<u16> = 11_000..31_000;
-
-/// The port to try next. Two draws by chance would now and then agree before one is bound; other
-/// processes that test at the same time begin elsewhere.
-static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(PORTS)));
-
-/// A port of 127.0.0.1 for `--insecure-port`.
+/// A port of 127.0.0.1, such as for `--insecure-port`, on which only who is told of it can listen.
 #[derive(Debug)]
-pub(crate) struct PlainPort(u16);
+pub(crate) struct PlainPort {
+    port: u16,
+    /// Bound and not listening: the kernel gives the port to nobody else, and with `SO_REUSEADDR`
+    /// a process that asks for it by number may still listen. A listener closed before the process
+    /// starts does not do: a child that another thread forks holds it until it calls exec.
+    _reservation: OwnedFd,
+}
 
 impl PlainPort {
-    /// A free port that this process has not had before.
+    /// A free port, reserved until this is dropped.
     pub(crate) fn free() -> Self {
-        let following = |port| match port + 1 {
-            port if PORTS.contains(&port) => port,
-            _ => PORTS.start,
-        };
-        let port = loop {
-            let port = NEXT.update(Ordering::Relaxed, Ordering::Relaxed, following);
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                break port;
-            }
-        };
-        Self(port)
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let reservation =
+            socket(AddressFamily::Inet, SockType::Stream, flags, None).expect("a socket");
+        let any = SockaddrIn::new(127, 0, 0, 1, 0);
+        bind(reservation.as_raw_fd(), &any).expect("a free port");
+        // After the bind: with `ip_autobind_reuse` the kernel may choose a port that another
+        // reservation has.
+        setsockopt(&reservation, sockopt::ReuseAddr, &true).expect("a socket");
+        let bound: SockaddrIn = getsockname(reservation.as_raw_fd()).expect("it is bound");
+        Self {
+            port: bound.port(),
+            _reservation: reservation,
+        }
     }
 
     /// The daemon's flag for this port.
     pub(crate) fn argument(&self) -> String {
-        format!("--insecure-port={}", self.0)
+        format!("--insecure-port={}", self.port)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.0).into()
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     pub(crate) fn url(&self) -> String {
