@@ -6,9 +6,9 @@
 //! long runs, so is CPU time. The number of an iteration decides its input.
 //!
 //! `cargo test` reads the corpus and some drawn inputs. `make fuzz` draws for `FUZZ_MINUTES`, in
-//! slices of some seconds for each target, and goes on after the last iteration on record. A
-//! failure is made smaller and saved; add it to `tests/data/fuzz/TARGET`, so that every run reads
-//! it first.
+//! slices of some seconds, always for the target that ran least, and goes on after the last
+//! iteration on record. A failure is made smaller and saved; add it to `tests/data/fuzz/TARGET`, so
+//! that every run reads it first.
 
 mod cluster;
 #[cfg(feature = "devserver")]
@@ -20,7 +20,6 @@ mod mutate;
 mod record;
 mod secrets;
 
-use std::collections::VecDeque;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -222,11 +221,13 @@ impl Session {
     /// Draws from `first` on until `goes_on` says no.
     fn run(&mut self, first: u64, mut goes_on: impl FnMut(u64) -> bool) -> Figures {
         let mut figures = Figures::new(self.target.name, first);
+        let before = thread_time();
         while goes_on(figures.end) {
             let input = self.input(figures.end);
             let (course, length) = self.check(input, &figures.end.to_string());
             figures.add(course.accepted, course.took, length);
         }
+        figures.add_cpu_time(thread_time().saturating_sub(before));
         figures
     }
 }
@@ -237,27 +238,30 @@ fn told(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_default()
 }
 
-/// Shares `time` out among the targets, in slices, on all processors.
+/// Draws for `time` on all processors, in slices, each for the target that ran least so far.
 fn run_long(time: Duration) {
     let record = root().join(record::FILE);
-    let n_threads = thread::available_parallelism().map_or(1, usize::from);
-    let targets = targets();
-    let share = time.mul_f64(record::ratio(n_threads, targets.len()));
-    let waiting = targets.into_iter().map(|target| (target, share));
-    let waiting: Mutex<VecDeque<_>> = Mutex::new(waiting.collect());
+    let until = Instant::now() + time;
+    let waiting = Mutex::new(targets());
     let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    let take = || waiting().pop_front();
+    let take = || {
+        let mut waiting = waiting();
+        let times = waiting.iter().map(|it| record::cpu_time(&record, it.name));
+        let least = times.enumerate().min_by_key(|&(_, time)| time);
+        least.map(|(at, _)| waiting.swap_remove(at))
+    };
     let keeping = Mutex::new(());
     let failures = Mutex::new(Vec::new());
     let failures = || failures.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
-        while let Some((target, remaining)) = take() {
+        while Instant::now() < until {
+            let Some(target) = take() else { break };
             let first = record::end(&record, target.name);
             let mut session = Session::new(target, true);
-            let until = Instant::now() + remaining.min(SLICE);
             let run = AssertUnwindSafe(|| {
                 session.run_files();
-                session.run(first, |_| Instant::now() < until)
+                let end = until.min(Instant::now() + SLICE);
+                session.run(first, |_| Instant::now() < end)
             });
             let figures = match catch_unwind(run) {
                 Ok(figures) => figures,
@@ -267,21 +271,18 @@ fn run_long(time: Duration) {
                 }
             };
             let keeping = keeping.lock().unwrap_or_else(PoisonError::into_inner);
-            let figures = figures.keep(&record);
+            figures.keep(&record);
             drop(keeping);
-            match remaining.checked_sub(SLICE) {
-                Some(remaining) if !remaining.is_zero() => {
-                    waiting().push_back((session.target, remaining));
-                }
-                _ => figures.print(),
-            }
+            waiting().push(session.target);
         }
     };
+    let n_threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..n_threads {
             scope.spawn(work);
         }
     });
+    record::print(&record);
     let failures = failures();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }

@@ -19,6 +19,7 @@ pub(super) struct Figures {
     first: u64,
     /// The iteration after the last.
     pub(super) end: u64,
+    /// Of drawing, reading and checking; of the first iterations on record, of reading only.
     cpu_seconds: f64,
     n_accepted: u64,
     n_refused: u64,
@@ -43,32 +44,31 @@ impl Figures {
         self.end += 1;
         self.n_accepted += u64::from(accepted);
         self.n_refused += u64::from(!accepted);
-        self.cpu_seconds += took.as_secs_f64();
         if length >= LENGTH_MIN {
             let per_byte = took.as_secs_f64() * 1e6 / float(length);
             self.slowest_us_per_byte = self.slowest_us_per_byte.max(per_byte);
         }
     }
 
-    /// Writes the figures to a file, into the line of the target's iterations before these. Returns
-    /// that line. A run that is cut off here leaves the old file or the new one.
-    pub(super) fn keep(self, file: &Path) -> Self {
+    pub(super) fn add_cpu_time(&mut self, cpu_time: Duration) {
+        self.cpu_seconds += cpu_time.as_secs_f64();
+    }
+
+    /// Writes the figures to a file, into the line of the target's iterations before these. A run
+    /// that is cut off here leaves the old file or the new one.
+    pub(super) fn keep(self, file: &Path) {
         let mut all = read(file);
         let before = all
             .iter()
             .position(|it| it.target == self.target && it.end == self.first);
-        let line = if let Some(before) = before {
-            all[before].extend(&self);
-            all[before].clone()
-        } else {
-            all.push(self.clone());
-            self
-        };
+        match before {
+            Some(before) => all[before].extend(&self),
+            None => all.push(self),
+        }
         let lines = all.iter().map(Self::line);
         let unfinished = file.with_extension("unfinished");
         fs::write(&unfinished, lines.collect::<String>()).expect("room on the disk");
         fs::rename(&unfinished, file).expect("a file for the figures");
-        line
     }
 
     fn extend(&mut self, more: &Self) {
@@ -89,11 +89,23 @@ impl Figures {
     }
 }
 
+/// Prints all that is on record.
+pub(super) fn print(file: &Path) {
+    read(file).iter().for_each(Figures::print);
+}
+
 /// The iteration after a target's last on record.
 pub(super) fn end(file: &Path, target: &str) -> u64 {
     let all = read(file);
     let of_target = all.iter().filter(|figures| figures.target == target);
     of_target.map(|figures| figures.end).max().unwrap_or(0)
+}
+
+/// The CPU time of a target's iterations on record.
+pub(super) fn cpu_time(file: &Path, target: &str) -> Duration {
+    let all = read(file);
+    let of_target = all.iter().filter(|figures| figures.target == target);
+    Duration::from_secs_f64(of_target.map(|figures| figures.cpu_seconds).sum())
 }
 
 fn read(file: &Path) -> Vec<Figures> {
@@ -104,10 +116,6 @@ fn read(file: &Path) -> Vec<Figures> {
         .expect("a line of figures each")
 }
 
-pub(super) fn ratio(of: usize, to: usize) -> f64 {
-    float(of) / float(to)
-}
-
 fn float(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
@@ -116,12 +124,13 @@ fn float(n: usize) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{Figures, end};
+    use super::{Figures, cpu_time, end, read};
 
     fn slice(target: &str, first: u64, n: u64) -> Figures {
         let mut figures = Figures::new(target, first);
         for _ in 0..n {
             figures.add(true, Duration::from_secs(1), 1000);
+            figures.add_cpu_time(Duration::from_secs(2));
         }
         figures
     }
@@ -133,8 +142,9 @@ mod tests {
         assert_eq!(end(&file, "a"), 0);
         slice("a", 0, 3).keep(&file);
         slice("b", 0, 1).keep(&file);
-        let whole = slice("a", 3, 4).keep(&file);
-        assert_eq!(whole, slice("a", 0, 7));
+        slice("a", 3, 4).keep(&file);
+        assert_eq!(read(&file)[0], slice("a", 0, 7));
         assert_eq!((end(&file, "a"), end(&file, "b")), (7, 1));
+        assert_eq!(cpu_time(&file, "a"), Duration::from_secs(14));
     }
 }
