@@ -67,7 +67,17 @@ impl Knowledge {
 
     /// The process has listed a kind, in this turn.
     pub(super) fn listed(&mut self, kind: Kind, turn: u64) {
-        if self.rewound.remove(&kind) && self.rewound.is_empty() {
+        if !self.rewound.remove(&kind) {
+            return;
+        }
+        if kind == Kind::Pod {
+            // Versions come twice now, so they do not tell that the pod has left the one that a
+            // delete named. The process may repeat it all the same.
+            self.deleted
+                .values_mut()
+                .for_each(Deletes::pods_were_listed);
+        }
+        if self.rewound.is_empty() {
             self.followed_at = turn;
         }
     }
@@ -158,6 +168,11 @@ impl Deletes {
     /// The process has asked for the pod, as it does after a conflict, and it is there.
     fn pod_was_read(&mut self) {
         self.n_refused += std::mem::take(&mut self.n_conflicts);
+    }
+
+    /// The process has listed all pods: if each was refused, none had an effect.
+    fn pods_were_listed(&mut self) {
+        self.is_pod_listed |= self.n_refused + self.n_conflicts == self.n_sent;
     }
 
     /// The store went back: none has an effect any more, but each may be repeated.
