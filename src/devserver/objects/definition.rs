@@ -1,10 +1,14 @@
 //! CustomResourceDefinitions: defaults, the status of an accepted definition, and validation.
 //!
-//! DIFFERS: names of two definitions are not compared, and schemas are stored and not read.
+//! DIFFERS: names of two definitions are not compared, groups of `k8s.io` need no approval, and
+//! schemas are stored and not read.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::super::status_error::FieldError;
+use super::labels::{SUBDOMAIN_RULE, dns_1035_faults, is_subdomain};
 use super::{entries, map_of, meta, set_default, text};
 
 pub(super) fn set_defaults(definition: &mut Value) {
@@ -45,7 +49,8 @@ pub(super) fn status(definition: &Value) -> Value {
     })
 }
 
-/// The mistakes without which the server could not serve the definition's objects.
+/// The mistakes without which the server could not serve the definition's objects
+/// (apiextensions-apiserver `pkg/apis/apiextensions/validation`).
 pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
     let required = ["/spec/group", "/spec/names/plural", "/spec/names/kind"];
     let missing = required
@@ -57,33 +62,86 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
             FieldError::required(&field, "")
         })
         .collect();
+    let group = text(definition, "/spec/group");
+    if !group.is_empty() && !is_subdomain(group) {
+        errors.push(invalid("spec.group", group, SUBDOMAIN_RULE));
+    } else if !group.is_empty() && !group.contains('.') {
+        let why = "should be a domain with at least one dot";
+        errors.push(invalid("spec.group", group, why));
+    }
     let scope = text(definition, "/spec/scope");
     if !matches!(scope, "Namespaced" | "Cluster") {
         let value = json!(scope).to_string();
         let supported = "\"Cluster\", \"Namespaced\"";
         errors.push(FieldError::not_supported("spec.scope", &value, supported));
     }
+    errors.extend(mistakes_of_versions(definition));
+    errors.extend(mistakes_of_names(definition));
+    let plural = text(definition, "/spec/names/plural");
+    let name = text(definition, "/metadata/name");
+    if errors.is_empty() && name != format!("{plural}.{group}") {
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(invalid("metadata.name", name, why));
+    }
+    errors
+}
+
+fn invalid(field: &str, value: &str, why: &str) -> FieldError {
+    FieldError::invalid(field, &json!(value).to_string(), why)
+}
+
+/// A mistake if the name is no DNS label that begins with a letter.
+fn invalid_label(field: &str, name: &str) -> Option<FieldError> {
+    let faults = dns_1035_faults(name).join(",");
+    (!faults.is_empty()).then(|| invalid(field, name, &faults))
+}
+
+fn mistakes_of_versions(definition: &Value) -> Vec<FieldError> {
     let versions = entries(definition, "/spec/versions");
+    let names: Vec<&str> = versions.iter().map(|it| text(it, "/name")).collect();
+    let fields = names.iter().enumerate();
+    let labels = fields.map(|(number, name)| (format!("spec.versions[{number}].name"), name));
+    let mut errors: Vec<FieldError> = labels
+        .filter_map(|(field, name)| invalid_label(&field, name))
+        .collect();
+    let value = json!(versions.len()).to_string();
+    let mut refuse = |why| errors.push(FieldError::invalid("spec.versions", &value, why));
+    if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
+        refuse("must contain unique version names");
+    }
     let stored = versions
         .iter()
         .filter(|version| version["storage"] == json!(true));
     if stored.count() != 1 {
-        let value = json!(versions.len()).to_string();
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", &value, why));
+        refuse("must have exactly one version marked as storage version");
     }
-    let (plural, group) = (
-        text(definition, "/spec/names/plural"),
-        text(definition, "/spec/group"),
-    );
-    let (name, expected) = (
-        text(definition, "/metadata/name"),
-        format!("{plural}.{group}"),
-    );
-    if errors.is_empty() && name != expected {
-        let value = json!(name).to_string();
-        let why = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid("metadata.name", &value, why));
+    errors
+}
+
+fn mistakes_of_names(definition: &Value) -> Vec<FieldError> {
+    let of = |member: &str| text(definition, &format!("/spec/names/{member}"));
+    let mut errors = Vec::new();
+    for member in ["plural", "singular"] {
+        let name = Some(of(member)).filter(|name| !name.is_empty());
+        errors.extend(name.and_then(|name| invalid_label(&format!("spec.names.{member}"), name)));
+    }
+    for member in ["kind", "listKind"] {
+        let faults = dns_1035_faults(&of(member).to_lowercase()).join(",");
+        if !of(member).is_empty() && !faults.is_empty() {
+            let why = format!("may have mixed case, but should otherwise match: {faults}");
+            errors.push(invalid(&format!("spec.names.{member}"), of(member), &why));
+        }
+    }
+    if of("kind") == of("listKind") {
+        let why = "kind and listKind may not be the same";
+        errors.push(invalid("spec.names.listKind", of("listKind"), why));
+    }
+    for member in ["shortNames", "categories"] {
+        let names = entries(definition, &format!("/spec/names/{member}")).iter();
+        for (number, name) in names.enumerate() {
+            let field = format!("spec.names.{member}[{number}]");
+            errors.extend(invalid_label(&field, name.as_str().unwrap_or_default()));
+        }
     }
     errors
 }
@@ -99,7 +157,9 @@ mod tests {
             "metadata": {"name": "widgets.example.com"},
             "spec": {
                 "group": "example.com", "scope": "Namespaced",
-                "names": {"plural": "widgets", "kind": "Widget"},
+                "names": {
+                    "plural": "widgets", "kind": "Widget", "shortNames": [], "categories": [],
+                },
                 "versions": [{"name": "v1", "served": true, "storage": true}],
             },
         });
@@ -134,7 +194,41 @@ mod tests {
             "metadata.name",
         );
         check("/spec/group", &json!(""), "spec.group");
+        check("/spec/group", &json!("a/b.c"), "spec.group");
+        check("/spec/group", &json!("example"), "spec.group");
+        check("/spec/names/kind", &json!("\0"), "spec.names.kind");
+        check(
+            "/spec/names/listKind",
+            &json!("List of Widgets"),
+            "spec.names.listKind",
+        );
+        check(
+            "/spec/names/listKind",
+            &json!("Widget"),
+            "spec.names.listKind",
+        );
+        check("/spec/names/plural", &json!("Widgets"), "spec.names.plural");
+        let long = "w".repeat(64);
+        check("/spec/names/singular", &json!(long), "spec.names.singular");
+        check(
+            "/spec/names/shortNames",
+            &json!(["w", ""]),
+            "spec.names.shortNames[1]",
+        );
+        check(
+            "/spec/names/categories",
+            &json!([1]),
+            "spec.names.categories[0]",
+        );
+        check(
+            "/spec/versions/0/name",
+            &json!("1"),
+            "spec.versions[0].name",
+        );
         check("/spec/scope", &json!("Global"), "spec.scope");
         check("/spec/versions", &json!([]), "spec.versions");
+        let version = json!({"name": "v1", "storage": true});
+        let twice = json!([version, {"name": "v1", "storage": false}]);
+        check("/spec/versions", &twice, "spec.versions");
     }
 }

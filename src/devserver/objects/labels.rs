@@ -25,6 +25,11 @@ pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must con
      (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
+const DNS_1035_LABEL_RULE: &str = "a DNS-1035 label must consist of lower case \
+     alphanumeric characters or '-', start with an alphabetic character, and end with an \
+     alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is \
+     '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
 const NAME_PART_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', \
      and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
      '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -149,6 +154,18 @@ pub(super) fn is_subdomain(name: &str) -> bool {
 pub(super) fn is_label(name: &str) -> bool {
     let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+/// The syntax errors of a name that must be a DNS label which begins with a letter.
+pub(super) fn dns_1035_faults(name: &str) -> Vec<&'static str> {
+    let mut faults = Vec::new();
+    if name.len() > NAME_BYTES_MAX {
+        faults.push("must be no more than 63 characters");
+    }
+    if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        faults.push(DNS_1035_LABEL_RULE);
+    }
+    faults
 }
 
 fn is_word(text: &str) -> bool {
