@@ -250,7 +250,6 @@ fn run_long(time: Duration) {
         let least = times.enumerate().min_by_key(|&(_, time)| time);
         least.map(|(at, _)| waiting.swap_remove(at))
     };
-    let keeping = Mutex::new(());
     let failures = Mutex::new(Vec::new());
     let failures = || failures.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || {
@@ -270,10 +269,9 @@ fn run_long(time: Duration) {
                     continue;
                 }
             };
-            let keeping = keeping.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = waiting();
             figures.keep(&record);
-            drop(keeping);
-            waiting().push(session.target);
+            waiting.push(session.target);
         }
     };
     let n_threads = thread::available_parallelism().map_or(1, usize::from);
