@@ -39,6 +39,7 @@ mod secret_header;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod stream;
+mod stream_state;
 mod tcp;
 mod throttle;
 mod tls;
@@ -58,11 +59,12 @@ pub use error::{ClientError, TransportError, TransportErrorKind};
 pub(crate) use exec_plugin::read_credential;
 pub use fence::Fence;
 pub use options::ClientOptions;
-pub use read_coalescing::{READ_WAIT_MAX, ReadCoalescing};
+pub use read_coalescing::READ_WAIT_MAX;
 pub use request::{Method, Request, Response};
 #[cfg(test)]
 pub(crate) use retry::delays;
 pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient};
+pub use stream_state::StreamState;
 
 use crate::stdx::stop::Stop;
 use http::{Http, Timeouts};
@@ -157,11 +159,10 @@ impl Client {
     /// blocked read ends at once. Lists wait for this client's throttle. Call it once per thread:
     /// the client keeps every stream client's connections until the stop.
     pub fn stream_client(&self) -> StreamClient {
-        let coalescing = ReadCoalescing::default();
+        let state = StreamState::new(self.options.request_timeout);
         StreamClient::new(
-            self.http
-                .streaming(&self.config, &self.options, &coalescing),
-            coalescing,
+            self.http.streaming(&self.config, &self.options, &state),
+            state,
             Arc::clone(&self.throttle),
             Arc::clone(&self.options),
             self.stop.clone(),

@@ -38,7 +38,7 @@
 //!
 //! # Locks
 //!
-//! `watch_source` guards since when a watch cannot be opened, and why. Watch threads write it;
+//! `cache::stats` guards since when no list or watch can be read, and why. Watch threads write it;
 //! `http-N` and `systemd` read it. `leadership` guards the reference to the Lease while this
 //! process leads. `lease` and `main` take it.
 
@@ -53,7 +53,6 @@ mod quota_watch;
 #[cfg(test)]
 mod simulation;
 mod systemd_status;
-mod watch_source;
 mod watches;
 
 use std::sync::Arc;

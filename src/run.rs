@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 
 use crate::cache::encoding;
 use crate::cli::RunArgs;
-use crate::cli::flags::{ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs};
+use crate::cli::flags::{
+    ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs, WATCH_LIST_CLIENT,
+};
 use crate::client::{ClientConfig, ConfigError, ConfigSource};
 use crate::controller;
 use crate::manager::{Manager, ManagerOptions, StartError};
@@ -158,6 +160,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         dry_run: args.mode.dry_run,
         self_check: Some(rights_options(args)?),
         leader_election,
+        streams_lists: args.features.is_enabled(&WATCH_LIST_CLIENT),
         ..manager_options(&args.client, &args.controller, &args.opt_ins)
     };
     options.controller.gates = features::feature_gates(&args.features);

@@ -54,6 +54,11 @@ impl<T: Indexed> Collector<T> {
         }
     }
 
+    /// The number of objects so far.
+    pub(super) fn len(&self) -> usize {
+        self.indices.len() + self.unread.len()
+    }
+
     /// Returns the list: its objects, and the undecodable ones.
     pub(super) fn finish(self) -> (Vec<Arc<T>>, Vec<UnreadKey>) {
         drop(self.indices);

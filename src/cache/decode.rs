@@ -204,9 +204,9 @@ pub enum StreamError {
     /// The body holds another kind than requested, such as a `Table`.
     #[error("the response is a {0}, which was not requested")]
     OtherKind(String),
-    /// The response has an encoding that the request does not accept.
-    #[error("cannot read content type {0:?}")]
-    ContentType(String),
+    /// The response has an encoding that the request does not accept; with the body's beginning.
+    #[error("the response has content type {0:?}: {1}")]
+    ContentType(String, String),
 }
 
 impl StreamError {

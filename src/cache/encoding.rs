@@ -12,6 +12,7 @@ use super::protobuf_frames::ProtobufWatch;
 use super::protobuf_list::ProtobufList;
 use crate::api::encoded::{JSON, JSON_WITHOUT_MANAGED_FIELDS};
 use crate::api::protobuf;
+use crate::stdx::escape::escaped;
 
 /// The encoding to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub fn read_list<T: Decode>(
     match media_type(content_type).as_str() {
         JSON => Ok(Box::new(JsonList::new(body))),
         protobuf::MEDIA_TYPE => Ok(Box::new(ProtobufList::new(body))),
-        _ => Err(StreamError::ContentType(content_type.to_owned())),
+        _ => Err(other(content_type, body)),
     }
 }
 
@@ -65,8 +66,17 @@ pub fn read_watch<T: Decode>(
     match media_type(content_type).as_str() {
         JSON => Ok(Box::new(JsonWatch::new(body))),
         protobuf::MEDIA_TYPE => Ok(Box::new(ProtobufWatch::new(body))),
-        _ => Err(StreamError::ContentType(content_type.to_owned())),
+        _ => Err(other(content_type, body)),
     }
+}
+
+/// The error about another content type, with what has arrived of the body: it often names the
+/// proxy that sent it.
+fn other(content_type: &str, mut body: Box<dyn Read + Send>) -> StreamError {
+    let mut start = [0; 200];
+    let n_bytes = body.read(&mut start).unwrap_or(0);
+    let text = String::from_utf8_lossy(&start[..n_bytes]);
+    StreamError::ContentType(content_type.to_owned(), escaped(text.trim()).into_owned())
 }
 
 /// Returns `application/json` for `application/json;stream=watch`.

@@ -8,6 +8,10 @@
 //! supports that (a watch that begins with all objects and marks their end with a bookmark), else
 //! read in pages. After a watch has ended normally, the reflector opens the next one from its last
 //! version. After the end of a cycle the next one begins after one step of the back-off.
+//!
+//! DIFFERS: upstream waits forever for the end of a streamed list. A proxy may drop the bookmark
+//! that marks it, and an API server may not know `sendInitialEvents` and send an ordinary watch.
+//! Both are then listed in pages for good.
 
 mod query;
 mod reactions;
@@ -18,7 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use self::query::{Failure, ListQuery, WatchQuery};
 use self::reactions::is_unset;
-use self::timing::{BACKOFF, REFUSED_BACKOFF};
+use self::timing::{BACKOFF, REFUSED_BACKOFF, UNENDED_MAX};
 use super::decode::ListMetadata;
 use crate::api::ResourceVersion;
 use crate::stdx::backoff::Backoff;
@@ -59,6 +63,8 @@ pub enum Effect {
     Replace,
     /// Apply it to the store.
     Apply,
+    /// The initial list has no end: close the watch and report [`ListWatch::on_unended`].
+    GiveUp,
 }
 
 /// The result of a complete page.
@@ -83,6 +89,8 @@ pub enum Reaction {
     FallBack,
     /// The cycle is over; the next one begins after this time.
     EndCycle(Duration),
+    /// As `EndCycle`: the watch has not failed, but a list must show that nothing was missed.
+    Check(Duration),
 }
 
 /// The state machine.
@@ -104,6 +112,8 @@ pub struct ListWatch {
     phase: Phase,
     /// Earliest time of the next request.
     not_before: Option<Instant>,
+    /// Time of the last complete list or message of a watch.
+    heard: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +124,10 @@ enum Phase {
         stream: Stream,
         /// The last stream ended before its list was complete, without an error.
         is_repeated: bool,
+        /// Time of the request, or of the last message that belongs to the list.
+        progressed: Instant,
+        /// A change has arrived, so the server has sent the whole list: only its end is missing.
+        has_changes: bool,
     },
     /// A page is due or being read.
     PagedList(Paging),
@@ -162,6 +176,7 @@ impl ListWatch {
             is_paginated: false,
             phase: Phase::CycleStart,
             not_before: None,
+            heard: None,
             streams_lists,
         }
     }
@@ -187,6 +202,8 @@ impl ListWatch {
                 Phase::StreamedList {
                     stream: Stream::requested(now, false),
                     is_repeated: false,
+                    progressed: now,
+                    has_changes: false,
                 }
             } else {
                 Phase::PagedList(self.first_page(false))
@@ -198,8 +215,14 @@ impl ListWatch {
             Phase::CycleStart | Phase::PagedList(_) => 0,
         };
         match &mut self.phase {
-            Phase::StreamedList { stream, .. } => {
+            Phase::StreamedList {
+                stream,
+                progressed,
+                has_changes,
+                ..
+            } => {
                 *stream = Stream::requested(now, false);
+                (*progressed, *has_changes) = (now, false);
                 let resource_version = if self.is_unavailable {
                     ResourceVersion::default()
                 } else {
@@ -225,9 +248,19 @@ impl ListWatch {
     }
 
     /// Reports a message from the open watch.
-    pub fn on_event(&mut self, seen: Seen, resource_version: &ResourceVersion) -> Effect {
+    pub fn on_event(
+        &mut self,
+        seen: Seen,
+        resource_version: &ResourceVersion,
+        now: Instant,
+    ) -> Effect {
         match &mut self.phase {
-            Phase::StreamedList { stream, .. } => {
+            Phase::StreamedList {
+                stream,
+                progressed,
+                has_changes,
+                ..
+            } => {
                 stream.has_spoken = true;
                 match seen {
                     Seen::Bookmark {
@@ -236,15 +269,28 @@ impl ListWatch {
                         stream.is_ordered = true;
                         // The same stream continues as the watch.
                         self.phase = Phase::Watch(*stream);
-                        self.listed(resource_version.clone());
-                        Effect::Replace
+                        self.listed(resource_version.clone(), now);
+                        return Effect::Replace;
                     }
-                    Seen::Bookmark { .. } => Effect::Skip,
-                    Seen::Added | Seen::Changed => Effect::Collect,
+                    // API servers send no other bookmark before that one, so this is that one, and
+                    // it has lost its annotation (kubernetes
+                    // `storage/cacher/cache_watcher.go:convertToWatchEvent`).
+                    Seen::Bookmark { .. } => return Effect::GiveUp,
+                    Seen::Added if !*has_changes => *progressed = now,
+                    Seen::Added => {}
+                    Seen::Changed => *has_changes = true,
+                }
+                // A list may take long, but each of its messages is progress. Later messages are
+                // not, however many there are in a busy cluster.
+                if now.saturating_duration_since(*progressed) > UNENDED_MAX {
+                    Effect::GiveUp
+                } else {
+                    Effect::Collect
                 }
             }
             Phase::Watch(stream) => {
                 stream.has_spoken = true;
+                self.heard = Some(now);
                 // From an unset version the initial objects arrive as `Added`, so any other message
                 // ends them.
                 stream.is_ordered |= seen != Seen::Added;
@@ -280,7 +326,7 @@ impl ListWatch {
         let is_from_cache = paging.resource_version == "0".into();
         self.is_paginated |= is_from_cache && paging.is_paginated;
         self.phase = Phase::Watch(Stream::requested(now, true));
-        self.listed(listed.clone());
+        self.listed(listed.clone(), now);
         PageEnd::Complete(listed)
     }
 
@@ -297,29 +343,38 @@ impl ListWatch {
                     Reaction::Retry
                 }
             }
-            Phase::Watch(stream) if !stream.is_very_short(now) => Reaction::Retry,
+            Phase::Watch(stream) if !stream.is_very_short(now) => {
+                if self.is_unchecked(now) {
+                    Reaction::Check(self.end_cycle(Failure::Other, now))
+                } else {
+                    Reaction::Retry
+                }
+            }
             Phase::Watch(_) | Phase::CycleStart | Phase::PagedList(_) => {
-                self.end_cycle(Failure::Other, now)
+                Reaction::EndCycle(self.end_cycle(Failure::Other, now))
             }
         }
     }
 
     /// Reports that the open watch timed out in silence.
-    ///
-    /// DIFFERS: upstream reopens such a watch forever. An API server whose etcd was restored from a
-    /// backup accepts a watch from a version that it has not reached yet, and stays silent until
-    /// then (kubernetes issue 107457). A list at that version fails, and so reveals it.
     pub fn on_silent(&mut self, now: Instant) -> Reaction {
         match &self.phase {
-            Phase::Watch(stream) if !stream.has_spoken => self.end_cycle(Failure::Other, now),
+            Phase::StreamedList { .. } => self.on_unended(),
             _ => self.on_closed(now),
         }
+    }
+
+    /// Reports that the open streamed list has no end: all lists are read in pages from here on,
+    /// because another attempt would leave the store stale for as long again.
+    pub fn on_unended(&mut self) -> Reaction {
+        self.streams_lists = false;
+        self.fall_back()
     }
 
     /// Reports that a request failed, that a list is incomplete, or that a watch sent an error.
     pub fn on_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match self.phase {
-            Phase::CycleStart => self.end_cycle(failure, now),
+            Phase::CycleStart => Reaction::EndCycle(self.end_cycle(failure, now)),
             Phase::StreamedList { .. } => self.on_streamed_list_error(failure, now),
             Phase::PagedList(_) => self.on_paged_list_error(failure, now),
             Phase::Watch(_) => self.on_watch_error(failure, now),
@@ -333,7 +388,9 @@ impl fmt::Display for Reaction {
             Self::Retry => f.write_str("tries again at once"),
             Self::BackOff(delay) => write!(f, "tries again in {:.1} s", delay.as_secs_f64()),
             Self::FallBack => f.write_str("lists in pages"),
-            Self::EndCycle(delay) => write!(f, "lists again in {:.1} s", delay.as_secs_f64()),
+            Self::EndCycle(delay) | Self::Check(delay) => {
+                write!(f, "lists again in {:.1} s", delay.as_secs_f64())
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ use super::stats::{CacheStats, count};
 use super::store::{Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
-use crate::client::ReadCoalescing;
+use crate::client::StreamState;
 use crate::stdx::activity;
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
@@ -50,6 +50,9 @@ pub trait Handler<T>: Send {
 
     /// All events up to the store's version have been delivered.
     fn on_position(&mut self);
+
+    /// The API server answers again after an outage: a watch is open, or a list is complete.
+    fn on_recovered(&mut self) {}
 }
 
 /// The clock and the waits of the loop.
@@ -103,6 +106,8 @@ pub struct ReflectorParts<T: Decode> {
     pub pace: Arc<dyn Pace>,
     /// Uniform in `0.0..1.0`.
     pub random: Box<dyn FnMut() -> f64 + Send>,
+    /// The log message while the account may not list or watch: the consequence and the remedy.
+    pub if_forbidden: Option<String>,
     /// Ends the reflector.
     pub stop: Stop,
 }
@@ -121,12 +126,14 @@ pub struct Reflector<T: Decode> {
     interner: Interner,
     unread_log: UnreadLog,
     outage_log: OutageLog,
+    if_forbidden: Option<String>,
     coalesces_reads: bool,
-    /// The open watch's switch, if `coalesces_reads`.
-    coalescing: Option<ReadCoalescing>,
+    /// The open watch's switch.
+    stream: Option<StreamState>,
     resync_period: Duration,
     next_resync: Option<Instant>,
-    started: Instant,
+    /// Time of the request for the list that is being read, or for its first page.
+    list_began: Instant,
 }
 
 impl<T: Decode> Reflector<T> {
@@ -146,11 +153,12 @@ impl<T: Decode> Reflector<T> {
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
             outage_log: OutageLog::default(),
+            if_forbidden: parts.if_forbidden,
             coalesces_reads: options.coalesces_reads,
-            coalescing: None,
+            stream: None,
             resync_period,
             next_resync: (!resync_period.is_zero()).then(|| started + resync_period),
-            started,
+            list_began: started,
         }
     }
 
@@ -184,15 +192,13 @@ impl<T: Decode> Reflector<T> {
     /// Reads one page.
     fn list(&mut self, query: &ListQuery) -> End {
         if query.continue_token.is_empty() {
-            // A list starts over: drop what an earlier, failed one has collected.
-            self.collector = Collector::default();
+            self.begin_list();
         }
         let body = match self.source.open_list(query) {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
-        self.outage_log.opened(T::RESOURCE, self.pace.now());
-        let metadata = match self.read_page(body.recorded_in(&self.stats)) {
+        let metadata = match self.read_page(body) {
             Ok(metadata) => metadata,
             Err(error) => return End::Failed(Failure::Other, report(&error)),
         };
@@ -210,6 +216,7 @@ impl<T: Decode> Reflector<T> {
     fn read_page(&mut self, body: Body) -> Result<ListMetadata, StreamError> {
         let mut list = read_list::<T>(&body.content_type, body.reader)?;
         while let Some(object) = list.next_object(&mut self.interner)? {
+            self.stats.heard(self.pace.now());
             self.collect(object);
         }
         Ok(list.metadata().clone())
@@ -217,23 +224,25 @@ impl<T: Decode> Reflector<T> {
 
     /// Opens a watch and reads it to its end.
     fn watch(&mut self, query: &WatchQuery) -> End {
-        self.collector = Collector::default();
+        self.begin_list();
         let body = match self.source.open_watch(query) {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
-        self.outage_log.opened(T::RESOURCE, self.pace.now());
         count(&self.stats.watches);
-        self.coalescing = self.coalesces_reads.then(|| body.coalescing.clone());
-        // With a streamed list, reads may wait only once the list is complete (see `on_frame`).
+        let watch = match read_watch(&body.content_type, body.reader) {
+            Ok(watch) => watch,
+            Err(error) => return End::Failed(Failure::Other, report(&error)),
+        };
+        self.stream = Some(body.state);
+        // With a streamed list, the watch begins once the list is complete (see `on_frame`).
         if !query.send_initial_events {
-            self.allow_coalescing();
+            self.begin_watch();
+            if self.outage_log.reopened() {
+                self.handler.on_recovered();
+            }
         }
-        let body = body.recorded_in(&self.stats);
-        match read_watch(&body.content_type, body.reader) {
-            Ok(watch) => self.read_watch(watch),
-            Err(error) => End::Failed(Failure::Other, report(&error)),
-        }
+        self.read_watch(watch)
     }
 
     fn read_watch(&mut self, mut watch: Box<dyn ReadWatch<T>>) -> End {
@@ -242,7 +251,11 @@ impl<T: Decode> Reflector<T> {
                 Ok(Some(Frame::Error(status))) => {
                     return End::Failed(Failure::of(&status), status.to_string());
                 }
-                Ok(Some(frame)) => self.on_frame(frame),
+                Ok(Some(frame)) => {
+                    if self.on_frame(frame) == Effect::GiveUp {
+                        return End::Unended;
+                    }
+                }
                 Ok(None) => return End::Closed(None),
                 // A broken connection expires no version: the next watch continues from the last.
                 Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
@@ -255,7 +268,7 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    fn on_frame(&mut self, frame: Frame<T::Object>) {
+    fn on_frame(&mut self, frame: Frame<T::Object>) -> Effect {
         let (seen, resource_version) = match &frame {
             Frame::Added(object) => (Seen::Added, version_of(object)),
             Frame::Modified(object) | Frame::Deleted(object) => (Seen::Changed, version_of(object)),
@@ -269,26 +282,39 @@ impl<T: Decode> Reflector<T> {
                 };
                 (seen, resource_version.clone())
             }
-            Frame::Error(_) => return,
+            Frame::Error(_) => return Effect::Skip,
             Frame::Foreign(description) => {
                 self.unread_log.log_foreign(T::RESOURCE, description);
-                return;
+                return Effect::Skip;
             }
         };
-        match self.list_watch.on_event(seen, &resource_version) {
-            Effect::Skip => {}
+        let now = self.pace.now();
+        self.stats.heard(now);
+        let effect = self.list_watch.on_event(seen, &resource_version, now);
+        match effect {
+            Effect::Skip | Effect::GiveUp => {}
             Effect::Collect => self.collect_frame(frame),
             Effect::Replace => {
                 self.replace(&resource_version);
-                self.allow_coalescing();
+                self.begin_watch();
             }
-            Effect::Apply => self.apply(frame, &resource_version),
+            Effect::Apply => {
+                self.end_outage();
+                self.apply(frame, &resource_version);
+            }
         }
+        effect
     }
 
-    fn allow_coalescing(&self) {
-        if let Some(coalescing) = &self.coalescing {
-            coalescing.allow();
+    /// Drops what an earlier, failed list has collected.
+    fn begin_list(&mut self) {
+        self.collector = Collector::default();
+        self.list_began = self.pace.now();
+    }
+
+    fn begin_watch(&self) {
+        if let Some(stream) = &self.stream {
+            stream.begin_watch(self.coalesces_reads);
         }
     }
 
@@ -350,6 +376,8 @@ impl<T: Decode> Reflector<T> {
 
     /// Makes the collected objects the store's contents.
     fn replace(&mut self, resource_version: &ResourceVersion) {
+        self.stats.heard(self.pace.now());
+        self.end_outage();
         let (objects, unread) = std::mem::take(&mut self.collector).finish();
         let n_objects = objects.len();
         if self.store.is_ahead_of(resource_version) {
@@ -379,7 +407,7 @@ impl<T: Decode> Reflector<T> {
                  {n_events} differences"
             );
         } else {
-            let seconds = (self.pace.now() - self.started).as_secs_f64();
+            let seconds = (self.pace.now() - self.list_began).as_secs_f64();
             log::info!("{n_objects} {resource} listed in {seconds:.1} s");
             // ORDER: the workers start to sync once both stores have synced, and by then the
             // handlers must have seen the complete first list.
@@ -398,9 +426,13 @@ impl<T: Decode> Reflector<T> {
             return;
         }
         self.next_resync = Some(now + self.resync_period);
-        for object in self.store.list() {
+        let objects = self.store.list();
+        log::debug!("resync of {} {}", objects.len(), T::RESOURCE);
+        for object in objects {
             let old = Arc::clone(&object);
-            self.deliver(&CacheEvent::Updated { old, new: object });
+            count(&self.stats.events);
+            self.handler
+                .on_event(&CacheEvent::Updated { old, new: object });
         }
     }
 
@@ -412,7 +444,10 @@ impl<T: Decode> Reflector<T> {
             CacheEvent::Deleted(object) => ("deleted", object),
         };
         let (key, version) = (object.key(), object.resource_version());
-        log::debug!("{} {key} is {change} at version {version}", T::KIND);
+        // The first list is one line.
+        if self.store.has_synced() {
+            log::debug!("{} {key} is {change} at version {version}", T::KIND);
+        }
         self.handler.on_event(event);
     }
 

@@ -26,7 +26,8 @@ pub use self::controller::{ControllerArgs, ControllerItem};
 pub use self::dev::{DemoArgs, DevArgs, StandInCommand};
 pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
 pub use self::features::{
-    FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
+    FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY,
+    TERMINATING_REPLICAS, WATCH_LIST_CLIENT,
 };
 pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
 pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};

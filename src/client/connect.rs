@@ -24,22 +24,22 @@ use ureq::unversioned::transport::{
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
 use super::live_tls::LiveTls;
-use super::read_coalescing::ReadCoalescing;
+use super::stream_state::StreamState;
 use super::tcp::{Tcp, check_room};
 
 /// Builds the connector chain. A closed `fence` holds back everything on its connections. With
 /// `close_on_change` a new identity closes connections in use; otherwise they end with their
-/// current response. `coalescing` lets reads wait.
+/// current response. `stream` is set for lists and watches.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
     close_on_change: bool,
     fence: Option<&Arc<dyn Fence>>,
-    coalescing: Option<&ReadCoalescing>,
+    stream: Option<&StreamState>,
 ) -> impl Connector<()> + use<> {
     let closed_by = tls.clone().filter(|_| close_on_change);
     let tcp = ConnectTcp {
         delivery_limit: fence.map(|fence| fence.delivery_limit()),
-        coalescing: coalescing.cloned(),
+        stream: stream.cloned(),
     };
     // ORDER: the fence is below TLS, so that its check runs directly before the write.
     let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap(tls));
@@ -217,8 +217,8 @@ impl<In: Transport, C: Connector<In>> Connector<In> for Resolve<C> {
 struct ConnectTcp {
     /// Set for connections behind a fence.
     delivery_limit: Option<Duration>,
-    /// Set for watches.
-    coalescing: Option<ReadCoalescing>,
+    /// Set for lists and watches.
+    stream: Option<StreamState>,
 }
 
 impl<In: Transport> Connector<In> for ConnectTcp {
@@ -235,7 +235,7 @@ impl<In: Transport> Connector<In> for ConnectTcp {
         Ok(Some(Either::B(Tcp::connect(
             details,
             self.delivery_limit,
-            self.coalescing.as_ref(),
+            self.stream.as_ref(),
         )?)))
     }
 }

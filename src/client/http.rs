@@ -17,9 +17,9 @@ use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
 use super::meter::Meter;
 use super::options::ClientOptions;
-use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
 use super::retry::{Failure, whole_seconds};
+use super::stream_state::StreamState;
 use super::warnings::Warnings;
 use crate::api::Status;
 use crate::stdx::stop::Stop;
@@ -115,15 +115,15 @@ impl Http {
         }
     }
 
-    /// Creates connections for one thread that lists and watches; `coalescing` lets their reads
-    /// wait.
+    /// Creates connections for one thread that lists and watches; `stream` tells how their
+    /// reads wait.
     pub(super) fn streaming(
         &self,
         config: &ClientConfig,
         options: &ClientOptions,
-        coalescing: &ReadCoalescing,
+        stream: &StreamState,
     ) -> Self {
-        let connector = connector(self.access.tls(), true, None, Some(coalescing));
+        let connector = connector(self.access.tls(), true, None, Some(stream));
         Self {
             agent: agent(
                 config,

@@ -5,10 +5,10 @@
 //! Reading each event separately costs a wake-up, a system call, an acknowledgement to the server,
 //! and a pass through cold TLS and HTTP code: several times the cost of decoding the event.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::stream_state::StreamState;
 
 /// Maximum wait before a read, and so the maximum delay that it adds to an event. Without the wait
 /// a created pod costs 1.3 times the CPU (tests/bench/README.md).
@@ -22,33 +22,10 @@ const BYTES_PER_READ: u64 = 48 << 10;
 /// If [`BYTES_PER_READ`] bytes take longer than this to arrive, a wait would gain next to nothing.
 const WORTHWHILE_MAX: Duration = READ_WAIT_MAX.saturating_mul(8);
 
-/// Whether reads may wait: a switch for one thread's connections. Off at first, and off again
-/// whenever a list or a watch is opened, because a response with a known end should arrive as fast
-/// as possible.
-#[derive(Clone, Debug, Default)]
-pub struct ReadCoalescing(Arc<AtomicBool>);
-
-impl ReadCoalescing {
-    /// Turns the wait on: from here single events follow, and a busy connection delays reads by up
-    /// to 10 ms.
-    pub fn allow(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether reads may wait.
-    pub fn is_allowed(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn forbid(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
 /// The arrival rate of one connection's bytes, and whether the last read emptied the socket.
 #[derive(Debug)]
 pub(super) struct ReadCoalescer {
-    allowed: ReadCoalescing,
+    stream: StreamState,
     /// Bytes of the recent reads and the time that they took to arrive. Every read halves both.
     bytes: u64,
     time: Duration,
@@ -57,9 +34,9 @@ pub(super) struct ReadCoalescer {
 }
 
 impl ReadCoalescer {
-    pub(super) fn new(allowed: ReadCoalescing) -> Self {
+    pub(super) fn new(stream: StreamState) -> Self {
         Self {
-            allowed,
+            stream,
             bytes: 0,
             time: WORTHWHILE_MAX,
             last_read: Instant::now(),
@@ -78,7 +55,7 @@ impl ReadCoalescer {
 
     fn wait(&self) -> Duration {
         // Bytes that are in the socket already need no wait.
-        if self.has_read_all && self.allowed.is_allowed() {
+        if self.has_read_all && self.stream.coalesces() {
             wait_for(self.bytes, self.time)
         } else {
             Duration::ZERO
@@ -115,7 +92,8 @@ fn wait_for(bytes: u64, time: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{READ_WAIT_MAX, ReadCoalescer, ReadCoalescing, wait_for};
+    use super::{READ_WAIT_MAX, ReadCoalescer, wait_for};
+    use crate::client::StreamState;
 
     const MS: Duration = Duration::from_millis(1);
     const POD: usize = 4600;
@@ -141,11 +119,9 @@ mod tests {
     /// Returns the wait of a connection that read one pod at each of `ms`, the first after a minute
     /// of silence.
     fn wait_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
-        let allowed = ReadCoalescing::default();
-        if allow {
-            allowed.allow();
-        }
-        let mut coalescer = ReadCoalescer::new(allowed);
+        let stream = StreamState::new(Duration::MAX);
+        stream.begin_watch(allow);
+        let mut coalescer = ReadCoalescer::new(stream);
         let first = coalescer.last_read + 60_000 * MS;
         for at in ms {
             coalescer.record(POD, room, first + at * MS);

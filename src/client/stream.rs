@@ -14,9 +14,9 @@ use super::error::{ClientError, kind_of};
 use super::http::{Http, Timeouts};
 use super::meter::ResponseMeter;
 use super::options::ClientOptions;
-use super::read_coalescing::ReadCoalescing;
 use super::request::Request;
 use super::retry::{self, Kind};
+use super::stream_state::StreamState;
 use super::throttle::Throttle;
 use crate::stdx::activity;
 use crate::stdx::stop::Stop;
@@ -29,7 +29,7 @@ pub const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub struct StreamClient {
     http: Http,
-    coalescing: ReadCoalescing,
+    state: StreamState,
     throttle: Arc<Throttle>,
     options: Arc<ClientOptions>,
     stop: Stop,
@@ -38,7 +38,7 @@ pub struct StreamClient {
 impl StreamClient {
     pub(super) fn new(
         http: Http,
-        coalescing: ReadCoalescing,
+        state: StreamState,
         throttle: Arc<Throttle>,
         options: Arc<ClientOptions>,
         stop: Stop,
@@ -48,7 +48,7 @@ impl StreamClient {
         stop.on_stop(move || at_stop.shut_down());
         Self {
             http,
-            coalescing,
+            state,
             throttle,
             options,
             stop,
@@ -72,8 +72,9 @@ impl StreamClient {
         self.open(request, Kind::Read, timeouts)
     }
 
-    /// Opens a watch. A watch does not wait for the throttle, and only
-    /// [`ClientOptions::watch_silence_timeout`] limits it. Blocks until the response's head has
+    /// Opens a watch. A watch does not wait for the throttle. Only silence ends it: that of
+    /// [`ClientOptions::request_timeout`], and of [`ClientOptions::watch_silence_timeout`] from
+    /// [`StreamState::begin_watch`] on. Blocks until the response's head has
     /// arrived. A connection that breaks before that is retried once, in case it was a stale idle
     /// one.
     ///
@@ -94,7 +95,7 @@ impl StreamClient {
         kind: Kind,
         timeouts: Timeouts,
     ) -> Result<BodyStream, ClientError> {
-        self.coalescing.forbid();
+        self.state.begin_list();
         let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
         let meter = self.http.meter();
         // As upstream, watches count neither in the size nor in the duration metrics.
@@ -122,7 +123,7 @@ impl StreamClient {
                 .limit(u64::MAX)
                 .reader(),
             http: self.http.clone(),
-            coalescing: self.coalescing.clone(),
+            state: self.state.clone(),
             stop: self.stop.clone(),
             broken: None,
             measured,
@@ -138,7 +139,7 @@ pub struct BodyStream {
     request: String,
     reader: BodyReader<'static>,
     http: Http,
-    coalescing: ReadCoalescing,
+    state: StreamState,
     stop: Stop,
     /// The first error. Later reads return it again, because ureq reports a clean end after an
     /// error.
@@ -152,9 +153,9 @@ impl BodyStream {
         &self.content_type
     }
 
-    /// The switch that lets reads of a busy stream wait. It is off until the caller turns it on.
-    pub fn coalescing(&self) -> &ReadCoalescing {
-        &self.coalescing
+    /// How the reads wait: as those of a list until the caller says that the watch begins.
+    pub fn state(&self) -> &StreamState {
+        &self.state
     }
 
     fn failure(&self, error: io::Error) -> ClientError {

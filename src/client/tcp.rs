@@ -20,7 +20,8 @@ use ureq::unversioned::transport::{
 };
 
 use super::fence::guard_socket;
-use super::read_coalescing::{ReadCoalescer, ReadCoalescing};
+use super::read_coalescing::ReadCoalescer;
+use super::stream_state::StreamState;
 
 /// Timeouts of at least this are rounded up to whole seconds. Otherwise each request's timeout
 /// would differ by microseconds and would have to be set again.
@@ -48,18 +49,20 @@ pub(super) struct Tcp {
     last_received: Instant,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// Set for watches.
+    /// Set for lists and watches.
+    list_or_watch: Option<StreamState>,
+    /// Likewise.
     coalescer: Option<ReadCoalescer>,
 }
 
 impl Tcp {
     /// Connects to the first address that responds, with an equal part of the timeout for each.
-    /// Bytes that are not delivered within `delivery_limit` end the connection. `coalescing` lets
-    /// reads wait.
+    /// Bytes that are not delivered within `delivery_limit` end the connection. `list_or_watch`
+    /// is set for lists and watches.
     pub(super) fn connect(
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
-        coalescing: Option<&ReadCoalescing>,
+        list_or_watch: Option<&StreamState>,
     ) -> Result<Self, Error> {
         let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
@@ -71,7 +74,7 @@ impl Tcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, delivery_limit, coalescing),
+                Ok(stream) => return Self::new(stream, details, delivery_limit, list_or_watch),
                 Err(error) => last = error.into(),
             }
         }
@@ -82,7 +85,7 @@ impl Tcp {
         stream: TcpStream,
         details: &ConnectionDetails,
         delivery_limit: Option<Duration>,
-        coalescing: Option<&ReadCoalescing>,
+        list_or_watch: Option<&StreamState>,
     ) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         keep_alive(&stream)?;
@@ -99,7 +102,8 @@ impl Tcp {
             last_received: Instant::now(),
             read_timeout: None,
             write_timeout: None,
-            coalescer: coalescing.cloned().map(ReadCoalescer::new),
+            list_or_watch: list_or_watch.cloned(),
+            coalescer: list_or_watch.cloned().map(ReadCoalescer::new),
         })
     }
 }
@@ -123,7 +127,10 @@ impl Transport for Tcp {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let timeout = timeout.for_read();
-        let limit = socket_timeout(timeout)?;
+        let mut limit = socket_timeout(timeout)?;
+        if let Some(list_or_watch) = &self.list_or_watch {
+            limit = list_or_watch.read_limit(limit);
+        }
         if self.read_timeout != limit {
             self.stream.set_read_timeout(limit)?;
             self.read_timeout = limit;

@@ -7,7 +7,7 @@
 //! | `<controller>`: its threads run | ✓ | | ✓ |
 //! | `<controller>-workers`: no sync takes too long; for `/livez`: none stands still | ✓ | | ✓ |
 //! | `<controller>-queue`: no key waits too long, except keys with large work | ✓ | | |
-//! | `watch-*`: the watch receives data from the API server | ✓ | ✓ | |
+//! | `watch-*`: lists or watches arrive that can be read | ✓ | ✓ | |
 //! | `informer-sync`: all first lists are complete | after 10 min | ✓ | |
 //! | `threads`: the threads shared by all controllers run | ✓ | | ✓ |
 //! | `leaderElection`: the leader renews; only with leader election | ✓ | | |
@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ManagerOptions;
-use super::watch_source::Reachability;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
 use crate::cache::stats::CacheStats;
@@ -32,9 +31,9 @@ use crate::stdx::thread::Liveness;
 use crate::telemetry::health::{Finding, Health, Probe};
 use crate::workqueue::{InProgress, WorkQueue};
 
-/// A watch receives bookmarks about once a minute, and the reflector replaces a watch that is
-/// silent for five minutes (`client::ClientOptions::watch_silence_timeout`). One more minute of
-/// silence means that the reflector did not replace it.
+/// A watch receives bookmarks about once a minute, and the reflector lists again if it has heard
+/// nothing for five minutes (`cache::list_watch`). One more minute of silence means that it did
+/// not, or that there is nothing to read in the list.
 const SILENCE_MAX: Duration = Duration::from_mins(6);
 
 /// API servers restart one by one, and a load balancer or the next retry reaches another one within
@@ -107,22 +106,21 @@ pub(super) fn add_controller(
 }
 
 /// Adds the health check of one watch, named after its thread.
-pub(super) fn add_watch(
-    health: &Health,
-    thread: &str,
-    reachability: &Arc<Reachability>,
-    stats: &Arc<CacheStats>,
-) {
-    let (reachability, stats) = (Arc::clone(reachability), Arc::clone(stats));
+pub(super) fn add_watch(health: &Health, thread: &str, stats: &Arc<CacheStats>) {
+    let stats = Arc::clone(stats);
     health.add(thread, &[Probe::Healthz, Probe::Readyz], move || {
-        if let Some((outage, why)) = reachability.outage()
-            && outage > OUTAGE_MAX
-        {
-            let seconds = outage.as_secs();
-            return Err(format!("no list or watch for {seconds} s: {why}"));
-        }
-        within("no data from the watch", stats.silence(), SILENCE_MAX)
+        check_watch(&stats, Instant::now())
     });
+}
+
+fn check_watch(stats: &CacheStats, now: Instant) -> Finding {
+    if let Some((outage, why)) = stats.outage(now)
+        && outage > OUTAGE_MAX
+    {
+        let seconds = outage.as_secs();
+        return Err(format!("no list or watch for {seconds} s: {why}"));
+    }
+    within("no data from the watch", stats.silence(now), SILENCE_MAX)
 }
 
 /// Adds the checks of the parts that all controllers share. `caches` are the caches that must sync.
@@ -197,11 +195,12 @@ fn throttled_time(kind: &WorkloadKind, options: &ManagerOptions) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    use super::{add_controller, throttled_time, within};
+    use super::{add_controller, check_watch, throttled_time, within};
     use crate::api::ObjectKey;
     use crate::api::workload_kind::REPLICA_SET;
+    use crate::cache::stats::CacheStats;
     use crate::manager::ManagerOptions;
     use crate::stdx::clock::FakeClock;
     use crate::stdx::stop::Stop;
@@ -249,6 +248,19 @@ mod tests {
         assert!(health.first_failure(Probe::Healthz).is_some());
         clock.advance(Duration::from_mins(65));
         assert!(health.first_failure(Probe::Livez).is_some());
+    }
+
+    #[test]
+    fn a_watch_fails_a_minute_after_the_last_answer_that_could_be_read() {
+        let (stats, start) = (CacheStats::default(), Instant::now());
+        let after = |seconds| check_watch(&stats, start + Duration::from_secs(seconds));
+        stats.set_outage(Some((start, "text/html: sign in".to_owned())));
+        assert_eq!(after(60), Ok(()));
+        let expected = "no list or watch for 61 s: text/html: sign in";
+        assert_eq!(after(61), Err(expected.to_owned()));
+        stats.set_outage(None);
+        assert_eq!(after(350), Ok(()));
+        assert!(after(400).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use prometheus::Histogram;
 
@@ -152,7 +153,7 @@ pub(super) fn export_watch<T: Indexed>(
         });
     }
     export(&families.silence, labels, stats, |stats| {
-        stats.silence().as_secs_f64()
+        stats.silence(Instant::now()).as_secs_f64()
     });
     export(&families.objects, labels, store, |store| count(store.len()));
     let informer = &[INFORMER, group, version, resource];

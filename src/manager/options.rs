@@ -35,6 +35,9 @@ pub struct ManagerOptions {
     pub content_type: ContentType,
     /// Minimum time between two syncs of an unchanged object.
     pub min_resync_period: Duration,
+    /// Requests a list as the beginning of a watch, and in pages if that fails. False: in pages
+    /// only.
+    pub streams_lists: bool,
     /// Reads and decides, but writes nothing.
     pub dry_run: bool,
     /// Whose permissions to check at startup; `None` skips the check.
@@ -60,6 +63,7 @@ impl Default for ManagerOptions {
             controller: controller::Options::default(),
             content_type: ContentType::default(),
             min_resync_period: Duration::from_hours(12),
+            streams_lists: true,
             dry_run: false,
             self_check: None,
             stop_within: Duration::from_secs(30),

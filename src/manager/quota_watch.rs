@@ -69,6 +69,12 @@ pub(super) fn start_quota_watch(
     let path = collection_path("/api/v1", "resourcequotas", options.namespace.as_deref());
     let accept = options.content_type.accept();
     let collection = Collection::new(client.stream_client(), &*path, accept);
+    let reflector_options = ReflectorOptions {
+        streams_lists: options.streams_lists,
+        // An unchanged quota is no sign.
+        min_resync_period: Duration::ZERO,
+        coalesces_reads: false,
+    };
     let (quota_watch, stop) = (Arc::clone(shared.quota_watch), shared.stop.clone());
     Some(Thread::spawn("watch-quotas", shared.stop, move || {
         let wait = activity::enter("waits until a quota refuses a pod", "");
@@ -81,7 +87,7 @@ pub(super) fn start_quota_watch(
                 collection,
                 quota_watch,
             };
-            watch(source, &path, controllers, stop);
+            watch(source, &path, reflector_options, controllers, stop);
         }
     }))
 }
@@ -116,14 +122,15 @@ fn with_right(mut collection: Collection, stop: &Stop) -> Option<Collection> {
 }
 
 /// Watches until the stop signal.
-fn watch(source: QuotaSource, path: &str, controllers: Vec<Arc<ReplicaSetController>>, stop: Stop) {
+fn watch(
+    source: QuotaSource,
+    path: &str,
+    options: ReflectorOptions,
+    controllers: Vec<Arc<ReplicaSetController>>,
+    stop: Stop,
+) {
     let (store, stats) = (Arc::new(ResourceQuotaStore::default()), Arc::default());
     let latency = export_watch(path, &store, &stats);
-    let options = ReflectorOptions {
-        // An unchanged quota is no sign.
-        min_resync_period: Duration::ZERO,
-        ..ReflectorOptions::default()
-    };
     let parts = ReflectorParts::<ResourceQuota> {
         store,
         source: Box::new(source),
@@ -134,6 +141,7 @@ fn watch(source: QuotaSource, path: &str, controllers: Vec<Arc<ReplicaSetControl
         stats,
         pace: Arc::new(SystemClock),
         random: Box::new(fastrand::f64),
+        if_forbidden: None,
         stop,
     };
     Reflector::new(options, parts).run();

@@ -8,7 +8,6 @@ use std::time::Instant;
 use prometheus::Histogram;
 
 use super::controller_instance::{ControllerInstance, Shared};
-use super::watch_source::WatchSource;
 use super::{health_checks, metrics_export};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet};
@@ -122,18 +121,17 @@ impl Watch<'_> {
         } = *self.shared;
         let accept = options.content_type.accept();
         let options = ReflectorOptions {
+            streams_lists: options.streams_lists,
             min_resync_period: options.min_resync_period,
             coalesces_reads: self.coalesces_reads,
-            ..ReflectorOptions::default()
         };
         let stats = Arc::default();
         let latency = metrics_export::export_watch(&path, store, &stats);
         let collection = Collection::new(self.client.stream_client(), path, accept);
-        let reachability = Arc::default();
-        health_checks::add_watch(health, name, &reachability, &stats);
+        health_checks::add_watch(health, name, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
-            source: Box::new(WatchSource::new(collection, reachability, meaning)),
+            source: Box::new(collection),
             handler: Box::new(WatchHandler {
                 controllers,
                 handle,
@@ -142,6 +140,7 @@ impl Watch<'_> {
             stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),
+            if_forbidden: Some(meaning),
             stop: stop.clone(),
         };
         Thread::spawn(name, stop, move || {

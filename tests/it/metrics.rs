@@ -362,6 +362,7 @@ fn gates_are_shown_unless_only_older_versions_have_them() {
         ("DeploymentReplicaSetTerminatingReplicas", "BETA", 1),
         ("PodDeletionCost", "BETA", 0),
         ("StaleControllerConsistencyReplicaSet", "BETA", 1),
+        ("WatchListClient", "BETA", 1),
     ]
     .map(|(name, stage, value)| format!("{{name=\"{name}\",stage=\"{stage}\"}} {value}"));
     expected.sort();

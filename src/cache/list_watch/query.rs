@@ -70,6 +70,10 @@ pub enum Failure {
     Expired,
     /// The server has not reached the requested version yet.
     TooLargeResourceVersion,
+    /// The server does not accept the credentials.
+    Unauthorized,
+    /// The account lacks the right.
+    Forbidden,
     /// Anything else.
     Other,
 }
@@ -83,6 +87,10 @@ impl Failure {
             Self::Expired
         } else if status.is_too_many_requests() {
             Self::TooManyRequests
+        } else if status.code() == 401 {
+            Self::Unauthorized
+        } else if status.is_forbidden() {
+            Self::Forbidden
         } else {
             Self::Other
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::timing::{VERY_SHORT_WATCH, watch_timeout_seconds};
+use super::timing::{UNCHECKED_MAX, VERY_SHORT_WATCH, watch_timeout_seconds};
 use super::{Failure, ListQuery, ListWatch, Paging, Phase, Reaction, Stream};
 use crate::api::ResourceVersion;
 
@@ -38,15 +38,31 @@ impl ListWatch {
         watch_timeout_seconds((self.random)())
     }
 
+    /// True if neither a list nor a message has shown for long that the watch misses nothing.
+    ///
+    /// DIFFERS: upstream reopens a silent watch forever. An API server whose etcd was restored from
+    /// a backup accepts a watch from a version that it has not reached yet, and stays silent until
+    /// then (kubernetes issue 107457). A list at that version fails, and so reveals it. A proxy
+    /// that holds messages back until it closes the watch is silent, too.
+    pub(super) fn is_unchecked(&self, now: Instant) -> bool {
+        let heard = self.heard;
+        heard.is_none_or(|heard| now.saturating_duration_since(heard) > UNCHECKED_MAX)
+    }
+
     /// Records the version of a complete list.
-    pub(super) fn listed(&mut self, resource_version: ResourceVersion) {
+    pub(super) fn listed(&mut self, resource_version: ResourceVersion, now: Instant) {
+        self.heard = Some(now);
         self.last_resource_version = resource_version;
         self.is_unavailable = false;
     }
 
     pub(super) fn on_streamed_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match failure {
-            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
+            // DIFFERS: upstream lists in pages after a denial, which is denied as well.
+            Failure::ConnectionRefused
+            | Failure::TooManyRequests
+            | Failure::Unauthorized
+            | Failure::Forbidden => self.back_off(failure, now),
             Failure::Expired | Failure::TooLargeResourceVersion => {
                 // The server rejects even its newest version; a faster retry does not help.
                 if std::mem::replace(&mut self.is_unavailable, true) {
@@ -61,7 +77,7 @@ impl ListWatch {
 
     pub(super) fn on_paged_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         let Phase::PagedList(paging) = &mut self.phase else {
-            return self.end_cycle(failure, now);
+            return Reaction::EndCycle(self.end_cycle(failure, now));
         };
         match failure {
             // Reading the pages took longer than the server's history lasts, so request all in one.
@@ -77,7 +93,7 @@ impl ListWatch {
                 self.phase = Phase::PagedList(self.first_page(true));
                 Reaction::Retry
             }
-            _ => self.end_cycle(failure, now),
+            _ => Reaction::EndCycle(self.end_cycle(failure, now)),
         }
     }
 
@@ -87,7 +103,7 @@ impl ListWatch {
             // saves a server that is starting a list from each of its clients.
             Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
             Failure::Expired => self.end_expired_cycle(now),
-            _ => self.end_cycle(failure, now),
+            _ => Reaction::EndCycle(self.end_cycle(failure, now)),
         }
     }
 
@@ -100,9 +116,10 @@ impl ListWatch {
         Reaction::BackOff(self.pause(failure, now))
     }
 
-    pub(super) fn end_cycle(&mut self, failure: Failure, now: Instant) -> Reaction {
+    /// Ends the cycle and returns the time until the next one.
+    pub(super) fn end_cycle(&mut self, failure: Failure, now: Instant) -> Duration {
         self.phase = Phase::CycleStart;
-        Reaction::EndCycle(self.pause(failure, now))
+        self.pause(failure, now)
     }
 
     fn pause(&mut self, failure: Failure, now: Instant) -> Duration {

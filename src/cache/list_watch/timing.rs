@@ -31,6 +31,17 @@ pub(super) const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
 /// `tools/cache/reflector.go:handleAnyWatch`).
 pub(super) const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
 
+/// Maximum time of a streamed list without a message of the list. An API server that streams a list
+/// sends its messages as fast as the client reads, and the bookmark after them within seconds. The
+/// client's `request_timeout` is the same limit for a stream without any message.
+pub(super) const UNENDED_MAX: Duration = Duration::from_mins(1);
+
+/// A watch that ends is followed by a list if nothing was heard for longer than this. Some proxies
+/// close every watch that is idle for 30 s, before its first bookmark. The next end comes after
+/// five minutes at the latest (`client::ClientOptions::watch_silence_timeout`), so that a healthy
+/// API server is heard within five minutes.
+pub(super) const UNCHECKED_MAX: Duration = Duration::from_mins(2);
+
 /// Returns the timeout to request for a watch; `random` is uniform in `0.0..1.0`.
 pub(super) fn watch_timeout_seconds(random: f64) -> u64 {
     MIN_WATCH_TIMEOUT.mul_f64(1.0 + random).as_secs()

@@ -1,7 +1,7 @@
 //! How requests end, and how the reflector reacts and logs.
 
 use super::Reflector;
-use crate::cache::decode::{Decode, StreamError};
+use crate::cache::decode::{Decode, INITIAL_EVENTS_END, StreamError};
 use crate::cache::list_watch::{Failure, Reaction};
 use crate::client::ClientError;
 use crate::stdx::report::report;
@@ -12,6 +12,8 @@ pub(super) enum End {
     Page,
     /// The watch is closed; with the reason, unless the server closed it.
     Closed(Option<StreamError>),
+    /// The streamed list has no end.
+    Unended,
     /// The request, the list or the watch failed.
     Failed(Failure, String),
 }
@@ -19,56 +21,105 @@ pub(super) enum End {
 impl<T: Decode> Reflector<T> {
     /// Reports the end of a request to the state machine and logs the reaction.
     pub(super) fn react(&mut self, end: End) {
-        let now = self.pace.now();
-        let resource = T::RESOURCE;
         match end {
             End::Page => {}
-            End::Closed(error) => {
-                let reason = match &error {
-                    Some(error) => report(error),
-                    None => "closed by the server".to_owned(),
-                };
-                let is_silent = error.as_ref().is_some_and(StreamError::is_timeout);
-                let reaction = if is_silent {
-                    self.list_watch.on_silent(now)
-                } else {
-                    self.list_watch.on_closed(now)
-                };
-                match reaction {
-                    Reaction::Retry if error.is_none() => {
-                        log::debug!("watch of {resource} closed by the server, reopens it");
-                    }
-                    Reaction::Retry => {
-                        log::info!(error:% = reason; "watch of {resource} broke, reopens it");
-                    }
-                    // A collection without changes has a silent watch. If there is another reason,
-                    // the list shows it.
-                    Reaction::EndCycle(_) if is_silent => {
-                        log::debug!(error:% = reason; "watch of {resource} was silent, {reaction}");
-                    }
-                    reaction => {
-                        log::warn!(
-                            error:% = reason;
-                            "watch of {resource} ended unexpectedly, {reaction}"
-                        );
-                    }
-                }
+            End::Closed(error) => self.on_closed(error.as_ref()),
+            End::Unended => {
+                let reaction = self.list_watch.on_unended();
+                self.log_unended(reaction);
             }
-            End::Failed(failure, reason) => match self.list_watch.on_error(failure, now) {
-                reaction @ (Reaction::Retry | Reaction::FallBack) => {
-                    log::info!(error:% = reason; "cannot list or watch {resource}, {reaction}");
-                }
-                reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
-                    log::info!(error:% = reason; "watch of {resource} fell behind, {reaction}");
-                }
-                reaction => {
-                    let level = self.outage_log.level(failure, now);
-                    log::log!(
-                        level, error:% = reason;
-                        "cannot list or watch {resource}, {reaction}"
-                    );
-                }
-            },
+            End::Failed(failure, reason) => self.on_failed(failure, reason),
+        }
+    }
+
+    fn on_closed(&mut self, error: Option<&StreamError>) {
+        let (now, resource) = (self.pace.now(), T::RESOURCE);
+        let reason = match error {
+            Some(error) => report(error),
+            None => "closed by the server".to_owned(),
+        };
+        let is_silent = error.is_some_and(StreamError::is_timeout);
+        let reaction = if is_silent {
+            self.list_watch.on_silent(now)
+        } else {
+            self.list_watch.on_closed(now)
+        };
+        match reaction {
+            Reaction::FallBack if is_silent => self.log_unended(reaction),
+            Reaction::Retry if error.is_none() => {
+                log::debug!("watch of {resource} closed by the server, reopens it");
+            }
+            Reaction::Retry => {
+                log::info!(error:% = reason; "watch of {resource} broke, reopens it");
+            }
+            // A collection without changes has a silent watch. If there is another reason, the list
+            // shows it.
+            Reaction::Check(_) => {
+                log::debug!(error:% = reason; "watch of {resource} was silent, {reaction}");
+            }
+            Reaction::BackOff(_) => self.fail(Failure::Other, reason, reaction),
+            Reaction::EndCycle(_) | Reaction::FallBack => {
+                log::warn!(error:% = reason; "watch of {resource} ended unexpectedly, {reaction}");
+            }
+        }
+    }
+
+    fn on_failed(&mut self, failure: Failure, reason: String) {
+        let resource = T::RESOURCE;
+        match self.list_watch.on_error(failure, self.pace.now()) {
+            reaction @ (Reaction::Retry | Reaction::FallBack) => {
+                let is_known = self.outage_log.is_on();
+                let level = [log::Level::Info, log::Level::Debug][usize::from(is_known)];
+                log::log!(level, error:% = reason; "cannot list or watch {resource}, {reaction}");
+            }
+            reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
+                log::info!(error:% = reason; "watch of {resource} fell behind, {reaction}");
+            }
+            reaction => self.fail(failure, reason, reaction),
+        }
+    }
+
+    /// Records and logs a failure that may be part of an outage.
+    fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction) {
+        let resource = T::RESOURCE;
+        let (began, is_due) = self.outage_log.failed(failure, self.pace.now());
+        let denied = match failure {
+            Failure::Unauthorized => Some(
+                "the API server does not accept the credentials of this daemon: renew its token or \
+                 client certificate",
+            ),
+            Failure::Forbidden => self.if_forbidden.as_deref(),
+            _ => None,
+        };
+        match denied {
+            _ if !is_due => {
+                log::debug!(error:% = reason; "cannot list or watch {resource}, {reaction}");
+            }
+            Some(denied) => log::error!(error:% = reason; "{denied}"),
+            None => log::warn!(error:% = reason; "cannot list or watch {resource}, {reaction}"),
+        }
+        self.stats.set_outage(Some((began, reason)));
+    }
+
+    fn log_unended(&self, reaction: Reaction) {
+        let (resource, n_objects) = (T::RESOURCE, self.collector.len());
+        log::warn!(
+            "the streamed list of {resource} has no end: after {n_objects} objects no bookmark \
+             with the annotation {INITIAL_EVENTS_END} came; {reaction} from now on, as with \
+             --feature-gates=WatchListClient=false"
+        );
+    }
+
+    /// Ends the outage, if there is one: a list is complete, or a message of a watch has arrived.
+    pub(super) fn end_outage(&mut self) {
+        let Some((duration, was_reopened)) = self.outage_log.end(self.pace.now()) else {
+            return;
+        };
+        self.stats.set_outage(None);
+        let (resource, seconds) = (T::RESOURCE, duration.as_secs_f64());
+        log::info!("{resource} can be listed and watched again after {seconds:.1} s");
+        if !was_reopened {
+            self.handler.on_recovered();
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The source of a reflector's lists and watches: the API server, or a script in tests.
 
 use std::fmt::{self, Debug};
-use std::io::{self, Read};
-use std::sync::Arc;
+use std::io::Read;
 
 use crate::cache::list_watch::{ListQuery, WatchQuery};
-use crate::cache::stats::CacheStats;
-use crate::client::{BodyStream, ClientError, ReadCoalescing, Request, StreamClient};
+use crate::client::{BodyStream, ClientError, Request, StreamClient, StreamState};
 
 /// Opens lists and watches of one collection.
 pub trait Source: Debug + Send {
@@ -31,37 +29,8 @@ pub struct Body {
     /// The response's body. Reads block until bytes arrive. They fail once the stop signal is
     /// triggered, or when no bytes arrive for too long.
     pub reader: Box<dyn Read + Send>,
-    /// Lets the body's reads wait while many events arrive.
-    pub coalescing: ReadCoalescing,
-}
-
-impl Body {
-    /// Returns the same body, but records each arrival of bytes in `stats`; its head is recorded at
-    /// once.
-    pub(super) fn recorded_in(self, stats: &Arc<CacheStats>) -> Self {
-        stats.bytes_received();
-        let (inner, stats) = (self.reader, Arc::clone(stats));
-        Self {
-            reader: Box::new(Recorded { inner, stats }),
-            ..self
-        }
-    }
-}
-
-/// Records when bytes arrive.
-struct Recorded {
-    inner: Box<dyn Read + Send>,
-    stats: Arc<CacheStats>,
-}
-
-impl Read for Recorded {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n_bytes = self.inner.read(buf)?;
-        if n_bytes > 0 {
-            self.stats.bytes_received();
-        }
-        Ok(n_bytes)
-    }
+    /// How the body's reads wait.
+    pub state: StreamState,
 }
 
 impl Debug for Body {
@@ -114,7 +83,7 @@ impl From<BodyStream> for Body {
     fn from(body: BodyStream) -> Self {
         Self {
             content_type: body.content_type().to_owned(),
-            coalescing: body.coalescing().clone(),
+            state: body.state().clone(),
             reader: Box::new(body),
         }
     }

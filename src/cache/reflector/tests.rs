@@ -386,13 +386,75 @@ fn j_17_a_silent_restored_server_is_listed_again() {
 }
 
 #[test]
-fn a_watch_that_falls_silent_after_a_message_is_reopened() {
+fn a_watch_that_falls_silent_after_a_message_is_checked_by_a_list() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@5"]),
         Reply::watch(&[bookmark("15"), "silence".to_owned()]).lasting(Duration::from_mins(5)),
     ]);
-    assert_eq!(run.short_requests(), ["list 0", "watch 10", "watch 15"]);
-    assert_eq!(run.waits(), [] as [u128; 0]);
+    assert_eq!(run.short_requests(), ["list 0", "watch 10", "list 15"]);
+    assert_eq!(run.outages_at_requests(), [None; 3]);
+}
+
+#[test]
+fn a_streamed_list_without_an_end_is_listed_in_pages() {
+    for messages in [
+        [added("p1@5"), bookmark("9")],
+        [added("p1@5"), "silence".to_owned()],
+    ] {
+        let run = Run::new(streaming()).play([
+            Reply::watch(&messages).lasting(Duration::from_mins(1)),
+            Reply::list("10", "", &["p1@5"]),
+            Reply::watch(&[error(&expired())]),
+        ]);
+        let expected = ["stream ", "list 0", "watch 10", "list 10"];
+        assert_eq!(run.short_requests(), expected);
+        run.delivered(&["add p1@5", "position 10"]);
+    }
+}
+
+/// A proxy answers with a page of its own, or cuts each list.
+#[test]
+fn only_what_can_be_read_ends_an_outage() {
+    let html = || Reply::Body("<html>sign in</html>".to_owned());
+    let cut = || {
+        Reply::Body(r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":["#.to_owned())
+    };
+    for unreadable in [html, cut] {
+        let run = Run::new(paged()).play([
+            Reply::list("5", "", &["p1@5"]),
+            Reply::watch(&[error(&expired())]),
+            unreadable(),
+            unreadable(),
+            unreadable(),
+            Reply::list("10", "", &["p1@5"]),
+            Reply::watch(&[bookmark("12")]),
+        ]);
+        let outages = run.outages_at_requests();
+        let expected = [None, None, None, Some(0), Some(2), Some(5), None, None];
+        assert_eq!(outages, expected);
+        run.delivered(&[
+            "add p1@5",
+            "position 5",
+            "recovered",
+            "position 10",
+            "position 12",
+        ]);
+    }
+}
+
+#[test]
+fn an_open_watch_without_a_message_ends_no_outage() {
+    let refused = || transport(TransportErrorKind::Refused);
+    let run = Run::new(paged()).play([
+        Reply::list("5", "", &["p1@5"]),
+        refused(),
+        refused(),
+        Reply::watch(&["break".to_owned()]).lasting(Duration::from_secs(2)),
+        Reply::watch(&[bookmark("6")]).lasting(Duration::from_secs(2)),
+    ]);
+    let outages = run.outages_at_requests();
+    assert_eq!(outages, [None, None, Some(0), Some(2), Some(4), None]);
+    run.delivered(&["add p1@5", "position 5", "recovered", "position 6"]);
 }
 
 #[test]
@@ -421,7 +483,7 @@ fn a_repeated_continue_token_ends_the_list() {
     let expected = ["list 0", "list ", "list 0", "watch 10"];
     assert_eq!(run.short_requests(), expected);
     assert_eq!(run.waits(), [800]);
-    run.delivered(&["add p1@1", "position 10"]);
+    run.delivered(&["recovered", "add p1@1", "position 10"]);
 }
 
 #[test]
@@ -545,7 +607,7 @@ fn j_30_the_objects_of_a_broken_stream_are_dropped() {
         Reply::watch(&[added("p2@2"), "break".to_owned()]),
         Reply::watch(&[added("p2@2"), closing_bookmark("5")]),
     ]);
-    run.delivered(&["add p2@2", "position 5"]);
+    run.delivered(&["recovered", "add p2@2", "position 5"]);
     assert_eq!(
         run.short_requests(),
         ["stream ", "stream ", "stream ", "watch 5"]
@@ -626,7 +688,7 @@ fn j_37_a_watch_that_ends_normally_is_reopened_at_once() {
         Reply::list("10", "", &[]),
         Reply::watch(&[]).lasting(Duration::from_secs(1)),
         Reply::watch(&[bookmark("15")]),
-        Reply::watch(&["break".to_owned()]).lasting(Duration::from_mins(5)),
+        Reply::watch(&["break".to_owned()]).lasting(Duration::from_mins(1)),
     ]);
     assert_eq!(
         run.short_requests(),

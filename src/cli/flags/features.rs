@@ -62,10 +62,13 @@ pub const TERMINATING_REPLICAS: Gate = switchable("DeploymentReplicaSetTerminati
 /// A sync waits until the cache shows the daemon's own writes.
 pub const STALE_CONTROLLER_CONSISTENCY: Gate = switchable("StaleControllerConsistencyReplicaSet");
 
+/// Lists are streamed at the beginning of a watch (client-go `features/known_features.go`).
+pub const WATCH_LIST_CLIENT: Gate = switchable("WatchListClient");
+
 /// The gates of this daemon, switchable or locked, by their upstream names
 /// (kubernetes `pkg/features/kube_features.go`,
 /// `controller-manager/pkg/features/kube_features.go`).
-pub const GATES: [Gate; 6] = [
+pub const GATES: [Gate; 7] = [
     locked(
         "ControllerManagerReleaseLeaderElectionLockOnExit",
         Some("ALPHA"),
@@ -76,6 +79,7 @@ pub const GATES: [Gate; 6] = [
     POD_DELETION_COST,
     locked("LogarithmicScaleDown", None, true),
     STALE_CONTROLLER_CONSISTENCY,
+    WATCH_LIST_CLIENT,
 ];
 
 const fn switchable(name: &'static str) -> Gate {

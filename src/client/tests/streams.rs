@@ -91,8 +91,8 @@ fn a_new_stream_reads_without_waits_until_they_are_allowed() {
     let streams = client.stream_client();
     for _ in 0..2 {
         let mut stream = streams.open_watch(&watch()).expect("it opens");
-        assert!(!stream.coalescing().is_allowed());
-        stream.coalescing().allow();
+        assert!(!stream.state().coalesces());
+        stream.state().begin_watch(true);
         check_ends_well(&mut stream);
     }
 }
@@ -117,6 +117,26 @@ fn a_silent_watch_ends() {
     let server = Server::plain(|_| Reply::WriteAndHold(chunked(&["{}\n"])));
     let options = ClientOptions {
         watch_silence_timeout: Duration::from_millis(50),
+        ..unlimited()
+    };
+    let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
+    let mut stream = client
+        .stream_client()
+        .open_watch(&watch())
+        .expect("it opens");
+    stream.state().begin_watch(false);
+    let (text, error) = read_to_end(&mut stream);
+    assert_eq!(text, "{}\n");
+    assert!(error.is_some_and(|error| error.is_timeout()));
+}
+
+/// An API server that sends no bookmark at the end of a streamed list is silent from there on.
+#[test]
+fn a_list_at_the_beginning_of_a_watch_may_be_silent_as_long_as_any_list() {
+    let server = Server::plain(|_| Reply::WriteAndHold(chunked(&["{}\n"])));
+    let options = ClientOptions {
+        request_timeout: Duration::from_millis(500),
+        watch_silence_timeout: Duration::from_mins(5),
         ..unlimited()
     };
     let (client, _) = client(&ClientConfig::plain(&server.url()), &options);

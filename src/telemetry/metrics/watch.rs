@@ -57,8 +57,8 @@ impl WatchFamilies {
             ),
             silence: gauges(
                 "replicaset_controller_watch_silence_seconds",
-                "Seconds since the last byte of a list or watch arrived. Bookmarks arrive about \
-                 once a minute.",
+                "Seconds since a message of the watch, or an object of a list, could be read. \
+                 Bookmarks arrive about once a minute.",
             ),
             relists: counters(
                 "replicaset_controller_relists_total",

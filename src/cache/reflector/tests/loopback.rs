@@ -85,6 +85,7 @@ fn j_07_a_stop_ends_the_thread_in_a_blocked_read() {
             stats: Arc::default(),
             pace: Arc::new(SystemClock),
             random: Box::new(|| 0.0),
+            if_forbidden: None,
             stop: stop.clone(),
         },
     );

@@ -16,7 +16,7 @@ use crate::cache::reflector::{
 use crate::cache::stats::CacheStats;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PodStore};
-use crate::client::{ClientError, ReadCoalescing, TransportError, TransportErrorKind};
+use crate::client::{ClientError, StreamState, TransportError, TransportErrorKind};
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::stop::{Cause, Stop};
 
@@ -126,6 +126,7 @@ fn text(pod: &Pod) -> String {
 struct Notes {
     requests: Vec<String>,
     cached_at_requests: Vec<String>,
+    outages_at_requests: Vec<Option<u64>>,
     delivered: Vec<String>,
     events: Vec<CacheEvent<Pod>>,
     synced_at_events: Vec<bool>,
@@ -192,6 +193,7 @@ impl Run {
             content_type: self.content_type,
             notes: self.notes.clone(),
             store: Arc::clone(&self.store),
+            stats: Arc::clone(&self.stats),
             pace: Arc::clone(&pace),
             stop: self.stop.clone(),
         };
@@ -207,6 +209,7 @@ impl Run {
             stats: Arc::clone(&self.stats),
             pace,
             random: Box::new(|| 0.0),
+            if_forbidden: Some("bind a role".to_owned()),
             stop: self.stop.clone(),
         };
         Reflector::new(self.options, parts).run();
@@ -242,7 +245,7 @@ impl Run {
         let delivered = self.notes.write(|notes| notes.delivered.clone());
         let changes = delivered
             .into_iter()
-            .filter(|line| !line.starts_with("position"));
+            .filter(|line| !line.starts_with("position") && line != "recovered");
         changes.collect()
     }
 
@@ -252,6 +255,11 @@ impl Run {
 
     pub(super) fn cached_at_requests(&self) -> Vec<String> {
         self.notes.write(|notes| notes.cached_at_requests.clone())
+    }
+
+    /// For each request, the seconds of the current outage.
+    pub(super) fn outages_at_requests(&self) -> Vec<Option<u64>> {
+        self.notes.write(|notes| notes.outages_at_requests.clone())
     }
 
     pub(super) fn events(&self) -> Vec<CacheEvent<Pod>> {
@@ -350,6 +358,11 @@ impl Handler<Pod> for Listener {
         let line = format!("position {}", self.store.resource_version());
         self.notes.write(|notes| notes.delivered.push(line));
     }
+
+    fn on_recovered(&mut self) {
+        self.notes
+            .write(|notes| notes.delivered.push("recovered".to_owned()));
+    }
 }
 
 struct ScriptedSource {
@@ -357,6 +370,7 @@ struct ScriptedSource {
     content_type: &'static str,
     notes: Notebook,
     store: Arc<PodStore>,
+    stats: Arc<CacheStats>,
     pace: Arc<FakePace>,
     stop: Stop,
 }
@@ -383,14 +397,17 @@ impl ScriptedSource {
                 .requests
                 .push(format!("{verb} {}", parameters.join("&")));
             notes.cached_at_requests.push(cached.join(" "));
+            let outage = self.stats.outage(self.pace.now());
+            let seconds = outage.map(|(outage, _)| outage.as_secs());
+            notes.outages_at_requests.push(seconds);
         });
-        let coalescing = ReadCoalescing::default();
+        let state = StreamState::new(Duration::from_mins(1));
         let body: Box<dyn Read + Send> = match self.replies.pop_front() {
             Some(Reply::Body(body)) => Box::new(io::Cursor::new(body)),
             Some(Reply::Watch(messages, time)) => Box::new(ScriptedWatch {
                 messages: messages.into(),
                 time,
-                coalescing: coalescing.clone(),
+                state: state.clone(),
                 notes: self.notes.clone(),
                 pace: Arc::clone(&self.pace),
                 stop: self.stop.clone(),
@@ -404,7 +421,7 @@ impl ScriptedSource {
         Ok(Body {
             content_type: self.content_type.to_owned(),
             reader: body,
-            coalescing,
+            state,
         })
     }
 }
@@ -424,7 +441,7 @@ impl Source for ScriptedSource {
 struct ScriptedWatch {
     messages: VecDeque<String>,
     time: Duration,
-    coalescing: ReadCoalescing,
+    state: StreamState,
     notes: Notebook,
     pace: Arc<FakePace>,
     stop: Stop,
@@ -446,7 +463,7 @@ impl Read for ScriptedWatch {
                 }
             }
             Some(message) => {
-                let is_allowed = self.coalescing.is_allowed();
+                let is_allowed = self.state.coalesces();
                 self.notes
                     .write(|notes| notes.waits_allowed_at_reads.push(is_allowed));
                 let line = format!("{message}\n");
