@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
-use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
 };
+use ureq::{Error, Timeout};
 
 use super::fence::guard_socket;
 use super::read_coalescing::ReadCoalescer;
@@ -31,6 +31,10 @@ const ROUND_FROM: Duration = Duration::from_secs(8);
 /// right after a response without announcing it there, and no probe can rule out a close while the
 /// request is on its way.
 const RECENT: Duration = Duration::from_millis(2);
+
+/// Maximum bytes that a connection reads before a response's head has ended: the head, which has
+/// 64 KiB at most, and before it any number of 1xx responses, such as early hints.
+const HEAD_BYTES_MAX: usize = 256 << 10;
 
 /// TCP keepalive: the idle time before the first probe, the interval of the probes, and the number
 /// of unacknowledged probes after which the connection counts as broken. That is 45 s in all, as
@@ -47,6 +51,8 @@ pub(super) struct Tcp {
     stream: Arc<TcpStream>,
     buffers: LazyBuffers,
     last_received: Instant,
+    /// Bytes received in response to the last request before its head has ended.
+    head_bytes: usize,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     /// Set for lists and watches.
@@ -100,6 +106,7 @@ impl Tcp {
             stream,
             buffers: LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size()),
             last_received: Instant::now(),
+            head_bytes: 0,
             read_timeout: None,
             write_timeout: None,
             list_or_watch: list_or_watch.cloned(),
@@ -121,11 +128,13 @@ impl Transport for Tcp {
             self.write_timeout = limit;
         }
         let output = &self.buffers.output()[..amount];
+        self.head_bytes = 0;
         let sent = (&*self.stream).write_all(output);
         sent.map_err(|error| to_error(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        let is_head = timeout.reason == Timeout::RecvResponse;
         let timeout = timeout.for_read();
         let mut limit = socket_timeout(timeout)?;
         if let Some(list_or_watch) = &self.list_or_watch {
@@ -150,6 +159,10 @@ impl Transport for Tcp {
             }
         };
         self.buffers.input_appended(amount);
+        if is_head {
+            self.head_bytes += amount;
+            check_head(self.head_bytes)?;
+        }
         if amount > 0 {
             self.last_received = Instant::now();
         }
@@ -190,6 +203,14 @@ pub(super) fn check_room(buffers: &mut LazyBuffers) -> Result<(), Error> {
     }
     let length = buffers.input().len();
     let why = format!("no end of the response's head or of a chunk's size within {length} bytes");
+    Err(io::Error::new(io::ErrorKind::InvalidData, why).into())
+}
+
+fn check_head(n_bytes: usize) -> Result<(), Error> {
+    if n_bytes <= HEAD_BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!("{n_bytes} bytes of 1xx responses without a final one");
     Err(io::Error::new(io::ErrorKind::InvalidData, why).into())
 }
 

@@ -84,6 +84,24 @@ fn a_rejected_request_is_a_status_error_and_sent_once() {
     assert_eq!(server.remaining().len(), 1);
 }
 
+/// Each of them costs the client time, so a server that sends them without end would keep a
+/// processor busy.
+#[test]
+fn responses_before_the_final_one_are_limited() {
+    let early = |n| b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(n);
+    let final_one = || response(200, "", "[]");
+    let server = Server::plain(move |received| match received.n {
+        0 => Reply::Write([early(100), final_one()].concat()),
+        _ => Reply::WriteAndHold(early(20_000)),
+    });
+    let (client, _) = client_of(&server);
+    let get = Request::get("/a");
+    client.send(&get).expect("a few are normal");
+    let error = client.send(&get).expect_err("there are too many");
+    let expected = "bytes of 1xx responses without a final one";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
 #[test]
 fn k_09_a_write_is_sent_once_if_its_connection_breaks() {
     let server = Server::plain(|_| Reply::WriteAndClose(Vec::new()));
