@@ -256,6 +256,11 @@ impl Watch {
         chunk.extend_from_slice(b"}\n");
     }
 
+    /// True if a bookmark is due, even when a slow machine sees it only after the deadline.
+    fn owes_bookmark(&self, now: Instant) -> bool {
+        self.bookmarks && now >= self.next_bookmark && self.next_bookmark < self.deadline
+    }
+
     fn run(&mut self, timeout: Duration) -> Next {
         if let Some(chunk) = self.initial_chunk() {
             return Next::Chunk(chunk);
@@ -263,7 +268,7 @@ impl Watch {
         let until = Instant::now() + timeout;
         loop {
             let now = Instant::now();
-            if now >= self.deadline {
+            if now >= self.deadline && !self.owes_bookmark(now) {
                 self.phase = Phase::Ended;
                 return Next::End;
             }
@@ -291,7 +296,7 @@ impl Watch {
                 None => self.catch_up(),
             }
             let now = Instant::now();
-            if self.bookmarks && now >= self.next_bookmark && now < self.deadline {
+            if self.owes_bookmark(now) {
                 self.next_bookmark = next_bookmark(self.deadline);
                 // A watch from a future version stays silent until the server reaches it (apiserver
                 // `pkg/storage/cacher/cache_watcher.go:process`).
