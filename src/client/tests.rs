@@ -16,8 +16,8 @@ pub(super) use executable::write_executable;
 pub(super) use secure::Authority;
 use server::Server;
 
-/// Timeout of every wait in these tests.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of every wait in these tests, which only a hang meets.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A client of `server` without a rate limit, and its stop signal.
 fn client_of(server: &Server) -> (Client, Stop) {
@@ -46,8 +46,19 @@ fn requested() -> Cause {
     Cause::Requested("test".to_owned())
 }
 
+/// Repeats `attempt` until one takes less than `limit`, since a slow machine may delay any of them.
+#[track_caller]
+fn check_within(limit: Duration, attempt: impl Fn()) {
+    let took = |_| {
+        let began = Instant::now();
+        attempt();
+        began.elapsed()
+    };
+    assert!((0..10).map(took).any(|took| took < limit), "{limit:?}");
+}
+
 /// Runs the blocking `body` on its own thread, triggers the stop once `blocked` returns, and
-/// returns the result of `body`. Panics if `body` does not end soon after the stop.
+/// returns the result of `body`. Panics if the stop does not end `body`.
 #[track_caller]
 fn stopped_while<T: Send + 'static>(
     stop: &Stop,
@@ -58,11 +69,9 @@ fn stopped_while<T: Send + 'static>(
     let send = move || sender.send(body()).expect("the test waits for it");
     let thread = crate::stdx::thread::spawn("t-blocked", &Stop::new(), send);
     blocked();
-    let signalled = Instant::now();
     stop.stop(requested());
     let result = receiver.recv_timeout(PATIENCE);
     let result = result.expect("the stop signal ends the wait");
-    assert!(signalled.elapsed() < Duration::from_secs(1));
     thread.join().expect("the thread does not panic");
     result
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::{Handler, Limits, Request, Response, Server, ServerOptions};
 use crate::stdx::stop::Stop;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A limit that only a hang meets.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 struct Echo;
 
@@ -149,32 +150,38 @@ fn a_later_body_may_take_longer_than_the_idle_limit() {
         ..limits()
     });
     let mut stream = connect(&server);
-    let read_within = |stream: &mut TcpStream, limit| {
-        stream.set_read_timeout(Some(limit)).expect("not zero");
-        read_to_end(stream)
-    };
     let sent = stream.write_all(SECOND_WITHOUT_BODY);
     sent.expect("the server reads");
-    let response = read_within(&mut stream, Duration::from_millis(300));
-    assert!(response.ends_with("GET /a 0"), "{response}");
+    let mut response = Vec::new();
+    while !response.ends_with(b"GET /a 0") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("the server responds");
+        response.push(byte[0]);
+    }
+    Stop::new().wait_timeout(Duration::from_millis(300));
     stream.write_all(b"ab").expect("the server reads");
-    let response = read_within(&mut stream, PATIENCE);
+    let response = read_to_end(&mut stream);
     assert!(response.ends_with("POST /b 2"), "{response}");
 }
 
 #[test]
 fn a_missing_later_body_is_cut_at_the_request_limit() {
-    let server = start(Limits {
-        request: Duration::from_millis(500),
-        ..limits()
-    });
-    let mut stream = connect(&server);
+    let response_within = |request| {
+        let server = start(Limits {
+            request,
+            ..limits()
+        });
+        let mut stream = connect(&server);
+        stream.write_all(SECOND_WITHOUT_BODY).unwrap_or_default();
+        read_to_end(&mut stream)
+    };
     let began = Instant::now();
-    let sent = stream.write_all(SECOND_WITHOUT_BODY);
-    sent.expect("the server reads");
-    let response = read_to_end(&mut stream);
-    assert!(response.ends_with("GET /a 0"), "{response}");
-    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+    // A short limit may cut the first request of a slow client too.
+    let limits = [1, 5, 25].map(|tenths| Duration::from_millis(100 * tenths));
+    let responses = limits.map(response_within);
+    let is_of_first = |response: &String| response.ends_with("GET /a 0");
+    assert!(responses.iter().any(is_of_first), "{responses:?}");
+    assert!(began.elapsed() < PATIENCE, "cut at the idle limit");
 }
 
 #[test]
@@ -225,16 +232,15 @@ fn a_flood_spares_connections_of_other_addresses() {
 fn no_connection_is_displaced_in_its_first_second() {
     let server = start(limits());
     let address = |last| Ipv4Addr::new(127, 0, 0, last);
+    let began = Instant::now();
     let mut first: Vec<TcpStream> = (2..4)
         .map(|it| connect_from(address(it), &server))
         .collect();
-    assert_eq!(read_to_end(&mut connect_from(address(4), &server)), "");
-    let began = Instant::now();
     while !post_and_close(&mut connect_from(address(4), &server)).starts_with("HTTP/1.1 200 OK\r\n")
     {
         assert!(began.elapsed() < PATIENCE, "no connection is displaced");
     }
-    assert!(began.elapsed() > Duration::from_millis(500));
+    assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(read_to_end(&mut first[0]), "");
 }
 

@@ -236,7 +236,7 @@ mod tests {
         stop.stop(Cause::Requested("test".to_owned()));
         let quick = Thread::spawn("t-quick", &stop, || {});
         assert_eq!(
-            quick.join_until(Instant::now() + Duration::from_secs(10)),
+            quick.join_until(Instant::now() + Duration::from_mins(2)),
             Ok(())
         );
     }

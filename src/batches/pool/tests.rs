@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{BatchPool, BatchRunner, Instant, LARGE, Mutex, Stop};
 
 /// Timeout of the test's waits.
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_mins(2);
 
 fn pool(n_threads: u16) -> BatchPool {
     BatchPool::start(n_threads, &Stop::new()).expect("threads")

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::server::{Reply, Server, response};
-use super::{client, client_of, stopped_while, unlimited};
+use super::{PATIENCE, client, client_of, stopped_while, unlimited};
 use crate::api::Status;
-use crate::client::{ClientConfig, ClientError, ClientOptions, Fence, Request, TransportErrorKind};
+use crate::client::{
+    Client, ClientConfig, ClientError, ClientOptions, Fence, Request, TransportErrorKind,
+};
 
 const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
 "message":"pods \"a\" not found","reason":"NotFound",
@@ -269,6 +271,7 @@ fn undelivered_bytes_are_discarded_after_the_limit() {
     let fence = OpenFor(AtomicUsize::new(usize::MAX));
     let options = ClientOptions {
         fence: Some(Arc::new(fence)),
+        request_timeout: 2 * PATIENCE,
         ..unlimited()
     };
     let url = format!("http://{address}");
@@ -278,7 +281,7 @@ fn undelivered_bytes_are_discarded_after_the_limit() {
     let error = client.send(&post).expect_err("nobody reads it");
     assert!(!error.is_unsent(), "{error}");
     let took = began.elapsed();
-    assert!(took < options.request_timeout / 3, "{took:?}: {error}");
+    assert!(took < PATIENCE, "{took:?}: {error}");
 }
 
 #[test]
@@ -354,15 +357,28 @@ fn an_unknown_host_is_unsent_and_not_refused() {
 fn a_missing_response_is_a_timeout_with_an_open_outcome() {
     let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
     let (client, _) = client_of(&server);
-    let request = Request::get("/a").timeout(Duration::from_millis(50));
-    let error = client.send(&request).expect_err("nothing comes");
-    assert!(error.is_timeout() && !error.is_unsent(), "{error:?}");
+    check_times_out_after_sending(&client);
 
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf";
     let server = Server::plain(|_| Reply::WriteAndHold(head.to_vec()));
     let (client, _) = client_of(&server);
-    let error = client.send(&request).expect_err("only half of it comes");
-    assert!(error.is_timeout() && !error.is_unsent(), "{error:?}");
+    check_times_out_after_sending(&client);
+}
+
+#[track_caller]
+fn check_times_out_after_sending(client: &Client) {
+    let mut limit = Duration::from_millis(50);
+    loop {
+        let request = Request::get("/a").timeout(limit);
+        let error = client.send(&request).expect_err("no whole response comes");
+        assert!(error.is_timeout(), "{error:?}");
+        if !error.is_unsent() {
+            return;
+        }
+        // A slow machine needs longer to send it.
+        limit *= 2;
+        assert!(limit < PATIENCE, "{error:?}");
+    }
 }
 
 #[test]

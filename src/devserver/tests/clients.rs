@@ -93,7 +93,7 @@ fn a_watch_sends_table_columns_only_once() {
     let mut watch = rig.watch_as(
         table,
         REPLICA_SETS,
-        "resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=2",
+        "resourceVersion=0&allowWatchBookmarks=1",
     );
     let first = watch.next().expect("a frame");
     assert_eq!(

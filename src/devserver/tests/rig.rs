@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::devserver::{DevServer, DevServerOptions};
 use crate::stdx::stop::Stop;
 
+/// A limit that only a hang meets.
+pub(super) const LONG: Duration = Duration::from_mins(10);
+
 pub(super) struct Rig {
     pub(super) server: DevServer,
     agent: ureq::Agent,
@@ -25,7 +28,7 @@ impl Rig {
         let server = DevServer::start(options, &stop).expect("a free port");
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(20)));
+            .timeout_global(Some(LONG));
         Self {
             server,
             agent: config.build().new_agent(),
@@ -134,12 +137,12 @@ impl Rig {
         self.send("DELETE", path, body)
     }
 
-    /// Waits until `is_collected` holds, at most half a minute.
+    /// Waits until `is_collected` holds.
     #[track_caller]
     pub(super) fn collected(&self, is_collected: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !is_collected(self) {
-            assert!(began.elapsed() < Duration::from_secs(30), "not collected");
+            assert!(began.elapsed() < LONG, "not collected");
             self.stop.wait_timeout(Duration::from_millis(5));
         }
     }

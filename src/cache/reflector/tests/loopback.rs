@@ -19,7 +19,7 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::spawn;
 
 /// Timeout of each step of this test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Says when the store has reached a position. The channel has room for all of them.
 struct Positions(Sender<()>);
