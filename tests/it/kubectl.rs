@@ -183,7 +183,7 @@ impl Rig {
     #[track_caller]
     fn wait_ready(&self, name: &str, replicas: i64) {
         let condition = format!("--for=jsonpath={{.status.readyReplicas}}={replicas}");
-        let out = self.run(&format!("wait {condition} --timeout=60s rs/{name}"));
+        let out = self.run(&format!("wait {condition} --timeout=5m rs/{name}"));
         assert_eq!(out, format!("replicaset.apps/{name} condition met\n"));
     }
 
@@ -435,7 +435,7 @@ fn get_w_follows_scaling() {
         rig.wait_for_watch("pods");
         rig.run("scale rs web --replicas=0 --current-replicas=3");
         assert!(watch.line().starts_with("pod/web-"));
-        rig.run("wait --for=delete pods -l app=conf --timeout=60s");
+        rig.run("wait --for=delete pods -l app=conf --timeout=5m");
         assert!(rig.pods().is_empty());
         let error = rig.fail("scale rs web --replicas=1 --current-replicas=3");
         assert!(
@@ -638,7 +638,7 @@ fn create_and_replace_validate_objects() {
         assert_eq!(rig.run("create -f pod.json"), "pod/one created\n");
         let error = rig.fail("create -f pod.json");
         assert!(error.contains("pods \"one\" already exists"), "{error}");
-        rig.run("wait --for=condition=Ready pod/one --timeout=60s");
+        rig.run("wait --for=condition=Ready pod/one --timeout=5m");
         pod["metadata"]["labels"] = json!({"replaced": "yes"});
         rig.manifest("pod.json", &pod);
         assert_eq!(rig.run("replace --force -f pod.json").lines().count(), 2);

@@ -373,7 +373,7 @@ fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
 }
 
 /// Rejects a streaming list at the last version with this error. A streaming list at any version
-/// must follow at once.
+/// must follow.
 #[track_caller]
 fn check_streaming_list_at_any_version(error: Status) {
     let (cluster, version) = settled_in_json();
@@ -386,7 +386,6 @@ fn check_streaming_list_at_any_version(error: Status) {
         "stream from -",
     ];
     check_reads(&cluster, &expected);
-    assert!(last_gap(&cluster) < BACKOFF_MIN, "at once");
     check_alive(&cluster, 3);
 }
 
@@ -415,7 +414,7 @@ fn j_14_j_19_a_relist_is_unpaged_and_at_least_as_new() {
     check_alive(&cluster, 3);
 }
 
-/// Rejects a list at the last version with this error. A list at any version must follow at once.
+/// Rejects a list at the last version with this error. A list at any version must follow.
 #[track_caller]
 fn check_list_at_any_version(error: Status) {
     let (cluster, _rule, version) = settled_in_pages();
@@ -431,8 +430,6 @@ fn check_list_at_any_version(error: Status) {
         "list - limit 500".to_owned(),
     ];
     assert_eq!(described(&cluster)[3..6], expected);
-    let reads = reads(&cluster);
-    assert!(reads[5].started - reads[4].started < BACKOFF_MIN, "at once");
     check_alive(&cluster, 3);
 }
 

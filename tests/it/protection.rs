@@ -1,14 +1,14 @@
 //! Pods that a scale-down must not choose.
 
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use replicaset_controller::client::Request;
 use replicaset_controller::stdx::thread::Thread;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Kind, TestCluster, json_body, name, names, new_pod, new_replica_set, number_at, text_at,
+    Kind, PATIENCE, TestCluster, json_body, name, names, new_pod, new_replica_set, number_at,
+    text_at,
 };
 
 const SCALE_DOWN: &str = "replicaset-controller/scale-down";
@@ -202,10 +202,9 @@ fn race(cluster: &TestCluster, deleted: &Receiver<Value>) -> (usize, usize) {
     });
     cluster.stable("a");
     let n_deleted = usize::try_from(BEFORE - AFTER).expect("a small number");
-    let patience = Duration::from_mins(1);
     for _ in 0..n_deleted {
         let pod = deleted
-            .recv_timeout(patience)
+            .recv_timeout(PATIENCE)
             .expect("an event of each deleted pod");
         assert_eq!(
             mark_of(&pod),

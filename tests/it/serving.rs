@@ -18,7 +18,6 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rcgen::{CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
 use replicaset_controller::client::{
@@ -487,7 +486,7 @@ fn a_port_in_use_is_reported_with_a_remedy() {
         "--bind-address=127.0.0.1",
         &format!("--secure-port={port}"),
     ]);
-    let status = process.exit_within(Duration::from_secs(30));
+    let status = process.exit();
     assert_eq!(status.code(), Some(1));
     let log = process.log();
     for part in [

@@ -5,9 +5,3 @@
 mod shells;
 /// Signals that arrive together.
 mod signals;
-
-use std::time::Duration;
-
-/// Within this time the daemon starts, and ends after a signal. It takes some milliseconds where
-/// no other test runs.
-const SOON: Duration = Duration::from_secs(40);

@@ -81,7 +81,7 @@ const QUOTA: &str = "few";
 const REPLICAS_MAX: i64 = 120;
 
 /// How long the workloads may take to come to rest after the last fault.
-const REST_WITHIN: Duration = Duration::from_secs(90);
+const REST_WITHIN: Duration = Duration::from_mins(5);
 
 pub(super) struct Stage<'a> {
     pub(super) site: &'a Site,

@@ -358,13 +358,13 @@ fn split_words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// True if a table's cell is an age of less than a minute, which may differ by a second between the
-/// two servers.
+/// True if a table's cell is an age of less than ten minutes, such as `71s` or `2m5s`, which may
+/// differ by a second between the two servers.
 fn is_age(text: &str) -> bool {
-    let seconds = text
-        .strip_suffix('s')
-        .and_then(|age| age.parse::<u8>().ok());
-    seconds.is_some_and(|seconds| seconds < 60)
+    let (minutes, seconds) = text.split_once('m').unwrap_or(("0", text));
+    let is_number = |text: &str| text.parse::<u8>().is_ok();
+    let is_seconds = seconds.strip_suffix('s').is_some_and(is_number);
+    matches!(minutes.parse(), Ok(0..10)) && (is_seconds || (seconds.is_empty() && minutes != "0"))
 }
 
 fn is_uid(word: &str) -> bool {

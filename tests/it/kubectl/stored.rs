@@ -113,7 +113,7 @@ fn a_definition_and_its_objects_are_applied() {
             }),
         );
         rig.run("apply -f crd.json");
-        rig.run("wait --for=condition=Established crd/widgets.example.com --timeout=10s");
+        rig.run("wait --for=condition=Established crd/widgets.example.com --timeout=5m");
         let widget = |size: i64| {
             json!({
                 "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"},

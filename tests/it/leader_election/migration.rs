@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::client::Request;
@@ -179,7 +178,7 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
 
     // Hand-back: this daemon stops.
     ours.signal(Signal::SIGTERM);
-    let status = ours.exit_within(Duration::from_secs(20));
+    let status = ours.exit();
     assert_eq!(status.code(), Some(0), "{}", ours.log());
     let n_wanted = add();
     waiting.eventually("kube-controller-manager leads", || kcm.has_logged(leads));

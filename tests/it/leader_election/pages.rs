@@ -1,12 +1,11 @@
 //! Probes, metrics and systemd notifications of a leader and of a standby.
 
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use super::rig::{LEASE, TIMES, grant_lease};
-use crate::support::{DaemonProcess, PlainPort, TestCluster, new_replica_set};
+use crate::support::{DaemonProcess, PATIENCE, PlainPort, TestCluster, new_replica_set};
 
 /// A daemon with leader election, its pages, and the socket that stands for systemd.
 struct Observed {
@@ -21,8 +20,7 @@ impl Observed {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).expect("a socket");
-        let limit = Some(Duration::from_secs(30));
-        socket.set_read_timeout(limit).expect("not zero");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
         let port = PlainPort::free();
         let argument = port.argument();
         let mut arguments = TIMES.to_vec();
@@ -105,7 +103,7 @@ fn l_16_leader_and_standby_are_healthy_and_report_their_role() {
     standby.check_metric("workqueue_adds_total{name=\"replicaset\"} 0");
 
     leader.process.signal(Signal::SIGTERM);
-    let status = leader.process.exit_within(Duration::from_secs(10));
+    let status = leader.process.exit();
     assert_eq!(status.code(), Some(0), "{}", leader.process.log());
     standby.wait_for_notification("STATUS=leading; 1 ReplicaSets, 2 pods; queue 0");
     standby.check_probes();

@@ -13,22 +13,18 @@ use replicaset_controller::stdx::stop::{Cause, Stop};
 use replicaset_controller::stdx::thread::Thread;
 use serde_json::{Value, json};
 
-use crate::support::{Access, DaemonProcess, Kind, Relay, Setup, TestCluster, text_at};
+use crate::support::{Access, DaemonProcess, Kind, PATIENCE, Relay, Setup, TestCluster, text_at};
 
 /// The name of the lease. Each test has it in its own namespace.
 pub(super) const LEASE: &str = "replicaset-controller";
 
-/// Short lease times keep the tests short, but on a busy machine a leader must not lose its lease.
+/// As short as tests can wait for, and so long that on a slow machine no leader loses its lease.
 pub(super) const TIMES: [&str; 4] = [
     "--leader-elect=true",
-    "--leader-elect-lease-duration=6s",
-    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-lease-duration=30s",
+    "--leader-elect-renew-deadline=20s",
     "--leader-elect-retry-period=500ms",
 ];
-
-/// Longest time from the last renewal to the next candidate's attempt: the lease duration, and one
-/// jittered retry period.
-pub(super) const LEASE_AND_PAUSE: Duration = Duration::from_millis(6000 + 1100);
 
 /// The two candidates: their bearer tokens on the dev server, their user names on a real API
 /// server.
@@ -317,7 +313,7 @@ impl Drop for Churn {
     fn drop(&mut self) {
         self.stop
             .stop(Cause::Requested("the test ends the churn".to_owned()));
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         let ended = self.thread.take().map(|thread| thread.join_until(deadline));
         assert!(
             std::thread::panicking() || ended == Some(Ok(())),

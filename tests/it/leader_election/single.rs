@@ -30,6 +30,14 @@ fn start(cluster: &TestCluster) -> DaemonProcess {
     cluster.start_process(&TIMES)
 }
 
+/// Lets the lease of another holder end in a second.
+fn expire(cluster: &TestCluster) {
+    let patch = json!({"spec": {"leaseDurationSeconds": 1}});
+    let request = Request::patch(lease_path(cluster, LEASE));
+    let request = request.body("application/merge-patch+json", patch.to_string());
+    cluster.send(&request).expect("the lease is patched");
+}
+
 /// The verbs of the requests for the lease so far.
 fn calls(cluster: &TestCluster) -> Vec<String> {
     let requests = cluster.faults().recorder().requests();
@@ -57,7 +65,7 @@ fn l_01_l_09_l_12_l_14_the_lifecycle_of_a_lease() {
         identity.contains('_'),
         "{identity} is not <hostname>_<uuid>"
     );
-    assert_eq!(number_at(&leading, "/spec/leaseDurationSeconds"), 6);
+    assert_eq!(number_at(&leading, "/spec/leaseDurationSeconds"), 30);
     assert_eq!(number_at(&leading, "/spec/leaseTransitions"), 0);
     for time in ["/spec/acquireTime", "/spec/renewTime"] {
         let time = text_at(&leading, time);
@@ -66,7 +74,7 @@ fn l_01_l_09_l_12_l_14_the_lifecycle_of_a_lease() {
     }
     process.signal(Signal::SIGTERM);
     let mut process = process;
-    let status = process.exit_within(Duration::from_secs(10));
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
     let released = lease(&cluster, LEASE).expect("a lease");
     assert_eq!(text_at(&released, "/spec/holderIdentity"), "");
@@ -103,7 +111,7 @@ fn a_dry_run_does_not_join_the_election() {
     assert!(leader.log().contains("we lead now"));
     process.signal(Signal::SIGTERM);
     let mut process = process;
-    let status = process.exit_within(Duration::from_secs(10));
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
     assert!(!process.log().contains("lease"), "{}", process.log());
 }
@@ -116,7 +124,7 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     let taken = json!({
         "metadata": {"name": LEASE, "labels": {"of": "others"}, "annotations": {"also": "theirs"}},
         "spec": {
-            "holderIdentity": "another", "leaseDurationSeconds": 3, "leaseTransitions": 4,
+            "holderIdentity": "another", "leaseDurationSeconds": 3600, "leaseTransitions": 4,
             "strategy": "OldestEmulationVersion",
         },
     });
@@ -137,6 +145,7 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     assert_eq!((cluster.n_writes(), cluster.live().len()), (0, 0));
     let calls = calls(&cluster);
     assert!(calls.iter().all(|verb| verb == "get"), "{calls:?}");
+    expire(&cluster);
     cluster.stable("a");
     let ours = lease(&cluster, LEASE).expect("a lease");
     assert_ne!(text_at(&ours, "/spec/holderIdentity"), "another");
@@ -157,7 +166,7 @@ fn a_new_leader_repeats_no_unseen_create() {
     let collection = path.trim_end_matches(LEASE).trim_end_matches('/');
     let taken = json!({
         "metadata": {"name": LEASE},
-        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
     });
     let request = Request::post(collection).body("application/json", taken.to_string());
     cluster.send(&request).expect("the other holder's lease");
@@ -174,6 +183,7 @@ fn a_new_leader_repeats_no_unseen_create() {
         pod["metadata"]["ownerReferences"] = json!([controller_reference(&rs)]);
         cluster.create_pod(&pod);
     }
+    expire(&cluster);
     cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
     cluster.holds("no pod is created", || cluster.live().len() == 2);
     assert_eq!(cluster.recorded("create", "pods").len(), 0);
@@ -188,7 +198,7 @@ fn a_new_leader_repeats_no_unseen_create() {
 #[test]
 fn a_leader_keeps_its_lease_on_a_slow_api_server() {
     let cluster = recording();
-    let slow = Action::Delay(Duration::from_millis(1200));
+    let slow = Action::Delay(Duration::from_millis(5200));
     let rules = ["get", "create", "update"].map(|verb| cluster.fault(verb, "leases", slow.clone()));
     let lists = cluster.fault("list", "pods", Action::Hold);
     let mut process = start(&cluster);
@@ -214,8 +224,9 @@ fn a_lost_lease_ends_the_daemon_despite_pending_requests() {
     let request = Request::patch(lease_path(&cluster, LEASE));
     let request = request.body("application/merge-patch+json", taken.to_string());
     cluster.send(&request).expect("the lease is patched");
-    let status = process.exit_within(Duration::from_secs(8));
+    let status = process.exit();
     assert_eq!(status.code(), Some(1), "{}", process.log());
+    assert!(!process.log().contains("did not end within"));
     held.remove();
 }
 

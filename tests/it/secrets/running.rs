@@ -4,7 +4,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -231,7 +230,7 @@ fn run(kind: &'static Kind, format: &str) -> Vec<String> {
     }
     found.extend(leaks("threads", &process.thread_names().join("\n")));
     process.signal(Signal::SIGTERM);
-    process.exit_within(Duration::from_secs(30));
+    process.exit();
     found.extend(leaks("log", &process.log()));
     found.extend(leaks("output", &process.output()));
     let web = format!("{}/web", cluster.namespace());
@@ -242,7 +241,7 @@ fn run(kind: &'static Kind, format: &str) -> Vec<String> {
     ] {
         let arguments = [command, &["--kubeconfig", &config, "--v=10"]].concat();
         let mut process = DaemonProcess::start_with(&arguments, &environment);
-        process.exit_within(Duration::from_mins(1));
+        process.exit();
         let shown = process.output() + &process.log();
         assert!(!shown.is_empty(), "{command:?}");
         found.extend(leaks(command[0], &shown));
@@ -287,7 +286,7 @@ fn the_dev_server_shows_no_secret_that_it_stores() {
     let waiting = Waiting::new(&Stop::new());
     waiting.eventually("it serves", || process.log().contains(" TRACE ["));
     process.signal(Signal::SIGTERM);
-    let status = process.exit_within(Duration::from_secs(30));
+    let status = process.exit();
     let shown = process.output() + &process.log();
     assert_eq!(status.code(), Some(0), "{shown}");
     assert_eq!(leaks("shown", &shown), [""; 0]);

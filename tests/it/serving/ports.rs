@@ -13,7 +13,7 @@ use super::{Authority, DnType, write};
 use crate::support::{DaemonProcess, PlainPort, ScriptedServer, Waiting};
 
 /// How long a client waits for the daemon.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A connection to either port.
 pub(super) trait Connection: Read + Write {

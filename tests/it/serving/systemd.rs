@@ -1,12 +1,11 @@
 //! What the daemon sends to systemd.
 
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use replicaset_controller::stdx::stop::Stop;
 
-use crate::support::{DaemonProcess, TestCluster, Waiting};
+use crate::support::{DaemonProcess, PATIENCE, TestCluster, Waiting};
 
 /// The socket that stands for systemd.
 struct Systemd {
@@ -19,9 +18,7 @@ impl Systemd {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
-        socket
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .expect("not zero");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
         Self {
             socket,
             received: Vec::new(),
@@ -71,7 +68,7 @@ fn systemd_receives_ready_status_watchdog_and_stopping() {
     assert_eq!(systemd.count("RELOADING=1"), 1, "{:?}", systemd.received);
     process.signal(Signal::SIGTERM);
     systemd.receive_until("STOPPING=1", 1);
-    let status = process.exit_within(Duration::from_secs(30));
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
 }
 
@@ -92,6 +89,6 @@ fn a_reload_during_the_start_is_not_reported() {
     for what in ["READY=1", "RELOADING=1"] {
         assert_eq!(systemd.count(what), 0, "{what}: {:?}", systemd.received);
     }
-    let status = process.exit_within(Duration::from_secs(30));
+    let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
 }

@@ -9,7 +9,6 @@ use std::net::ToSocketAddrs;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use replicaset_controller::api::ResourceVersion;
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
@@ -29,7 +28,7 @@ use super::api::{Api, Kind};
 use super::daemon::{Daemon, DaemonProcess};
 use super::forward::Forward;
 use super::objects::{name, new_pod, number_at, text_at};
-use super::waiting::Waiting;
+use super::waiting::{PATIENCE, Waiting};
 
 /// Guards the real control plane, which all tests share. Most tests lock it shared; a test whose
 /// daemon controls all namespaces locks it exclusively.
@@ -91,7 +90,7 @@ impl Default for Setup {
                 controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
                 kube_api_qps: 0.0,
                 batch_parallelism: 8,
-                stop_within: Duration::from_secs(15),
+                stop_within: PATIENCE,
                 ..ManagerOptions::default()
             },
         }

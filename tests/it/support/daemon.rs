@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -18,7 +17,7 @@ use replicaset_controller::stdx::stop::{Cause, Stop};
 use replicaset_controller::telemetry::health::Health;
 use replicaset_controller::telemetry::metrics;
 
-use super::waiting::Waiting;
+use super::waiting::{PATIENCE, Waiting};
 
 /// The daemon as threads of this process. Drop stops it, joins its threads and fails the test if it
 /// had stopped for another reason.
@@ -195,18 +194,18 @@ impl DaemonProcess {
         kill(Pid::from_raw(id), signal).expect("the process exists");
     }
 
-    /// Waits for the process to exit by itself. The test fails after `limit`.
+    /// Waits for the process to exit by itself. The test fails after [`PATIENCE`].
     #[track_caller]
-    pub(crate) fn exit_within(&mut self, limit: Duration) -> ExitStatus {
-        let status = self.ended_within(limit);
-        status.unwrap_or_else(|| panic!("still running after {limit:?}"))
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        let status = self.ended();
+        status.unwrap_or_else(|| panic!("still running after {PATIENCE:?}"))
     }
 
-    /// Waits for the process to exit by itself; `None` after `limit`.
-    pub(crate) fn ended_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+    /// Waits for the process to exit by itself; `None` after [`PATIENCE`].
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         let waiting = Waiting::new(&Stop::new());
         let process = RefCell::new(self);
-        waiting.within(limit, || process.borrow_mut().try_wait().is_some());
+        waiting.within(|| process.borrow_mut().try_wait().is_some());
         process.into_inner().try_wait()
     }
 

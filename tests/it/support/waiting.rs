@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::stdx::stop::Stop;
 
-/// How long a condition may take to hold.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a condition may take to hold: only a hang takes longer, on however slow a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 /// How long a condition must keep holding by default. The daemon reacts within milliseconds, so a
 /// defect shows within this time.
@@ -58,10 +58,10 @@ impl Waiting {
         }
     }
 
-    /// Polls until `predicate` is true, and returns whether it was within `limit`.
+    /// Polls until `predicate` is true, and returns whether it was within [`PATIENCE`].
     #[track_caller]
-    pub(crate) fn within(&self, limit: Duration, predicate: impl Fn() -> bool) -> bool {
-        let deadline = Instant::now() + limit;
+    pub(crate) fn within(&self, predicate: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
         while !predicate() {
             if Instant::now() >= deadline {
                 return false;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::SOON;
 use crate::credentials::Home;
 use crate::support::{DaemonProcess, PlainPort, ScriptedServer, Waiting};
 
@@ -234,7 +233,7 @@ fn run(shell: &Shell) -> Vec<String> {
         Ends(_) | Fails => true,
     };
     let mut wrong = Vec::new();
-    if !waiting.within(SOON, is_well) {
+    if !waiting.within(is_well) {
         wrong.push("it does not run".to_owned());
     }
     if matches!(shell.outcome, Runs | Stays) {
@@ -243,7 +242,7 @@ fn run(shell: &Shell) -> Vec<String> {
             process.signal(Signal::SIGTERM);
         }
     }
-    let ended = process.ended_within(SOON);
+    let ended = process.ended();
     if ended.is_none() {
         wrong.push("it does not end".to_owned());
     }
@@ -316,9 +315,9 @@ fn a_plugin_works_where_the_parent_ignores_its_children() {
             .iter()
             .any(|asked| asked.headers.contains("Bearer issued"))
     };
-    let is_sent = waiting.within(SOON, is_authorized);
+    let is_sent = waiting.within(is_authorized);
     process.signal(Signal::SIGTERM);
-    let status = process.exit_within(SOON);
+    let status = process.exit();
     assert!(is_sent, "{}", process.log());
     assert_eq!(status.code(), Some(0), "{}", process.log());
 }

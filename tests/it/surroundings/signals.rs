@@ -3,7 +3,6 @@
 
 use nix::sys::signal::Signal;
 
-use super::SOON;
 use crate::support::{DaemonProcess, PlainPort, ScriptedServer, Waiting};
 
 use Signal::{
@@ -74,14 +73,14 @@ fn check(together: &Together) {
         process.signal(*signal);
     }
     let is_logged = || process.log().contains(logs);
-    let is_told = waiting.within(SOON, is_logged);
+    let is_told = waiting.within(is_logged);
     assert!(is_told, "{signals:?}: {}", process.log());
     if !ends {
         let is_running = process.try_wait().is_none();
         assert!(is_running, "{signals:?}: {}", process.log());
         process.signal(SIGTERM);
     }
-    let status = process.exit_within(SOON);
+    let status = process.exit();
     let log = process.log();
     assert_eq!(status.code(), Some(0), "{signals:?}: {log}");
     assert!(
