@@ -1,16 +1,14 @@
 //! Renders the permissions as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
 
-use std::fmt::Write;
-
 use super::{Grant, Right, Role};
 
 /// Name of the daemon's own roles and bindings, or the prefix of their names.
 const NAME: &str = "replicaset-controller";
 
-const GROUP: &str = "rbac.authorization.k8s.io";
+/// Only administrators of the cluster can create pods there.
+pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// Begins each line of an optional manifest, so that it is a comment until it is removed.
-const OPTIONAL: &str = "#~ ";
+const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The account that receives the permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +52,16 @@ impl Account {
     fn suffix(&self) -> String {
         match self {
             Self::ServiceAccount { namespace, name } if name == NAME => match namespace.as_str() {
-                "kube-system" => String::new(),
+                SYSTEM_NAMESPACE => String::new(),
                 namespace => format!(":{namespace}"),
             },
             Self::ServiceAccount { namespace, name } => format!(":{namespace}:{name}"),
-            // No namespace begins with a capital letter, and no name of an object has a slash.
-            Self::User(name) => format!(":User:{}", name.replace(['/', '%'], "-")),
+            // No namespace begins with a capital letter. The name of an RBAC object may have
+            // neither '/' nor '%'.
+            Self::User(name) => {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                format!(":User:{}", name.replace('%', "~2"))
+            }
         }
     }
 
@@ -93,24 +95,23 @@ pub fn manifests(grants: &[Grant], account: &Account) -> String {
     documents.join("---\n")
 }
 
-/// Renders the manifests of optional grants as comments; empty without any.
-pub fn optional_manifests(grants: &[Grant], account: &Account) -> String {
-    let mut text = String::new();
-    for grant in grants {
-        // Writing to a string cannot fail.
-        writeln!(
-            text,
-            "# Optional, to {}: sed 's/^{OPTIONAL}//' makes manifests of this.",
-            grant.purpose
-        )
-        .unwrap_or_default();
-        for document in documents_of(grant, account) {
-            for line in ["---"].into_iter().chain(document.lines()) {
-                writeln!(text, "{OPTIONAL}{line}").unwrap_or_default();
-            }
+/// A comment that warns of an account that others can use to act in the whole cluster; empty if
+/// there is none. Whoever may create a pod in a namespace may run it as each ServiceAccount there.
+pub fn warning(grants: &[Grant], account: &Account) -> String {
+    let cluster_wide = grants.iter().filter(|grant| grant.namespace.is_none());
+    let purposes: Vec<&str> = cluster_wide.map(|grant| grant.purpose.as_str()).collect();
+    match account {
+        Account::ServiceAccount { namespace, name }
+            if namespace != SYSTEM_NAMESPACE && !purposes.is_empty() =>
+        {
+            format!(
+                "# WARNING: whoever may create pods in {namespace} can run them as {name}, and then \
+                 {} in the whole cluster.\n",
+                purposes.join(", ")
+            )
         }
+        _ => String::new(),
     }
-    text
 }
 
 /// The role of a grant, unless it exists, and its binding.
@@ -218,8 +219,8 @@ fn shell_word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::table::tests::all_enabled;
-    use super::super::{RightsOptions, grants, optional_grants};
-    use super::{Account, OPTIONAL, manifests, optional_manifests, scalar};
+    use super::super::{RightsOptions, grants};
+    use super::{Account, manifests, scalar, warning};
     use crate::api::workload_kind::REPLICA_SET;
     use serde_json::{Value, json};
 
@@ -273,20 +274,23 @@ mod tests {
     }
 
     #[test]
-    fn optional_manifests_are_comments_with_a_prefix() {
-        let grants = optional_grants(&all_enabled());
-        let text = optional_manifests(&grants, &Account::User("jane".to_owned()));
-        assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
-        let text = text.replace(OPTIONAL, "");
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
-        let kinds: Vec<&Value> = documents.iter().map(|document| &document["kind"]).collect();
-        assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding"]);
+    fn an_account_that_others_can_use_in_the_whole_cluster_has_a_warning() {
+        let in_shop = |delegated_auth| RightsOptions {
+            namespace: Some("shop".to_owned()),
+            delegated_auth,
+            ..all_enabled()
+        };
+        let account = Account::of_username;
+        let daemon = account("system:serviceaccount:shop:daemon");
         assert_eq!(
-            documents[0]["rules"],
-            json!([{"apiGroups": [""], "resources": ["resourcequotas"],
-                    "verbs": ["list", "watch"]}])
+            warning(&grants(&in_shop(true)), &daemon),
+            "# WARNING: whoever may create pods in shop can run them as daemon, and then authorize \
+             readers of metrics and debug pages in the whole cluster.\n"
         );
-        assert_eq!(documents[1]["subjects"][0]["name"], "jane");
+        assert_eq!(warning(&grants(&in_shop(false)), &daemon), "");
+        for safe in ["system:serviceaccount:kube-system:daemon", "jane"] {
+            assert_eq!(warning(&grants(&all_enabled()), &account(safe)), "");
+        }
     }
 
     #[test]
@@ -312,10 +316,16 @@ mod tests {
             "shop",
             "shop:other",
             "a/b",
+            "a-b",
+            "a%b",
+            "a~1b",
         ];
         let mut names: Vec<String> = all.iter().flat_map(|username| names(username)).collect();
         let count = names.len();
-        assert!(names.iter().all(|name| !name.contains('/')), "{names:?}");
+        assert!(
+            names.iter().all(|name| !name.contains(['/', '%'])),
+            "{names:?}"
+        );
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);

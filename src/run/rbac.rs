@@ -3,8 +3,8 @@
 use super::election::lease_name;
 use super::{RunError, print};
 use crate::cli::flags::{RbacArgs, RunArgs};
-use crate::rights::manifests::{Account, manifests, optional_manifests};
-use crate::rights::{LeaseName, RightsOptions, grants, optional_grants, rbac_command};
+use crate::rights::manifests::{Account, SYSTEM_NAMESPACE, manifests, warning};
+use crate::rights::{Grant, LeaseName, RightsOptions, grants, optional_grants, rbac_command};
 
 /// Default name of the daemon's ServiceAccount.
 const ACCOUNT: &str = "replicaset-controller";
@@ -15,6 +15,10 @@ const ACCOUNT: &str = "replicaset-controller";
 /// If the leader migration configuration cannot be read, or standard output cannot be written.
 pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
     let options = rights_options(&args.run)?;
+    let mut granted = grants(&options);
+    if args.watch_quotas {
+        granted.extend(optional_grants(&options));
+    }
     let account = match (&args.user, &args.service_account) {
         (Some(user), _) => Account::User(user.clone()),
         (None, Some(account)) => Account::ServiceAccount {
@@ -22,25 +26,30 @@ pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
             name: account.name.clone(),
         },
         (None, None) => Account::ServiceAccount {
-            namespace: options
-                .namespace
-                .clone()
-                .unwrap_or_else(|| "kube-system".to_owned()),
+            namespace: default_namespace(&options, &granted),
             name: ACCOUNT.to_owned(),
         },
     };
-    let account_flag = if args.user.is_some() || args.service_account.is_some() {
-        format!(" {}", account.flag())
-    } else {
-        String::new()
-    };
+    let mut command = rbac_command(&options);
+    if args.user.is_some() || args.service_account.is_some() {
+        command = format!("{command} {}", account.flag());
+    }
+    if args.watch_quotas {
+        command.push_str(" --watch-quotas");
+    }
     let text = format!(
-        "# Permissions of a daemon with these flags; printed by\n#   {}{account_flag}\n{}{}",
-        rbac_command(&options),
-        manifests(&grants(&options), &account),
-        optional_manifests(&optional_grants(&options), &account)
+        "# Permissions of a daemon with these flags; printed by\n#   {command}\n{}{}",
+        warning(&granted, &account),
+        manifests(&granted, &account),
     );
     print(&text).map_err(RunError::Output)
+}
+
+/// Permissions outside the namespace need an account that its users cannot run pods as.
+fn default_namespace(options: &RightsOptions, granted: &[Grant]) -> String {
+    let stays_inside = granted.iter().all(|grant| grant.namespace.is_some());
+    let inside = options.namespace.as_deref().filter(|_| stays_inside);
+    inside.unwrap_or(SYSTEM_NAMESPACE).to_owned()
 }
 
 /// Returns the permissions that the daemon needs with these flags.

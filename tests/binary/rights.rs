@@ -67,3 +67,32 @@ fn the_lease_of_a_migration_is_the_one_that_may_be_renewed() {
         "{printed}"
     );
 }
+
+#[test]
+fn an_account_with_rights_in_the_whole_cluster_is_not_one_of_a_users_namespace() {
+    let account = "kind: ServiceAccount\nmetadata:\n  name: replicaset-controller\n  namespace: ";
+    let reviews = rbac(&["--namespace=shop"]);
+    assert!(
+        reviews.contains(&format!("{account}kube-system\n")),
+        "{reviews}"
+    );
+    let inside = rbac(&["--namespace=shop", "--secure-port=0"]);
+    assert!(inside.contains(&format!("{account}shop\n")), "{inside}");
+    let chosen = rbac(&["--namespace=shop", "--service-account=shop/daemon"]);
+    assert!(
+        chosen.contains("# WARNING: whoever may create pods in shop"),
+        "{chosen}"
+    );
+}
+
+#[test]
+fn the_right_to_watch_quotas_is_granted_on_demand() {
+    let usual = rbac(&[]);
+    assert!(!usual.contains("resourcequotas"), "{usual}");
+    let with_quotas = rbac(&["--watch-quotas"]);
+    assert!(with_quotas.contains("#   replicaset-controller rbac --watch-quotas\n"));
+    assert!(
+        with_quotas.contains("resources: [resourcequotas]"),
+        "{with_quotas}"
+    );
+}

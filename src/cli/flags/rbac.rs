@@ -10,8 +10,8 @@ use crate::cli::values::{parse_namespace, parse_object_name};
 /// Flags of `rbac`.
 #[derive(Args, Clone, Debug)]
 pub struct RbacArgs {
-    /// ServiceAccount to grant the permissions to; default replicaset-controller in --namespace,
-    /// else in kube-system.
+    /// ServiceAccount to grant the permissions to; default replicaset-controller in kube-system, or
+    /// in --namespace if no permission is needed outside it.
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
@@ -23,6 +23,11 @@ pub struct RbacArgs {
     /// User to grant the permissions to, such as the common name of a client certificate.
     #[arg(long, value_name = "NAME", help_heading = "Account")]
     pub user: Option<String>,
+
+    /// Also grant the optional permission to watch ResourceQuotas, so that a raised quota is seen at
+    /// once.
+    #[arg(long, help_heading = "Account")]
+    pub watch_quotas: bool,
 
     /// The flags of the daemon.
     #[command(flatten)]
