@@ -29,6 +29,8 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
         .mode(MODE)
         .open(&unfinished)?;
     file.write_all(text.as_bytes())?;
+    // ORDER: after a power failure, a rename that came before the contents would leave an empty file.
+    file.sync_all()?;
     fs::rename(&unfinished, path)
 }
 
