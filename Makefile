@@ -39,9 +39,12 @@ installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s
 ENGINE ?= podman
 IMAGE ?= $(NAME):$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml | head -n 1)
 
-define build_image # FOLDER-OF-THE-BINARY, IMAGE
-	install -d target/image/context
-	$(OBJCOPY) --strip-all $(1)/$(NAME) target/image/context/$(NAME)
+# The context has the layout of a release tarball.
+define build_image # FOLDER-OF-THE-BINARY, IMAGE, FEATURE-FLAG
+	install -d $(addprefix target/image/context/,bin share/doc/$(NAME))
+	$(OBJCOPY) --strip-all $(1)/$(NAME) target/image/context/bin/$(NAME)
+	install -m 644 LICENSE target/image/context/share/doc/$(NAME)
+	config/packages/notices.sh $(MUSL) target/image/context/share/doc/$(NAME) $(3)
 	$(ENGINE) build -f config/Containerfile -t $(2) target/image/context
 endef
 
@@ -50,6 +53,10 @@ ARGS ?=
 
 # So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
 build build-static bench image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
+
+# What `--version` names. Not of debug builds: each commit would compile them anew.
+build build-static bench image $(BINARY): export REPLICASET_CONTROLLER_COMMIT ?= $(shell \
+	git describe --always --dirty --exclude='*' 2>/dev/null)
 
 # `make demo` and `make dev` run the release binary if it is newer than every source. Otherwise they
 # run a binary without optimisation, which shares all dependencies with `make test`.
@@ -82,7 +89,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint fmt doc check clean
+.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint deny fmt doc check clean
 .PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
@@ -134,7 +141,7 @@ deb: ## Build Debian packages for this machine into target/debian
 
 image: ## Build the container image from a static binary (ENGINE, IMAGE)
 	cargo build --release --locked --no-default-features --target $(MUSL) --target-dir target/image
-	$(call build_image,target/image/$(MUSL)/release,$(IMAGE))
+	$(call build_image,target/image/$(MUSL)/release,$(IMAGE),--no-default-features)
 
 image-dev: build-static ## Build the image of the sidecar's API server, which has the dev server
 	$(call build_image,target/$(MUSL)/release,$(NAME)-dev:$(lastword $(subst :, ,$(IMAGE))))
@@ -204,6 +211,9 @@ picture: ## Record a run of the demo and of the dashboard, and draw them into sr
 
 lint: ## Run clippy with warnings denied
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+deny: ## Check licences, sources and bans of the dependencies (installs cargo-deny)
+	config/packages/deny.sh
 
 fmt: ## Format the code
 	cargo fmt

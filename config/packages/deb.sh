@@ -28,6 +28,8 @@ mkdir "$stage/units"
 mv "$stage/usr/lib/systemd/system/$name.service" "$stage/units"
 cp "$here/sysusers.conf" "$stage/units/$name.sysusers"
 rm "$stage/usr/share/doc/$name/LICENSE" "$stage/usr/share/doc/$name/CHANGELOG.md"
+host=$(rustc -vV | sed -n 's/^host: //p')
+"$here/notices.sh" "$host" "$stage/usr/share/doc/$name" --no-default-features
 rm -rf target/debian
 cargo deb --no-build --no-strip --quiet
 cargo deb --no-build --no-strip --quiet --variant=dbg

@@ -29,11 +29,12 @@ epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)} ||
 # Nothing that is compiled contains a date, and ring is compiled anew when the variable changes.
 unset SOURCE_DATE_EPOCH
 
-# --- Tools ------------------------------------------------------------------
+# --- Commit ------------------------------------------------------------------
 
 . "$here/tools.sh"
-tool cargo-about 0.9.3 --features cli
-tool cargo-cyclonedx 0.5.9
+case $REPLICASET_CONTROLLER_COMMIT in
+*-dirty) say "the tree has changes that are not committed: the commit is $REPLICASET_CONTROLLER_COMMIT" ;;
+esac
 
 # --- Paths that do not depend on the builder --------------------------------
 
@@ -91,12 +92,7 @@ pack() { # pack TARGET
     mv "$stage/usr/local" "$dist/$folder"
     mv "$stage/etc" "$dist/$folder/etc"
     documents=$dist/$folder/share/doc/$name
-    cp "$build/LICENCES" "$documents"
-    SOURCE_DATE_EPOCH=$epoch cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$1" \
-        --override-filename sbom.cdx
-    sed "s|$root|/$name|g" sbom.cdx.json >"$documents/sbom.cdx.json"
-    # One for each member of the workspace.
-    rm -f sbom.cdx.json tests/bench/micro/sbom.cdx.json
+    SOURCE_DATE_EPOCH=$epoch "$here/notices.sh" "$1" "$documents"
     chmod -R u=rwX,go=rX "$dist/$folder"
     archive "$folder"
     mkdir "$dist/$folder-debug"
@@ -109,14 +105,6 @@ mkdir -p "$dist"
 for target in $targets; do
     compile "$target"
 done
-say "collecting the licences"
-flags=
-for target in $targets; do
-    flags="$flags --target $target"
-done
-# shellcheck disable=SC2086 # A list of words.
-cargo about generate --fail --locked --offline $flags --config "$here/licences.toml" \
-    "$here/licences.hbs" >"$build/LICENCES"
 # Man page and completions are the same for every target, so one that runs here prints them.
 printer=$build/$(uname -m)-unknown-linux-musl/release/$name
 [ -x "$printer" ] || die "TARGETS lacks the target of this machine, which prints the man page"

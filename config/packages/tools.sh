@@ -1,4 +1,11 @@
-# Sourced by the scripts beside it: cargo's tools for packages, in a cache that all checkouts share.
+# Sourced by the scripts beside it: cargo's tools for packages, in a cache that all checkouts share, and
+# the commit that the program names in `--version`.
+
+if [ -z "${REPLICASET_CONTROLLER_COMMIT:-}" ]; then
+    # Ends in `-dirty` if the tree has changes that are not committed.
+    REPLICASET_CONTROLLER_COMMIT=$(git describe --always --dirty --exclude='*' 2>/dev/null || true)
+fi
+export REPLICASET_CONTROLLER_COMMIT
 
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/replicaset-controller/tools
 

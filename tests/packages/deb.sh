@@ -55,6 +55,10 @@ inside dpkg-query --show --showformat='${Conffiles}' $name | grep -q "/etc/$name
     fail "config.yaml is no conffile"
 step "man page" test -s "$machine/usr/share/man/man8/$name.8.gz"
 step "completions" test -s "$machine/usr/share/bash-completion/completions/$name"
+for file in LICENCES sbom.cdx.json; do
+    step "$file" test -s "$machine/usr/share/doc/$name/$file"
+done
+inside $name --version | grep -q '(' || fail "the version names no commit"
 inside $name dev 2>&1 | grep -q "unknown command 'dev'" || fail "the binary has the dev server"
 
 # --- Start ------------------------------------------------------------------

@@ -20,8 +20,14 @@ chmod 444 "$work/kubeconfig"
 chmod 755 "$work"
 $admin create serviceaccount default >/dev/null 2>&1 || true
 
-[ "$($engine image inspect --format '{{len .RootFS.Layers}}' "$image")" = 1 ] ||
-    fail "$image has more than one layer"
+[ "$($engine image inspect --format '{{len .RootFS.Layers}}' "$image")" = 2 ] ||
+    fail "$image has more than the program and its licences"
+$engine create --name "$container-files" "$image" >/dev/null
+$engine cp "$container-files:/licenses" "$work"
+$engine rm "$container-files" >/dev/null
+for file in LICENSE LICENCES sbom.cdx.json; do
+    [ -s "$work/licenses/$file" ] || fail "$image has no /licenses/$file"
+done
 user=$($engine image inspect --format '{{.Config.User}}' "$image")
 [ "$user" = 65532:65532 ] || fail "$image runs as $user"
 # shellcheck disable=SC2086 # Words.
