@@ -35,12 +35,10 @@ use crate::stdx::stop::Stop;
 const RECORDER_LENGTH: usize = 1_000_000;
 
 /// What the demo is, for somebody who sees it for the first time.
-const INTRODUCTION: [&str; 4] = [
-    "This process runs an API server in memory, simulated nodes and the ReplicaSet controller. The",
-    "server listens on this machine only and ends with the demo: nothing leaves this machine, and no",
-    "cluster is touched. Each chapter changes objects and waits for the controller's reaction.",
-    "",
-];
+const INTRODUCTION: &str = "This process runs an API server in memory, simulated nodes and the \
+     ReplicaSet controller. The server listens on this machine only and ends with the demo: nothing \
+     leaves this machine, and no cluster is touched. Each chapter changes objects and waits for the \
+     controller's reaction.";
 
 /// Pace for people.
 const STEADY: Pace = Pace {
@@ -83,7 +81,7 @@ pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
 
 fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
     let begun = stage.version();
-    stage.display().introduce(&INTRODUCTION);
+    stage.display().introduce(INTRODUCTION);
     stage.start_controller().map_err(|miss| failure(&miss))?;
     let mut failed = Vec::new();
     for (index, chapter) in CHAPTERS.iter().enumerate() {

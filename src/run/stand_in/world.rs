@@ -38,6 +38,7 @@ pub(super) struct PodFacts {
     /// The UID of its controller; empty if it has none.
     pub(super) owner: String,
     pub(super) node: String,
+    pub(super) phase: String,
     pub(super) is_ready: bool,
     pub(super) is_deleting: bool,
     pub(super) cost: i64,
@@ -173,6 +174,7 @@ fn read_pod(pod: &Value) -> PodFacts {
         owner: owner.map(|owner| text(owner, "/uid")).unwrap_or_default(),
         node: text(pod, "/spec/nodeName"),
         is_ready: condition(pod, "Ready").is_some(),
+        phase: text(pod, "/status/phase"),
         is_deleting: pod.pointer("/metadata/deletionTimestamp").is_some(),
         cost: annotation(DELETION_COST).parse().unwrap_or(0),
         is_protected: annotation(SCALE_DOWN) == "never",

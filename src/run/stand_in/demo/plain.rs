@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::scene::{Display, Outcome, Row, Scene};
+use super::scene::{Display, Outcome, Row, Scene, wrap};
 
 /// Minimum time between two lines about the counts of one ReplicaSet.
 const ROW_PERIOD: Duration = Duration::from_millis(400);
 
 /// The meaning of the lines.
-const SIGNS: [&str; 4] = [
-    "desired is spec.replicas; current, ready and available are the status that the controller",
-    "wrote; pods counts the pods themselves. A chapter ends with ok if the API server's objects are",
-    "as they should be.",
-    "",
-];
+const SIGNS: &str = "desired is spec.replicas; current, ready and available are the status that the \
+     controller wrote; pods counts the pods themselves. A chapter ends with ok if the API server's \
+     objects are as they should be.";
+
+/// Width of the paragraphs at the beginning.
+const WIDTH: usize = 95;
 
 /// The display for outputs other than terminals.
 pub(super) struct Plain<W> {
@@ -63,9 +63,12 @@ fn counts(row: &Row) -> [usize; 5] {
 }
 
 impl<W: Write> Display for Plain<W> {
-    fn introduce(&mut self, lines: &[&str]) {
-        for line in lines.iter().chain(&SIGNS) {
-            writeln!(self.out, "{line}").unwrap_or_default();
+    fn introduce(&mut self, text: &str) {
+        for paragraph in [text, SIGNS] {
+            for line in wrap(paragraph, WIDTH) {
+                writeln!(self.out, "{line}").unwrap_or_default();
+            }
+            writeln!(self.out).unwrap_or_default();
         }
     }
 
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn the_lines_are_explained_first() {
         let mut out = Vec::new();
-        Plain::new(&mut out).introduce(&["One process.", ""]);
+        Plain::new(&mut out).introduce("One process.");
         let text = String::from_utf8(out).expect("text");
         assert!(text.starts_with("One process.\n\ndesired is"), "{text}");
         assert!(text.ends_with("\n\n"), "{text}");

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::run::stand_in::world::World;
+use crate::run::stand_in::world::{EventFacts, SetFacts, World};
 
 /// One frame.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +32,8 @@ pub(super) struct Row {
     pub(super) current: usize,
     pub(super) ready: usize,
     pub(super) available: usize,
-    /// Pods that are not terminating, ready and in total. The status follows a little later.
+    /// Pods that are neither terminating nor Failed, ready and in total. The status follows a
+    /// little later.
     pub(super) pods: (usize, usize),
     pub(super) last_event: String,
     pub(super) is_warning: bool,
@@ -50,8 +51,8 @@ pub(super) struct Outcome {
 /// A display. Only `tell`, the last call, reports write errors: a closed pipe must not end the
 /// demo, whose exit code still counts.
 pub(super) trait Display {
-    /// Shows the first lines, and the meaning of the display's own signs.
-    fn introduce(&mut self, lines: &[&str]);
+    /// Shows the first paragraph, and the meaning of the display's own signs.
+    fn introduce(&mut self, text: &str);
 
     /// Shows a frame.
     fn show(&mut self, scene: &Scene);
@@ -66,11 +67,39 @@ pub(super) trait Display {
     fn tell(&mut self, lines: &[String]) -> io::Result<()>;
 }
 
+/// The message of an event, without what the recorder puts before that of many similar ones.
+fn message(event: &EventFacts) -> &str {
+    let message = event.message.as_str();
+    let similar = message.strip_prefix("(combined from similar events): ");
+    similar.unwrap_or(message)
+}
+
+/// Breaks a text between words into lines of at most `width` characters; a longer word has a line
+/// of its own. All lines begin with the spaces at the beginning of the text.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let words = text.trim_start_matches(' ');
+    let indent = &text[..text.len() - words.len()];
+    let mut lines = vec![indent.to_owned()];
+    for word in words.split(' ') {
+        let line = lines.last_mut().expect("there is a first line");
+        let is_first = line.len() == indent.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            let gap = if is_first { "" } else { " " };
+            line.push_str(gap);
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// The table of all ReplicaSets.
 pub(super) fn rows(world: &World) -> Vec<Row> {
-    let row = |set: &crate::run::stand_in::world::SetFacts| {
+    let row = |set: &SetFacts| {
         let pods = world.pods_of(set);
         let event = world.last_event(set);
+        let active = || pods.iter().filter(|pod| pod.phase != "Failed");
         Row {
             name: match set.namespace.as_str() {
                 "default" => set.name.clone(),
@@ -80,10 +109,28 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
             current: set.current,
             ready: set.ready,
             available: set.available,
-            pods: (pods.iter().filter(|pod| pod.is_ready).count(), pods.len()),
-            last_event: event.map(|event| event.message.clone()).unwrap_or_default(),
+            pods: (
+                active().filter(|pod| pod.is_ready).count(),
+                active().count(),
+            ),
+            last_event: event.map_or("", message).to_owned(),
             is_warning: event.is_some_and(|event| event.is_warning),
         }
     };
     world.sets.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrap;
+
+    #[test]
+    fn lines_break_between_words_and_keep_the_indent() {
+        let text = "  front-9tsj7 replaced it";
+        assert_eq!(wrap(text, 80), [text]);
+        assert_eq!(wrap(text, 22), ["  front-9tsj7 replaced", "  it"]);
+        assert_eq!(wrap(text, 5), ["  front-9tsj7", "  replaced", "  it"]);
+        assert_eq!(wrap("  --kubeconfig=FILE    reports", 80).len(), 1);
+        assert_eq!(wrap("", 10), [""]);
+    }
 }

@@ -4,11 +4,12 @@
 //! process ends early.
 
 use std::io::{self, Write};
+use std::iter;
 use std::time::Duration;
 
 use rustix::termios::tcgetwinsize;
 
-use super::scene::{Display, Outcome, Scene};
+use super::scene::{Display, Outcome, Scene, wrap};
 use super::table::{Room, Style, legend, render};
 
 /// Assumed size of a terminal with an unknown size.
@@ -37,6 +38,16 @@ impl<W: Write> Screen<W> {
         }
     }
 
+    /// The part of the terminal that lines may fill: the cursor needs one line, and a character in
+    /// the last column would wrap.
+    fn usable(&self) -> Room {
+        let room = (self.room)();
+        Room {
+            width: room.width.saturating_sub(1),
+            height: room.height.saturating_sub(1),
+        }
+    }
+
     /// Prints `above` at the top of the table, and the table below it.
     fn draw(&mut self, above: &[String], table: Vec<String>) -> io::Result<()> {
         let mut text = match self.drawn.len() {
@@ -57,20 +68,16 @@ impl<W: Write> Screen<W> {
 }
 
 impl<W: Write> Display for Screen<W> {
-    fn introduce(&mut self, lines: &[&str]) {
-        let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-        lines.extend([legend(self.style), String::new()]);
+    fn introduce(&mut self, text: &str) {
+        let mut lines = wrap(text, self.usable().width);
+        let legend = legend(self.style, self.usable().width);
+        lines.extend(iter::once(String::new()).chain(legend));
+        lines.push(String::new());
         self.draw(&lines, Vec::new()).unwrap_or_default();
     }
 
     fn show(&mut self, scene: &Scene) {
-        let room = (self.room)();
-        // The cursor needs one line, and a character in the last column would wrap.
-        let room = Room {
-            width: room.width.saturating_sub(1),
-            height: room.height.saturating_sub(1),
-        };
-        let table = render(scene, room, self.style);
+        let table = render(scene, self.usable(), self.style);
         if table != self.drawn {
             self.draw(&[], table).unwrap_or_default();
         }
@@ -80,18 +87,23 @@ impl<W: Write> Display for Screen<W> {
         let mark = self.style.mark(outcome.text.is_ok());
         let (number, _) = outcome.chapter;
         let title = self.style.bold(&outcome.headline);
-        let text = match &outcome.text {
-            Ok(text) => text.clone(),
-            Err(why) => self.style.bad(why),
-        };
-        let lines = [format!("{mark} {number}  {title}"), format!("     {text}")];
+        let mut lines = vec![format!("{mark} {number}  {title}")];
+        let (Ok(text) | Err(text)) = &outcome.text;
+        for line in wrap(&format!("     {text}"), self.usable().width) {
+            lines.push(match outcome.text {
+                Ok(_) => line,
+                Err(_) => self.style.bad(&line),
+            });
+        }
         // Removes the table; the next chapter draws a new one below.
         self.draw(&lines, Vec::new()).unwrap_or_default();
     }
 
     fn tell(&mut self, lines: &[String]) -> io::Result<()> {
         let table = self.drawn.clone();
-        self.draw(lines, table)
+        let width = self.usable().width;
+        let lines: Vec<String> = lines.iter().flat_map(|line| wrap(line, width)).collect();
+        self.draw(&lines, table)
     }
 }
 
@@ -150,7 +162,7 @@ mod tests {
         let outcome = Outcome {
             chapter: (1, 6),
             headline: "Scaling".to_owned(),
-            text: Ok("two pods".to_owned()),
+            text: Ok("two pods of two, and none twice".to_owned()),
         };
         screen.tell_outcome(&outcome, Duration::ZERO);
         screen.tell(&["the end".to_owned()]).expect("there is room");
@@ -163,8 +175,9 @@ web                        0/2^[K
 ^[J^[3A\r1/6  Scaling             0.0 s^[K
 ^[K
 web                        2/2^[K
-^[J^[3A\r+ 1  Scaling^[K
-     two pods^[K
+^[J^[3A\rv 1  Scaling^[K
+     two pods of two, and none^[K
+     twice^[K
 ^[Jthe end^[K
 ^[J";
         assert_eq!(text, expected);

@@ -54,7 +54,7 @@ impl Style {
     pub(super) fn mark(self, is_good: bool) -> String {
         match (is_good, self.has_unicode) {
             (true, true) => self.good("✓"),
-            (true, false) => self.good("+"),
+            (true, false) => self.good("v"),
             (false, true) => self.bad("✗"),
             (false, false) => self.bad("x"),
         }
@@ -164,12 +164,30 @@ pub(super) fn render(scene: &Scene, room: Room, style: Style) -> Vec<String> {
 }
 
 /// Explains the signs of the table.
-pub(super) fn legend(style: Style) -> String {
-    let glyphs = style.glyphs();
-    let [full, half, none, more] = [(GREEN, 0), (YELLOW, 1), (DIM, 2), (RED, 3)]
-        .map(|(code, index)| style.paint(code, &glyphs[index].repeat(3)));
-    let bar = format!("{full} ready  {half} not ready  {none} missing  {more} surplus");
-    format!("pods: {bar}    {} checked", style.mark(true))
+/// The meaning of the signs, on as many lines as a terminal of this width needs.
+pub(super) fn legend(style: Style, width: usize) -> Vec<String> {
+    let [full, half, none, more] = style.glyphs().map(|glyph| glyph.repeat(3));
+    let signs = [
+        (style.good(&full), "ready"),
+        (style.paint(YELLOW, &half), "not ready"),
+        (style.paint(DIM, &none), "missing"),
+        (style.bad(&more), "surplus"),
+        (style.mark(true), "checked"),
+    ];
+    let mut lines = vec!["pods:".to_owned()];
+    let mut used = lines[0].len();
+    for (sign, meaning) in signs {
+        // The widest sign, whose colours take no room.
+        let wanted = 3 + 1 + meaning.len();
+        if used + 2 + wanted > width {
+            lines.push("     ".to_owned());
+            used = 5;
+        }
+        let line = lines.last_mut().expect("there is a first line");
+        line.extend(["  ", &sign, " ", meaning]);
+        used += 2 + wanted;
+    }
+    lines
 }
 
 fn headline(scene: &Scene, width: usize, style: Style) -> String {

@@ -163,8 +163,14 @@ fn any_terminal_shows_the_row_of_the_chapter() {
 
 #[test]
 fn the_legend_explains_the_cells_of_the_bars() {
-    let expected = "pods: ### ready  === not ready  ... missing  +++ surplus    + checked";
-    assert_eq!(legend(ASCII), expected);
+    let wide = "pods:  ### ready  === not ready  ... missing  +++ surplus  v checked";
+    assert_eq!(legend(ASCII, 80), [wide]);
+    let narrow = [
+        "pods:  ### ready  === not ready",
+        "       ... missing  +++ surplus",
+        "       v checked",
+    ];
+    assert_eq!(legend(ASCII, 40), narrow);
 }
 
 #[test]
