@@ -15,6 +15,7 @@ pub mod labels;
 pub mod object_key;
 pub mod opt_ins;
 pub mod owner_reference;
+mod packed;
 pub mod pod;
 pub mod policy;
 pub mod protobuf;

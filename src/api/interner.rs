@@ -44,11 +44,7 @@ impl Interner {
 
     /// The shared copy of `labels`.
     pub fn labels(&mut self, labels: Labels) -> Labels {
-        let n_bytes: usize = labels
-            .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
-        if n_bytes > SHARED_MAX {
+        if labels.n_bytes() > SHARED_MAX {
             return labels;
         }
         if let Some(known) = self.labels.values.get(&labels) {

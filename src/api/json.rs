@@ -1,8 +1,10 @@
 //! Helpers to decode API objects, in which `null` may replace any absent field.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::Error;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::interner::Interner;
@@ -18,11 +20,55 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// A string, borrowed if it has no escapes: serde borrows a bare `Cow` nowhere but in a field.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl AsRef<str> for Text<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Decodes a list element by element, so that it is never held as a list; `null` is empty.
+pub(super) fn collect<'de, D, T, C>(deserializer: D) -> Result<C, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+    C: FromIterator<T>,
+{
+    deserializer.deserialize_option(Collector::<T, C>(PhantomData))
+}
+
+struct Collector<T, C>(PhantomData<(T, C)>);
+
+impl<'de, T: Deserialize<'de>, C: FromIterator<T>> Visitor<'de> for Collector<T, C> {
+    type Value = C;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_none<E>(self) -> Result<C, E> {
+        Ok(C::from_iter([]))
+    }
+
+    fn visit_unit<E>(self) -> Result<C, E> {
+        Ok(C::from_iter([]))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<C, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<C, A::Error> {
+        std::iter::from_fn(|| list.next_element().transpose()).collect()
+    }
+}
+
 /// Decodes the name of an object, which is never empty: protobuf has no other way to write none.
 pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
-    #[derive(Deserialize)]
-    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-    let Name(name) = Name::deserialize(deserializer)?;
+    let Text(name) = Text::deserialize(deserializer)?;
     if name.is_empty() {
         return Err(D::Error::custom("empty name"));
     }

@@ -1,32 +1,34 @@
 //! Label selectors, in the API's form and in a form for matching.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use prost::encoding::{decode_varint, encode_varint};
 use serde::Deserialize;
 
+use super::json::{Text, collect};
 use super::labels::Labels;
+use super::packed::{self, Packed};
 
 /// A selector as in `spec.selector`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// Labels that must have exactly this value.
-    pub match_labels: Option<BTreeMap<String, String>>,
+    pub match_labels: Labels,
     /// Further requirements; all must hold.
-    pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
+    #[serde(deserialize_with = "collect::<_, ExpressionJson<'de>, _>")]
+    pub match_expressions: Expressions,
 }
 
-/// One entry of `matchExpressions`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct LabelSelectorRequirement {
-    /// The label's key.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    pub operator: String,
-    /// The values for `In` and `NotIn`.
-    pub values: Option<Vec<String>>,
+struct ExpressionJson<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow)]
+    operator: Text<'a>,
+    #[serde(deserialize_with = "collect::<_, Text<'de>, _>")]
+    values: Values,
 }
 
 /// Why a selector is invalid.
@@ -43,23 +45,35 @@ pub enum SelectorError {
     UnwantedValues(String),
 }
 
-/// A parsed selector.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector(Box<[Requirement]>);
+/// A parsed selector: its requirements in one buffer, since a user may write 100,000s of values.
+///
+/// A requirement is its operator, the lengths of key and value, and these two. The value of `In`
+/// and `NotIn` is a packed set.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Selector(Box<[u8]>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Requirement {
-    key: Box<str>,
-    operator: Operator,
+/// The values of one requirement.
+#[derive(Debug, Default)]
+pub struct Values(Packed);
+
+/// `matchExpressions` as the requirements of a [`Selector`], or why one is invalid.
+#[derive(Debug)]
+pub struct Expressions(Result<Vec<u8>, SelectorError>);
+
+/// Operators in the buffer of a [`Selector`].
+mod operator {
+    pub(super) const EQUALS: u8 = 0;
+    pub(super) const IN: u8 = 1;
+    pub(super) const NOT_IN: u8 = 2;
+    pub(super) const EXISTS: u8 = 3;
+    pub(super) const DOES_NOT_EXIST: u8 = 4;
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Operator {
-    Equals(Box<str>),
-    In(Box<[String]>),
-    NotIn(Box<[String]>),
-    Exists,
-    DoesNotExist,
+#[derive(Clone, Copy)]
+struct Requirement<'a> {
+    operator: u8,
+    key: &'a str,
+    value: &'a [u8],
 }
 
 impl Selector {
@@ -67,29 +81,14 @@ impl Selector {
     ///
     /// # Errors
     /// [`SelectorError`] for an unknown operator or a wrong number of values.
-    pub fn new(selector: &LabelSelector) -> Result<Self, SelectorError> {
-        let equalities = selector.match_labels.iter().flatten().map(|(key, value)| {
-            Ok(Requirement {
-                key: key.as_str().into(),
-                operator: Operator::Equals(value.as_str().into()),
-            })
-        });
-        let expressions = selector.match_expressions.iter().flatten().map(requirement);
-        equalities
-            .chain(expressions)
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-
-    /// A selector of equality requirements.
-    pub fn equalities<K: Into<Box<str>>, V: Into<Box<str>>>(
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Self {
-        let requirement = |(key, value): (K, V)| Requirement {
-            key: key.into(),
-            operator: Operator::Equals(value.into()),
-        };
-        Self(pairs.into_iter().map(requirement).collect())
+    pub fn new(selector: LabelSelector) -> Result<Self, SelectorError> {
+        let expressions = selector.match_expressions.0?;
+        let mut buffer = Vec::new();
+        for (key, value) in selector.match_labels.iter() {
+            write(operator::EQUALS, key, value.as_bytes(), &mut buffer);
+        }
+        buffer.extend(expressions);
+        Ok(Self(buffer.into()))
     }
 
     /// True for an absent or empty selector.
@@ -102,71 +101,150 @@ impl Selector {
     /// DIFFERS: upstream's sync lets an empty selector match everything. The API server rejects
     /// such a ReplicaSet; if one ever passes, adopting all pods of a namespace would do more harm.
     pub fn matches(&self, labels: &Labels) -> bool {
-        !self.is_empty() && self.0.iter().all(|requirement| requirement.matches(labels))
+        !self.is_empty() && self.requirements().all(|it| it.matches(labels))
+    }
+
+    fn requirements(&self) -> impl Iterator<Item = Requirement<'_>> {
+        let mut buffer = &*self.0;
+        std::iter::from_fn(move || Requirement::read(&mut buffer))
+    }
+}
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 
 impl fmt::Display for Selector {
     /// The syntax of a `labelSelector` query: `a=1,b in (x,y),!c`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, Requirement { key, operator }) in self.0.iter().enumerate() {
+        for (
+            i,
+            Requirement {
+                operator,
+                key,
+                value,
+            },
+        ) in self.requirements().enumerate()
+        {
             f.write_str(if i == 0 { "" } else { "," })?;
             match operator {
-                Operator::Equals(value) => write!(f, "{key}={value}")?,
-                Operator::In(values) => write!(f, "{key} in ({})", values.join(","))?,
-                Operator::NotIn(values) => write!(f, "{key} notin ({})", values.join(","))?,
-                Operator::Exists => write!(f, "{key}")?,
-                Operator::DoesNotExist => write!(f, "!{key}")?,
+                operator::EQUALS => write!(f, "{key}={}", String::from_utf8_lossy(value))?,
+                operator::IN => write!(f, "{key} in ({})", list(value))?,
+                operator::NOT_IN => write!(f, "{key} notin ({})", list(value))?,
+                operator::EXISTS => f.write_str(key)?,
+                _ => write!(f, "!{key}")?,
             }
         }
         Ok(())
     }
 }
 
-impl Requirement {
-    fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
-        match &self.operator {
-            Operator::Equals(expected) => value == Some(&**expected),
-            Operator::In(values) => value.is_some_and(|v| values.iter().any(|w| w == v)),
-            Operator::NotIn(values) => !value.is_some_and(|v| values.iter().any(|w| w == v)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
+/// The values of a packed set with commas between them.
+fn list(values: &[u8]) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        for (i, (value, _)) in packed::iter(values).enumerate() {
+            f.write_str(if i == 0 { "" } else { "," })?;
+            f.write_str(value)?;
+        }
+        Ok(())
+    })
+}
+
+impl<'a> Requirement<'a> {
+    /// Splits the next requirement from the buffer of a selector.
+    fn read(buffer: &mut &'a [u8]) -> Option<Self> {
+        let operator = *buffer.split_off_first()?;
+        let [n_key, n_value] = [(), ()].map(|()| decode_varint(buffer));
+        let mut take = |length| buffer.split_off(..usize::try_from(length).ok()?);
+        let (key, value) = (take(n_key.ok()?)?, take(n_value.ok()?)?);
+        let key = std::str::from_utf8(key).ok()?;
+        Some(Self {
+            operator,
+            key,
+            value,
+        })
+    }
+
+    fn matches(self, labels: &Labels) -> bool {
+        let found = labels.get(self.key);
+        let is_listed = || found.is_some_and(|it| packed::get(self.value, it).is_some());
+        match self.operator {
+            operator::EQUALS => found.map(str::as_bytes) == Some(self.value),
+            operator::IN => is_listed(),
+            operator::NOT_IN => !is_listed(),
+            operator::EXISTS => found.is_some(),
+            _ => found.is_none(),
         }
     }
 }
 
-fn requirement(expression: &LabelSelectorRequirement) -> Result<Requirement, SelectorError> {
-    let values = expression.values.as_deref().unwrap_or_default();
-    let some_values = || match values {
-        [] => Err(SelectorError::NoValues(expression.key.clone())),
-        _ => Ok(values.into()),
-    };
-    let no_values = |operator| match values {
-        [] => Ok(operator),
-        _ => Err(SelectorError::UnwantedValues(expression.key.clone())),
-    };
-    let operator = match expression.operator.as_str() {
-        "In" => Operator::In(some_values()?),
-        "NotIn" => Operator::NotIn(some_values()?),
-        "Exists" => no_values(Operator::Exists)?,
-        "DoesNotExist" => no_values(Operator::DoesNotExist)?,
-        other => return Err(SelectorError::UnknownOperator(other.to_owned())),
-    };
-    Ok(Requirement {
-        key: expression.key.as_str().into(),
-        operator,
-    })
+/// Appends a requirement.
+fn write(operator: u8, key: &str, value: &[u8], buffer: &mut Vec<u8>) {
+    buffer.push(operator);
+    encode_varint(key.len() as u64, buffer);
+    encode_varint(value.len() as u64, buffer);
+    buffer.extend_from_slice(key.as_bytes());
+    buffer.extend_from_slice(value);
+}
+
+impl<T: AsRef<str>> FromIterator<T> for Values {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Self(values.into_iter().map(|value| (value, "")).collect())
+    }
+}
+
+impl Default for Expressions {
+    fn default() -> Self {
+        Self(Ok(Vec::new()))
+    }
+}
+
+impl<'a> FromIterator<ExpressionJson<'a>> for Expressions {
+    fn from_iter<I: IntoIterator<Item = ExpressionJson<'a>>>(expressions: I) -> Self {
+        let mut all = Self::default();
+        for it in expressions {
+            all.push(it.key.as_ref(), it.operator.as_ref(), &it.values);
+        }
+        all
+    }
+}
+
+impl Expressions {
+    /// Appends a requirement. After an invalid one, all others are ignored.
+    pub fn push(&mut self, key: &str, operator: &str, values: &Values) {
+        let Ok(buffer) = &mut self.0 else { return };
+        let values = values.0.as_bytes();
+        let (operator, takes_values) = match operator {
+            "In" => (operator::IN, true),
+            "NotIn" => (operator::NOT_IN, true),
+            "Exists" => (operator::EXISTS, false),
+            "DoesNotExist" => (operator::DOES_NOT_EXIST, false),
+            other => {
+                self.0 = Err(SelectorError::UnknownOperator(other.to_owned()));
+                return;
+            }
+        };
+        match (takes_values, values.is_empty()) {
+            (true, true) => self.0 = Err(SelectorError::NoValues(key.to_owned())),
+            (false, false) => self.0 = Err(SelectorError::UnwantedValues(key.to_owned())),
+            _ => write(operator, key, values, buffer),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LabelSelector, Labels, Selector};
+    use super::{LabelSelector, Labels, Selector, SelectorError};
+
+    fn parse(selector: &str) -> Result<Selector, SelectorError> {
+        let selector: LabelSelector = serde_json::from_str(selector).expect("a selector");
+        Selector::new(selector)
+    }
 
     #[track_caller]
     fn check(selector: &str, labels: &[(&str, &str)], expected: bool) {
-        let selector: LabelSelector = serde_json::from_str(selector).expect("a selector");
-        let selector = Selector::new(&selector).expect("a valid selector");
+        let selector = parse(selector).expect("a valid selector");
         let labels: Labels = labels.iter().copied().collect();
         assert_eq!(
             selector.matches(&labels),
@@ -212,15 +290,14 @@ mod tests {
 
     #[test]
     fn a_selector_prints_as_a_query() {
-        let selector: LabelSelector = serde_json::from_str(
+        let selector = parse(
             r#"{"matchLabels":{"a":"1"},"matchExpressions":[
-                {"key":"b","operator":"In","values":["x","y"]},
+                {"key":"b","operator":"In","values":["y","x","y"]},
                 {"key":"c","operator":"NotIn","values":["z"]},
                 {"key":"d","operator":"Exists"},{"key":"e","operator":"DoesNotExist"}]}"#,
-        )
-        .expect("a selector");
-        let selector = Selector::new(&selector).expect("a valid selector");
-        assert_eq!(selector.to_string(), "a=1,b in (x,y),c notin (z),d,!e");
+        );
+        let selector = selector.expect("a valid selector").to_string();
+        assert_eq!(selector, "a=1,b in (x,y),c notin (z),d,!e");
     }
 
     #[test]
@@ -240,8 +317,7 @@ mod tests {
             ),
         ] {
             let text = format!(r#"{{"matchExpressions":[{expression}]}}"#);
-            let selector: LabelSelector = serde_json::from_str(&text).expect("a selector");
-            let error = Selector::new(&selector).expect_err("an invalid selector");
+            let error = parse(&text).expect_err("an invalid selector");
             assert_eq!(error.to_string(), message);
         }
     }

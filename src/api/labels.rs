@@ -6,15 +6,17 @@ use std::sync::Arc;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::json::Text;
+use super::packed::{self, Packed};
+
 /// An immutable set of labels. Cloning copies a pointer.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<[u8]>);
 
 impl Labels {
     /// The value of `key`, if present.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        packed::get(&self.0, key)
     }
 
     /// True if there are no labels.
@@ -22,16 +24,20 @@ impl Labels {
         self.0.is_empty()
     }
 
+    /// Length in memory.
+    pub fn n_bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// All labels in ascending order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (&**key, &**value))
+        packed::iter(&self.0)
     }
 
     /// True if this set contains every label of `other` with the same value.
     pub fn is_superset_of(&self, other: &Self) -> bool {
-        other
-            .iter()
-            .all(|(key, value)| self.get(key) == Some(value))
+        let mut others = other.iter();
+        self == other || others.all(|(key, value)| self.get(key) == Some(value))
     }
 
     /// True if another reference to this set exists.
@@ -51,18 +57,11 @@ impl Default for Labels {
     }
 }
 
-impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
     /// The last value of a repeated key counts, as in a JSON object.
     fn from_iter<T: IntoIterator<Item = (K, V)>>(pairs: T) -> Self {
-        let mut labels: Vec<(Box<str>, Box<str>)> = Vec::new();
-        for (key, value) in pairs {
-            let key = key.into();
-            match labels.binary_search_by(|(k, _)| k.cmp(&key)) {
-                Ok(at) => labels[at].1 = value.into(),
-                Err(at) => labels.insert(at, (key, value.into())),
-            }
-        }
-        Self(labels.into())
+        let packed: Packed = pairs.into_iter().collect();
+        Self(packed.as_bytes().into())
     }
 }
 
@@ -111,11 +110,11 @@ impl<'de> Visitor<'de> for LabelsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-        let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
-        while let Some((key, value)) = map.next_entry::<Box<str>, Option<Box<str>>>()? {
-            pairs.push((key, value.unwrap_or_default()));
-        }
-        Ok(pairs.into_iter().collect())
+        let mut next = || map.next_entry::<Text<'de>, Option<Text<'de>>>();
+        let pairs = std::iter::from_fn(|| next().transpose());
+        pairs
+            .map(|pair| pair.map(|(key, value)| (key, value.unwrap_or_default())))
+            .collect()
     }
 }
 

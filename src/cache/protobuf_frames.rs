@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::decode::{Decode, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ReadWatch, StreamError};
-use super::protobuf_object::{metadata_of, read_object};
+use super::protobuf_object::read_object;
 use super::read_buffer::ReadBuffer;
 use crate::api::Status;
 use crate::api::interner::Interner;
-use crate::api::protobuf::wire::Fields;
-use crate::api::protobuf::{Envelope, ProtobufError};
+use crate::api::protobuf::meta::annotations_in;
+use crate::api::protobuf::wire::{Fields, last, text};
+use crate::api::protobuf::{Envelope, ObjectMeta, Parts, ProtobufError};
 
 /// Field numbers of `WatchEvent` (apimachinery `pkg/apis/meta/v1/generated.proto`).
 const TYPE: u32 = 1;
@@ -122,11 +123,15 @@ fn open(message: &[u8]) -> Result<(&[u8], &[u8]), ProtobufError> {
 }
 
 fn read_bookmark<T>(message: &[u8]) -> Result<Frame<T>, ProtobufError> {
-    let metadata = metadata_of(message)?;
-    let initial_events_end = metadata.annotations.get(INITIAL_EVENTS_END);
+    let metadata = Parts::of(message)?.metadata;
+    let mut is_initial_events_end = false;
+    for annotation in annotations_in(metadata) {
+        let (name, value) = annotation?;
+        is_initial_events_end |= name == INITIAL_EVENTS_END && value == "true";
+    }
     Ok(Frame::Bookmark {
-        resource_version: (*metadata.resource_version).into(),
-        is_initial_events_end: initial_events_end.is_some_and(|v| v == b"true"),
+        resource_version: text(last(metadata, ObjectMeta::RESOURCE_VERSION)?)?.into(),
+        is_initial_events_end,
     })
 }
 

@@ -1,18 +1,11 @@
 //! Decodes one object from protobuf.
 
-use prost::Message;
-
 use super::decode::{Decode, Decoded, Unread, check_names};
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::protobuf::wire::Fields;
 use crate::api::protobuf::{ObjectMeta, Parts, ProtobufError};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
-
-/// The metadata of an object of any kind.
-pub(super) fn metadata_of(message: &[u8]) -> Result<ObjectMeta, ProtobufError> {
-    Ok(ObjectMeta::decode(Parts::of(message)?.metadata)?)
-}
 
 /// Decodes an object, or at least its identity if the object cannot be decoded.
 pub(super) fn read_object<T: Decode>(

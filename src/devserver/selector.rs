@@ -7,7 +7,7 @@ use super::resource::Resource;
 use super::status_error::StatusError;
 use super::store::Stored;
 use crate::api::Selector;
-use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement};
+use crate::api::label_selector::LabelSelector;
 
 /// The objects that a list or watch covers.
 #[derive(Clone, Debug)]
@@ -186,18 +186,42 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, StatusError> {
         .map(|term| requirement(term).ok_or_else(unparsable))
         .collect::<Result<Vec<_>, _>>()?;
     requirements.iter().try_for_each(check_syntax)?;
-    let selector = LabelSelector {
-        match_labels: None,
-        match_expressions: Some(requirements),
-    };
-    Selector::new(&selector)
+    let mut selector = LabelSelector::default();
+    for Requirement {
+        key,
+        operator,
+        values,
+    } in requirements
+    {
+        let values = values.into_iter().collect();
+        selector.match_expressions.push(key, operator, &values);
+    }
+    Selector::new(selector)
         .map(Some)
         .map_err(|error| StatusError::bad_request(error.to_string()))
 }
 
+/// One term of a `labelSelector`, as an entry of `matchExpressions`.
+struct Requirement<'a> {
+    key: &'a str,
+    operator: &'static str,
+    values: Vec<&'a str>,
+}
+
+impl<'a> Requirement<'a> {
+    fn of(key: &'a str, operator: &'static str, values: Vec<&'a str>) -> Option<Self> {
+        let key_is_one_word = !key.is_empty() && !key.contains(char::is_whitespace);
+        key_is_one_word.then_some(Self {
+            key,
+            operator,
+            values,
+        })
+    }
+}
+
 /// Rejects keys and values that are no valid labels.
-fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), StatusError> {
-    let key = &requirement.key;
+fn check_syntax(requirement: &Requirement<'_>) -> Result<(), StatusError> {
+    let key = requirement.key;
     let invalid = |field: &str, value: &str, why: &str| {
         let value = Value::from(value);
         let message =
@@ -207,8 +231,7 @@ fn check_syntax(requirement: &LabelSelectorRequirement) -> Result<(), StatusErro
     if let Some(why) = labels::key_faults(key).first() {
         return invalid("<nil>", key, why);
     }
-    let values = requirement.values.iter().flatten().enumerate();
-    for (index, value) in values {
+    for (index, value) in requirement.values.iter().enumerate() {
         if let Some(why) = labels::value_faults(value).first() {
             return invalid(&format!("values[{index}][{key}]"), value, why);
         }
@@ -230,15 +253,7 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
     terms.map(str::trim).collect()
 }
 
-fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
-    let of = |key: &str, operator: &str, values: Vec<String>| {
-        let key_is_one_word = !key.is_empty() && !key.contains(char::is_whitespace);
-        key_is_one_word.then(|| LabelSelectorRequirement {
-            key: key.to_owned(),
-            operator: operator.to_owned(),
-            values: (!values.is_empty()).then_some(values),
-        })
-    };
+fn requirement(term: &str) -> Option<Requirement<'_>> {
     if let Some(list) = term.strip_suffix(')') {
         let (head, list) = list.split_once('(')?;
         let (key, word) = head.trim().rsplit_once(char::is_whitespace)?;
@@ -247,16 +262,19 @@ fn requirement(term: &str) -> Option<LabelSelectorRequirement> {
             "notin" => "NotIn",
             _ => return None,
         };
-        let values = list.split(',').map(|value| value.trim().to_owned());
-        return of(key.trim(), operator, values.collect());
+        return Requirement::of(
+            key.trim(),
+            operator,
+            list.split(',').map(str::trim).collect(),
+        );
     }
     if let Some((key, value, equal)) = split_term(term) {
         let operator = if equal { "In" } else { "NotIn" };
-        return of(key, operator, vec![value.to_owned()]);
+        return Requirement::of(key, operator, vec![value]);
     }
     match term.strip_prefix('!') {
-        Some(key) => of(key.trim(), "DoesNotExist", Vec::new()),
-        None => of(term, "Exists", Vec::new()),
+        Some(key) => Requirement::of(key.trim(), "DoesNotExist", Vec::new()),
+        None => Requirement::of(term, "Exists", Vec::new()),
     }
 }
 

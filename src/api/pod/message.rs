@@ -3,6 +3,7 @@
 //! Decodes field by field without intermediate structures, since this runs for every event of every
 //! pod. A pod with known labels, owner and node costs one allocation, for its name.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::{POD_DELETION_COST, Pod, PodFailure, PodPhase, parse_deletion_cost};
 use crate::api::interner::Interner;
 use crate::api::opt_ins::{SCALE_DOWN, ScaleDownMark};
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
-use crate::api::protobuf::wire::{Field, Fields};
+use crate::api::protobuf::wire::{Field, Fields, contents, last};
 use crate::api::protobuf::{Parts, ProtobufError};
 use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
@@ -103,7 +104,7 @@ impl Pod {
         };
         // Pods without labels share one empty set.
         let labels = &metadata[labels.unwrap_or_default()];
-        self.labels = labels_in(labels, interner)?;
+        self.labels = interner.labels_in(labels, || labels_in(labels, ObjectMeta::LABELS))?;
         Ok(())
     }
 
@@ -124,6 +125,7 @@ impl Pod {
         interner: &mut Interner,
     ) -> Result<(), ProtobufError> {
         let (mut reason, mut last_change) = ("", None);
+        let mut sidecars = None;
         for field in Fields::of(status) {
             let field = field?;
             match field.tag {
@@ -140,8 +142,14 @@ impl Pod {
                 }
                 status::INIT_CONTAINER_STATUSES => {
                     let (name, restarts) = container_status(field.bytes)?;
-                    if restarts > self.sidecar_restarts && is_sidecar(name, spec)? {
-                        self.sidecar_restarts = restarts;
+                    if restarts > self.sidecar_restarts {
+                        let sidecars = match &mut sidecars {
+                            Some(known) => known,
+                            unknown => unknown.insert(sidecars_of(spec)?),
+                        };
+                        if sidecars.contains(name) {
+                            self.sidecar_restarts = restarts;
+                        }
                     }
                 }
                 _ => {}
@@ -193,27 +201,16 @@ fn container_status(bytes: &[u8]) -> Result<(&[u8], i32), ProtobufError> {
     Ok((name, restarts))
 }
 
-/// True if the init container of this name has `restartPolicy: Always`.
-fn is_sidecar(container: &[u8], spec: &[u8]) -> Result<bool, ProtobufError> {
-    for field in Fields::of(spec) {
-        let field = field?;
-        if field.tag != spec::INIT_CONTAINERS {
-            continue;
-        }
-        let (mut name, mut is_always) = (&[][..], false);
-        for field in Fields::of(field.bytes) {
-            let field = field?;
-            match field.tag {
-                spec::CONTAINER_NAME => name = field.bytes,
-                spec::CONTAINER_RESTART_POLICY => is_always = field.bytes == b"Always",
-                _ => {}
-            }
-        }
-        if name == container {
-            return Ok(is_always);
+/// The names of the init containers with `restartPolicy: Always`.
+fn sidecars_of(spec: &[u8]) -> Result<HashSet<&[u8]>, ProtobufError> {
+    let mut sidecars = HashSet::new();
+    for container in contents(spec, spec::INIT_CONTAINERS) {
+        let container = container?;
+        if last(container, spec::CONTAINER_RESTART_POLICY)? == b"Always" {
+            sidecars.insert(last(container, spec::CONTAINER_NAME)?);
         }
     }
-    Ok(false)
+    Ok(sidecars)
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! Metadata of objects and lists (apimachinery `pkg/apis/meta/v1/generated.proto`).
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use prost::Message;
 
 use super::ProtobufError;
-use super::wire::{Fields, text};
+use super::wire::{fields_of, text};
 use crate::api::interner::Interner;
 use crate::api::owner_reference::ControllerRef;
 use crate::api::{CompactTimestamp, Labels, Uid};
 
-/// `metadata` of an object.
+/// `metadata` of an object, without the lists, of which a user may write 100,000s of entries.
 #[derive(Clone, PartialEq, Message)]
 pub struct ObjectMeta {
     /// `name`.
@@ -36,15 +36,6 @@ pub struct ObjectMeta {
     /// `deletionTimestamp`.
     #[prost(message, optional, tag = "9")]
     pub deletion: Option<Time>,
-    /// `labels`.
-    #[prost(btree_map = "string, string", tag = "11")]
-    pub labels: BTreeMap<String, String>,
-    /// `annotations`. The API server checks no value, so one may not be UTF-8.
-    #[prost(btree_map = "string, bytes", tag = "12")]
-    pub annotations: BTreeMap<String, Vec<u8>>,
-    /// `ownerReferences`.
-    #[prost(message, repeated, tag = "13")]
-    pub owner_references: Vec<OwnerReference>,
 }
 
 /// One entry of `metadata.ownerReferences`.
@@ -159,17 +150,6 @@ impl Time {
     }
 }
 
-/// The first reference with `controller: true`.
-pub(in crate::api) fn controller_of(
-    references: &[OwnerReference],
-    interner: &mut Interner,
-) -> Option<Arc<ControllerRef>> {
-    let reference = references
-        .iter()
-        .find(|reference| reference.controller == Some(true))?;
-    Some(share(reference, interner))
-}
-
 /// The controller in one owner reference, if it names one.
 ///
 /// # Errors
@@ -185,24 +165,25 @@ pub(in crate::api) fn controller_in(
     })
 }
 
-/// The labels in a range of `metadata`.
+/// The string map with this field number in a message.
 ///
 /// # Errors
-/// If the bytes are not fields of `metadata`.
-pub(in crate::api) fn labels_in(
+/// If the bytes are not a message, or the field is no map of strings.
+pub(in crate::api) fn labels_in(message: &[u8], tag: u32) -> Result<Labels, ProtobufError> {
+    let labels = fields_of(message, tag).map(|field| {
+        let (key, value) = field?.entry()?;
+        Ok((key, text(value)?))
+    });
+    labels.collect()
+}
+
+/// The annotations in `metadata`. The API server checks no value, so one may not be UTF-8.
+pub fn annotations_in(
     metadata: &[u8],
-    interner: &mut Interner,
-) -> Result<Labels, ProtobufError> {
-    interner.labels_in(metadata, || {
-        let mut labels = Vec::new();
-        for field in Fields::of(metadata) {
-            let field = field?;
-            if field.tag == ObjectMeta::LABELS {
-                let (key, value) = field.entry()?;
-                labels.push((key, text(value)?));
-            }
-        }
-        Ok(labels.into_iter().collect())
+) -> impl Iterator<Item = Result<(&str, Cow<'_, str>), ProtobufError>> {
+    fields_of(metadata, ObjectMeta::ANNOTATIONS).map(|field| {
+        let (key, value) = field?.entry()?;
+        Ok((key, String::from_utf8_lossy(value)))
     })
 }
 

@@ -123,6 +123,28 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// The fields with this number.
+pub fn fields_of(
+    message: &[u8],
+    tag: u32,
+) -> impl Iterator<Item = Result<Field<'_>, ProtobufError>> {
+    let is_it = move |field: &Result<Field<'_>, _>| field.as_ref().map_or(true, |it| it.tag == tag);
+    Fields::of(message).filter(is_it)
+}
+
+/// The contents of the fields with this number.
+pub fn contents(message: &[u8], tag: u32) -> impl Iterator<Item = Result<&[u8], ProtobufError>> {
+    fields_of(message, tag).map(|field| field?.length_delimited())
+}
+
+/// Content of the last field with this number; empty if there is none.
+///
+/// # Errors
+/// If the bytes are not a message, or the field has another type.
+pub fn last(message: &[u8], tag: u32) -> Result<&[u8], ProtobufError> {
+    contents(message, tag).last().unwrap_or(Ok(&[]))
+}
+
 /// The bytes as a string.
 ///
 /// # Errors

@@ -53,7 +53,7 @@ pub(super) fn read(
         opt_ins: metadata.annotations.unwrap_or_default(),
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
-        selector: Selector::new(&read_selector(kind.selector, spec.selector)?),
+        selector: Selector::new(read_selector(kind.selector, spec.selector)?),
         template_labels: interner.labels(template_labels.unwrap_or_default()),
         status: object.status.unwrap_or_default(),
         carried: Carried::Json(CarriedJson {
@@ -163,7 +163,7 @@ fn read_selector(
         SelectorForm::LabelSelector => serde_json::from_str(selector.get()),
         SelectorForm::Labels => Ok(LabelSelector {
             match_labels: serde_json::from_str(selector.get())?,
-            match_expressions: None,
+            ..LabelSelector::default()
         }),
     }
 }

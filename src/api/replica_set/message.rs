@@ -2,27 +2,33 @@
 //! `staging/src/k8s.io/api/apps/v1/generated.proto`), and a ReplicationController, whose message
 //! differs only in the form of the selector.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prost::Message;
 
 use super::{Carried, ReplicaSet, ReplicaSetStatus};
-use crate::api::conditions::Condition;
+use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition};
 use crate::api::encoded::Encoded;
 use crate::api::interner::Interner;
-use crate::api::label_selector::{LabelSelector, LabelSelectorRequirement, Selector};
-use crate::api::protobuf::meta::{ObjectMeta, Time, controller_of};
-use crate::api::protobuf::wire::{Fields, put_bytes};
+use crate::api::label_selector::{Expressions, LabelSelector, Selector, Values};
+use crate::api::protobuf::meta::{ObjectMeta, Time, annotations_in, controller_in, labels_in};
+use crate::api::protobuf::wire::{Fields, contents, fields_of, last, put_bytes, text};
 use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
 use crate::api::{ObjectKey, ResourceVersion, Uid};
+
+/// Field number of `spec.selector`.
+const SELECTOR: u32 = 2;
 
 /// Field number of `spec.template`.
 const TEMPLATE: u32 = 3;
 
 /// Field number of `status.conditions`.
 const CONDITIONS: u32 = 6;
+
+/// Other conditions than the controller's are decoded up to this number, and passed on as bytes
+/// beyond it: each takes some 200 bytes.
+const CONDITIONS_MAX: usize = 16;
 
 /// The parts that status updates send back.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,59 +38,13 @@ pub(super) struct CarriedMessage {
     spec: Box<[u8]>,
 }
 
+/// The numbers in `spec`. The rest is read field by field: a user may write 100,000s of values.
 #[derive(Clone, PartialEq, Message)]
 struct SpecMessage {
     #[prost(int32, optional, tag = "1")]
     replicas: Option<i32>,
-    #[prost(message, optional, tag = "2")]
-    selector: Option<SelectorMessage>,
-    #[prost(message, optional, tag = "3")]
-    template: Option<TemplateMessage>,
     #[prost(int32, tag = "4")]
     min_ready_seconds: i32,
-}
-
-/// `spec` of a ReplicationController.
-#[derive(Clone, PartialEq, Message)]
-struct ControllerSpecMessage {
-    #[prost(int32, optional, tag = "1")]
-    replicas: Option<i32>,
-    #[prost(btree_map = "string, string", tag = "2")]
-    selector: BTreeMap<String, String>,
-    #[prost(message, optional, tag = "3")]
-    template: Option<TemplateMessage>,
-    #[prost(int32, tag = "4")]
-    min_ready_seconds: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SelectorMessage {
-    #[prost(btree_map = "string, string", tag = "1")]
-    match_labels: BTreeMap<String, String>,
-    #[prost(message, repeated, tag = "2")]
-    match_expressions: Vec<RequirementMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct RequirementMessage {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    operator: String,
-    #[prost(string, repeated, tag = "3")]
-    values: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TemplateMessage {
-    #[prost(message, optional, tag = "1")]
-    metadata: Option<TemplateMetadataMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TemplateMetadataMessage {
-    #[prost(btree_map = "string, string", tag = "11")]
-    labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -127,10 +87,13 @@ pub(super) fn read(
     if metadata.name.is_empty() {
         return Err(ProtobufError::Missing("metadata.name"));
     }
-    let (spec, selector) = read_spec(kind.selector, parts.spec)?;
-    let annotations = metadata.annotations.iter();
-    let annotations = annotations.map(|(name, value)| (name, String::from_utf8_lossy(value)));
-    let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
+    let mut controller = None;
+    for reference in contents(parts.metadata, ObjectMeta::OWNER_REFERENCES) {
+        controller = controller.or(controller_in(reference?, interner)?);
+    }
+    let spec = SpecMessage::decode(parts.spec)?;
+    let template = Parts::of(last(parts.spec, TEMPLATE)?)?;
+    let template_labels = labels_in(template.metadata, ObjectMeta::LABELS)?;
     Ok(ReplicaSet {
         key: ObjectKey {
             namespace: interner.text(&metadata.namespace),
@@ -141,12 +104,12 @@ pub(super) fn read(
         generation: metadata.generation,
         creation: metadata.creation.and_then(Time::compact),
         deletion: metadata.deletion.and_then(Time::compact),
-        controller: controller_of(&metadata.owner_references, interner),
-        opt_ins: annotations.collect(),
+        controller,
+        opt_ins: annotations_in(parts.metadata).collect::<Result<_, _>>()?,
         replicas: spec.replicas.unwrap_or(1),
         min_ready_seconds: spec.min_ready_seconds,
-        selector: Selector::new(&selector),
-        template_labels: interner.labels(template_labels.unwrap_or_default().into_iter().collect()),
+        selector: Selector::new(read_selector(kind.selector, parts.spec)?),
+        template_labels: interner.labels(template_labels),
         status: read_status(parts.status)?,
         carried: Carried::Protobuf(CarriedMessage {
             metadata: all_but(parts.metadata, &[ObjectMeta::MANAGED_FIELDS])?.into(),
@@ -157,10 +120,8 @@ pub(super) fn read(
 
 impl CarriedMessage {
     pub(super) fn template(&self) -> Option<&[u8]> {
-        let mut fields = Fields::of(&self.spec).filter_map(Result::ok);
-        fields
-            .find(|field| field.tag == TEMPLATE)
-            .map(|field| field.bytes)
+        let mut templates = contents(&self.spec, TEMPLATE).filter_map(Result::ok);
+        templates.next()
     }
 
     pub(super) fn with_status(&self, kind: &WorkloadKind, status: &ReplicaSetStatus) -> Encoded {
@@ -177,56 +138,48 @@ impl CarriedMessage {
     }
 }
 
-/// Decodes the spec, and the selector in a ReplicaSet's form.
-fn read_spec(
-    form: SelectorForm,
-    bytes: &[u8],
-) -> Result<(SpecMessage, LabelSelector), ProtobufError> {
+fn read_selector(form: SelectorForm, spec: &[u8]) -> Result<LabelSelector, ProtobufError> {
     match form {
         SelectorForm::LabelSelector => {
-            let mut spec = SpecMessage::decode(bytes)?;
-            let selector = spec.selector.take().map(LabelSelector::from);
-            Ok((spec, selector.unwrap_or_default()))
+            let selector = last(spec, SELECTOR)?;
+            Ok(LabelSelector {
+                match_labels: labels_in(selector, 1)?,
+                match_expressions: read_expressions(selector)?,
+            })
         }
-        SelectorForm::Labels => {
-            let spec = ControllerSpecMessage::decode(bytes)?;
-            let selector = LabelSelector {
-                match_labels: Some(spec.selector),
-                match_expressions: None,
-            };
-            let spec = SpecMessage {
-                replicas: spec.replicas,
-                selector: None,
-                template: spec.template,
-                min_ready_seconds: spec.min_ready_seconds,
-            };
-            Ok((spec, selector))
-        }
+        SelectorForm::Labels => Ok(LabelSelector {
+            match_labels: labels_in(spec, SELECTOR)?,
+            ..LabelSelector::default()
+        }),
     }
 }
 
-impl From<SelectorMessage> for LabelSelector {
-    fn from(message: SelectorMessage) -> Self {
-        let requirement = |message: RequirementMessage| LabelSelectorRequirement {
-            key: message.key,
-            operator: message.operator,
-            values: Some(message.values),
-        };
-        let expressions = message.match_expressions.into_iter().map(requirement);
-        Self {
-            match_labels: Some(message.match_labels),
-            match_expressions: Some(expressions.collect()),
-        }
+fn read_expressions(selector: &[u8]) -> Result<Expressions, ProtobufError> {
+    let mut expressions = Expressions::default();
+    for expression in contents(selector, 2) {
+        let expression = expression?;
+        let values = contents(expression, 3).map(|value| text(value?));
+        let values = values.collect::<Result<Values, _>>()?;
+        let (key, operator) = (text(last(expression, 1)?)?, text(last(expression, 2)?)?);
+        expressions.push(key, operator, &values);
     }
+    Ok(expressions)
 }
 
 fn read_status(bytes: &[u8]) -> Result<ReplicaSetStatus, ProtobufError> {
     let message = StatusMessage::decode(bytes)?;
-    let mut conditions = Vec::new();
-    for field in Fields::of(bytes) {
+    let (mut conditions, mut unknown) =
+        (Vec::new(), all_but(bytes, &[1, 2, 3, 4, 5, CONDITIONS, 7])?);
+    for field in fields_of(bytes, CONDITIONS) {
         let field = field?;
-        if field.tag == CONDITIONS {
-            conditions.push(read_condition(field.bytes)?);
+        let condition = read_condition(field.bytes)?;
+        let type_ = &*condition.type_;
+        let is_used = [REPLICA_FAILURE, SCALE_DOWN_BLOCKED].contains(&type_)
+            && get_condition(&conditions, type_).is_none();
+        if is_used || conditions.len() < CONDITIONS_MAX {
+            conditions.push(condition);
+        } else {
+            unknown.extend_from_slice(field.whole);
         }
     }
     Ok(ReplicaSetStatus {
@@ -237,7 +190,7 @@ fn read_status(bytes: &[u8]) -> Result<ReplicaSetStatus, ProtobufError> {
         terminating_replicas: message.terminating_replicas,
         observed_generation: message.observed_generation,
         conditions,
-        unknown: all_but(bytes, &[1, 2, 3, 4, 5, CONDITIONS, 7])?,
+        unknown,
         ..ReplicaSetStatus::default()
     })
 }

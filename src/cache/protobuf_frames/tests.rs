@@ -18,8 +18,8 @@ fn field(tag: u32, bytes: &[u8]) -> Vec<u8> {
     field
 }
 
-fn message(type_: &str, kind: &str, metadata: &ObjectMeta) -> Vec<u8> {
-    let object = field(Parts::METADATA, &metadata.encode_to_vec());
+fn message(type_: &str, kind: &str, metadata: &[u8]) -> Vec<u8> {
+    let object = field(Parts::METADATA, metadata);
     let raw = Envelope::seal_raw("v1", kind, &object);
     let event = [
         field(TYPE, type_.as_bytes()),
@@ -30,13 +30,20 @@ fn message(type_: &str, kind: &str, metadata: &ObjectMeta) -> Vec<u8> {
     [length.to_be_bytes().to_vec(), event].concat()
 }
 
-fn metadata(name: &str) -> ObjectMeta {
-    ObjectMeta {
+fn metadata(name: &str) -> Vec<u8> {
+    let metadata = ObjectMeta {
         name: name.to_owned(),
         namespace: "n".to_owned(),
         resource_version: "5".to_owned(),
         ..ObjectMeta::default()
-    }
+    };
+    metadata.encode_to_vec()
+}
+
+fn annotated(name: &str, annotation: &str, value: &[u8]) -> Vec<u8> {
+    let entry = [field(1, annotation.as_bytes()), field(2, value)].concat();
+    let annotation = field(ObjectMeta::ANNOTATIONS, &entry);
+    [metadata(name), annotation].concat()
 }
 
 fn render(frame: &Frame<Pod>) -> String {
@@ -75,10 +82,7 @@ fn read(body: Vec<u8>) -> Vec<String> {
 
 #[test]
 fn every_message_type_is_decoded() {
-    let end = ObjectMeta {
-        annotations: [(INITIAL_EVENTS_END.to_owned(), b"true".to_vec())].into(),
-        ..metadata("")
-    };
+    let end = annotated("", INITIAL_EVENTS_END, b"true");
     let body = [
         message("ADDED", "Pod", &metadata("a")),
         message("MODIFIED", "Pod", &metadata("a")),
@@ -88,7 +92,7 @@ fn every_message_type_is_decoded() {
         message("ADDED", "Pod", &metadata("")),
         message("ADDED", "Secret", &metadata("s")),
         message("SHINY", "Pod", &metadata("a")),
-        message("ERROR", "Status", &ObjectMeta::default()),
+        message("ERROR", "Status", &[]),
     ];
     let expected = [
         "added n/a@5",
@@ -107,10 +111,7 @@ fn every_message_type_is_decoded() {
 /// The API server checks no value of an annotation, and stores what a client sends in protobuf.
 #[test]
 fn an_annotation_that_is_no_text_hides_no_object() {
-    let metadata = ObjectMeta {
-        annotations: [("example.com/zipped".to_owned(), vec![0x1f, 0x8b, 0xff])].into(),
-        ..metadata("a")
-    };
+    let metadata = annotated("a", "example.com/zipped", &[0x1f, 0x8b, 0xff]);
     let body = ["ADDED", "DELETED"].map(|type_| message(type_, "Pod", &metadata));
     assert_eq!(read(body.concat()), ["added n/a@5", "deleted n/a@5"]);
 }
@@ -121,7 +122,7 @@ fn an_undecodable_object_keeps_its_identity() {
         ObjectMeta::LABELS,
         &[field(1, b"app"), field(2, b"\xff")].concat(),
     );
-    let metadata = [metadata("a").encode_to_vec(), label].concat();
+    let metadata = [metadata("a"), label].concat();
     let unread = read_object::<Pod>(&field(Parts::METADATA, &metadata), &mut Interner::default());
     let unread = unread.expect_err("a label is no text");
     let key = unread.key.map(|key| key.key.to_string());
@@ -146,10 +147,7 @@ fn a_watch_that_ends_inside_a_message_is_an_error() {
 fn a_pod_whose_name_changes_the_path_is_rejected() {
     let names = ["a/b", "../../../api/v1/nodes"];
     let messages = names.map(|name| message("ADDED", "Pod", &metadata(name)));
-    let namespace = ObjectMeta {
-        namespace: "n/pods/b".to_owned(),
-        ..metadata("a")
-    };
+    let namespace = [metadata("a"), field(ObjectMeta::NAMESPACE, b"n/pods/b")].concat();
     let body = [
         &messages.concat()[..],
         &message("MODIFIED", "Pod", &namespace),

@@ -94,7 +94,7 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
     let selector = serde_json::from_value::<LabelSelector>(selector_value.clone());
     let selector = selector
         .map_err(|error| error.to_string())
-        .and_then(|selector| Selector::new(&selector).map_err(|error| error.to_string()));
+        .and_then(|selector| Selector::new(selector).map_err(|error| error.to_string()));
     let selector = match selector {
         Ok(selector) if selector.is_empty() => {
             let why = "empty selector is invalid for deployment";
