@@ -16,6 +16,7 @@ mod dev;
 mod encode;
 mod files;
 mod http;
+mod large;
 mod mutate;
 mod record;
 mod secrets;

@@ -28,6 +28,7 @@
 mod message;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -341,12 +342,10 @@ impl PodJson<'_> {
         let phase = PodPhase::from_text(status.phase.as_deref().unwrap_or_default());
         let reason = status.reason.as_deref().unwrap_or_default();
         let annotations = metadata.annotations.unwrap_or_default();
-        let is_sidecar = |status: &&ContainerStatusJson<'_>| {
-            spec.init_containers.iter().flatten().any(|container| {
-                container.name == status.name
-                    && container.restart_policy.as_deref() == Some("Always")
-            })
-        };
+        let sidecars = spec.init_containers.iter().flatten();
+        let sidecars = sidecars.filter(|it| it.restart_policy.as_deref() == Some("Always"));
+        let sidecars: HashSet<_> = sidecars.map(|container| &container.name).collect();
+        let is_sidecar = |status: &&ContainerStatusJson<'_>| sidecars.contains(&status.name);
         let sidecars = status
             .init_container_statuses
             .iter()

@@ -44,31 +44,6 @@ impl Default for Policy {
     }
 }
 
-/// An annotation that has no effect because it cannot be understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    name: String,
-    value: String,
-    expected: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value: String = self.value.chars().take(QUOTED_MAX).collect();
-        let more = if value.len() < self.value.len() {
-            "…"
-        } else {
-            ""
-        };
-        let name: String = self.name.chars().take(QUOTED_MAX).collect();
-        let expected = &self.expected;
-        write!(
-            f,
-            "the annotation {PREFIX}{name}: {value:?}{more} has no effect: {expected}"
-        )
-    }
-}
-
 impl Policy {
     /// The policy of an object with these annotations: each one that can be understood overrides
     /// the default.
@@ -81,18 +56,27 @@ impl Policy {
         policy
     }
 
-    /// The annotations among `opt_ins` that cannot be understood.
-    pub fn mistakes(opt_ins: &OptIns) -> Vec<Mistake> {
+    /// Why annotations among `opt_ins` have no effect, in a bounded number of sentences.
+    pub fn mistakes(opt_ins: &OptIns) -> Vec<String> {
         let mut policy = Self::default();
         let mistake = |(name, value): (&str, &str)| {
             let expected = policy.set(name, value).err()?;
-            Some(Mistake {
-                name: name.to_owned(),
-                value: value.to_owned(),
-                expected,
-            })
+            let [short_name, short_value] = [name, value].map(|text| {
+                let end = text.char_indices().nth(QUOTED_MAX).map(|(at, _)| at);
+                &text[..end.unwrap_or(text.len())]
+            });
+            let more = if short_value == value { "" } else { "…" };
+            Some(format!(
+                "the annotation {PREFIX}{short_name}: {short_value:?}{more} has no effect: \
+                 {expected}"
+            ))
         };
-        opt_ins.iter().filter_map(mistake).collect()
+        let mut mistakes: Vec<String> = opt_ins.iter().filter_map(mistake).collect();
+        if opt_ins.n_more_unknown() > 0 {
+            let n = opt_ins.n_more_unknown();
+            mistakes.push(format!("{n} more annotations {PREFIX}* have no effect"));
+        }
+        mistakes
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {

@@ -23,7 +23,7 @@ pub struct ResourceQuota {
     pub uid: Uid,
     /// `metadata.resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// By resource that pods use: `status.hard` less `status.used`, zero while the usage is not
+    /// By resource that pods use, in ascending order: `status.hard` less `status.used`, zero while the usage is not
     /// counted.
     room: Box<[(Box<str>, f64)]>,
 }
@@ -81,8 +81,8 @@ impl ResourceQuota {
     pub fn shows_more_room_than(&self, earlier: Option<&Self>) -> bool {
         let earlier = earlier.map_or(&[][..], |it| &it.room);
         let of = |room: &[(Box<str>, f64)], name: &str| {
-            let found = room.iter().find(|(known, _)| **known == *name);
-            found.map(|(_, room)| *room)
+            let found = room.binary_search_by(|(known, _)| (**known).cmp(name));
+            found.ok().map(|at| room[at].1)
         };
         let has_more =
             |(name, room): &(Box<str>, f64)| *room > of(earlier, name).unwrap_or(0.0).max(0.0);

@@ -112,8 +112,9 @@ pub fn findings(
     found.extend(storm);
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
-    found.extend(Policy::mistakes(&rs.opt_ins).iter().map(|mistake| Finding {
-        what: mistake.to_string(),
+    let mistakes = Policy::mistakes(&rs.opt_ins).into_iter();
+    found.extend(mistakes.map(|what| Finding {
+        what,
         way_out: Some("correct or remove the annotation; until then it is as if absent".to_owned()),
     }));
     found
