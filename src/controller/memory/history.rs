@@ -53,8 +53,8 @@ pub struct History {
     failures: Option<Failures>,
     /// The generation for which an unusable selector was logged.
     unusable_selector: Option<i64>,
-    /// The mistakes in annotations that were reported, and at which generation.
-    mistakes: Option<(i64, Box<str>)>,
+    /// The hash of the annotations whose mistakes were reported, and at which generation.
+    mistakes: Option<(i64, u64)>,
     /// Missing pods that wait for a back-off to end.
     n_held_back: usize,
     /// The generation for which unreadable marks of pods were reported.
@@ -165,13 +165,11 @@ impl History {
         self.unusable_selector.replace(generation) != Some(generation)
     }
 
-    /// Records that annotations cannot be understood at this generation. Returns true the first
-    /// time.
-    pub fn note_mistakes(&mut self, generation: i64, message: &str) -> bool {
-        let noted = Some((generation, message.into()));
-        let is_new = self.mistakes != noted;
-        self.mistakes = noted;
-        is_new
+    /// Records that annotations of this hash cannot be understood at this generation. Returns true
+    /// the first time.
+    pub fn note_mistakes(&mut self, generation: i64, hash: u64) -> bool {
+        let noted = (generation, hash);
+        self.mistakes.replace(noted) != Some(noted)
     }
 
     /// Records that marks of pods cannot be understood at this generation. Returns true the first
@@ -256,7 +254,7 @@ mod tests {
             &|it| it.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH),
             &|it| it.observe_change(None, &changed, now),
             &|it| assert!(it.note_unusable_selector(1)),
-            &|it| assert!(it.note_mistakes(1, "what?")),
+            &|it| assert!(it.note_mistakes(1, 2)),
             &|it| it.note_held_back(1),
             &|it| assert!(it.note_unreadable_marks(1)),
             &|it| assert!(it.count_failure(&changed, now).is_none()),

@@ -1,6 +1,7 @@
 //! Opt-in annotations: which apply to a ReplicaSet, and a report of those that cannot be
 //! understood.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use crate::api::opt_ins::SCALE_DOWN;
@@ -23,12 +24,12 @@ impl ReplicaSetController {
         if mistakes.is_empty() {
             return;
         }
-        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        let message = mistakes.join("; ");
-        let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, &message);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&rs.opt_ins);
+        let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, hash);
         if !self.memories.with(&rs.key, &rs.uid, note) {
             return;
         }
+        let message = mistakes.join("; ");
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         if !matches!(self.mode, Mode::DryRun(_)) {
             self.pod_control.warn(rs, "InvalidAnnotation", message);
@@ -68,7 +69,8 @@ impl ReplicaSetController {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use allocation_counter::measure;
+    use serde_json::{Value, json};
 
     use crate::api::{Pod, ScaleDownMark};
     use crate::controller::testing::{fixture, owned_pod, read_replica_set, replica_set_json};
@@ -113,5 +115,21 @@ mod tests {
         fixture.cache_silently(Some(read_replica_set(&object)), []);
         fixture.sync_ok("web");
         assert_eq!(n_warnings(), 1);
+    }
+
+    #[test]
+    fn ten_thousand_mistakes_take_as_little_as_ten() {
+        let mut object = replica_set_json("web", 0);
+        let annotations =
+            (0..10_000).map(|i| (format!("replicaset-controller/a{i:05}"), "".into()));
+        object["metadata"]["annotations"] = Value::Object(annotations.collect());
+        let rs = read_replica_set(&object);
+        let fixture = fixture(&rs, []);
+        let spent = measure(|| fixture.controller.report_mistakes(&rs));
+        assert!(spent.bytes_max < 64 << 10, "{spent:?}");
+        let warnings = fixture.writes.take_warnings();
+        assert!(
+            warnings[0].ends_with("; 9990 more annotations replicaset-controller/* have no effect")
+        );
     }
 }
