@@ -6,8 +6,13 @@
 //! current job. So a ReplicaSet that needs one pod sends its request at once, on its own worker's
 //! thread, however many thousands another ReplicaSet creates.
 //!
-//! A helper stays from one batch of a slow start to the next. A pool thread without a job searches
-//! for other work repeatedly before it sleeps, which costs as much processor time as TLS does.
+//! A helper is called only onto a free thread, whose [`Seat`] it takes: a batch ends only when each
+//! called helper has begun and left, so a helper that waited for a thread would tie the batch to
+//! the jobs of others.
+//!
+//! A helper stays from one batch of a slow start to the next, without a seat. A pool thread without
+//! a job searches for other work repeatedly before it sleeps, which costs as much processor time as
+//! TLS does.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,8 +29,13 @@ pub struct FairPool {
     pool: ThreadPool,
     /// Number of workers with batches of more than one job.
     n_sharers: AtomicUsize,
-    turn: Mutex<()>,
-    /// Signalled when a batch starts, ends or was the last, or when other workers need threads.
+    /// Seats that nobody has: the threads of the pool without those of helpers that have a job or
+    /// were called and have not begun.
+    n_seats: AtomicUsize,
+    /// Helpers that occupy a thread without a seat while they wait for their next batch. Those
+    /// beyond `n_seats` leave.
+    n_waiting: Mutex<usize>,
+    /// Signalled when a batch starts, ends or was the last, or when seats were taken.
     turned: Condvar,
 }
 
@@ -33,9 +43,10 @@ impl FairPool {
     /// Creates a runner that shares `pool` among batches.
     pub fn new(pool: ThreadPool) -> Self {
         Self {
+            n_seats: AtomicUsize::new(pool.current_num_threads()),
             pool,
             n_sharers: AtomicUsize::new(0),
-            turn: Mutex::new(()),
+            n_waiting: Mutex::new(0),
             turned: Condvar::new(),
         }
     }
@@ -47,8 +58,16 @@ impl FairPool {
         (self.pool.current_num_threads() / n_sharers).saturating_sub(1)
     }
 
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes a seat if there is one. Never blocks.
+    fn seat(&self) -> Option<Seat<'_>> {
+        // Not `then_some`: a seat that is not taken must not be given back.
+        update(&self.n_seats, |n_seats| n_seats.checked_sub(1)).then(|| Seat(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.n_waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes every waiting thread to check its condition again.
@@ -60,8 +79,7 @@ impl FairPool {
 }
 
 impl BatchRunner for FairPool {
-    /// Blocks until the last job has ended. If a called helper finds no job left, also blocks until
-    /// a pool thread is free to notice that.
+    /// Blocks until the last job has ended.
     fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
         let (done, size) = run_single_jobs(sizes, job);
         if size == 0 {
@@ -130,8 +148,9 @@ impl Batches<'_> {
         }
     }
 
-    fn help<'scope>(&'scope self, scope: &Scope<'scope>) {
-        while let Some(index) = self.wait_for_job() {
+    fn help<'scope>(&'scope self, scope: &Scope<'scope>, mut seat: Seat<'scope>) {
+        while let Some((index, kept)) = self.wait_for_job(seat) {
+            seat = kept;
             self.do_job(index);
             if self.leave_if_surplus() {
                 return;
@@ -154,36 +173,44 @@ impl Batches<'_> {
             .ok()
     }
 
-    /// Blocks a helper until it has a job. Returns `None` if the helper has to leave; it is then no
-    /// longer counted.
-    fn wait_for_job(&self) -> Option<usize> {
+    /// Blocks a helper until it has a job and a seat. Returns `None` if the helper has to leave; it
+    /// is then no longer counted.
+    fn wait_for_job<'s>(&'s self, seat: Seat<'s>) -> Option<(usize, Seat<'s>)> {
         // Most helpers find a job here, without the shared lock.
         if let Some(index) = self.take() {
-            return Some(index);
+            return Some((index, seat));
         }
-        let mut turn = self.pool.lock();
-        loop {
-            if let Some(index) = self.take() {
-                return Some(index);
+        drop(seat);
+        let mut n_waiting = self.pool.lock();
+        *n_waiting += 1;
+        let job = loop {
+            // ORDER: whoever takes a seat from here on finds this helper counted, and wakes it.
+            let n_seats = self.pool.n_seats.load(Ordering::Relaxed);
+            if self.is_over.load(Ordering::Relaxed) || *n_waiting > n_seats {
+                break None;
             }
-            if self.is_over.load(Ordering::Relaxed) {
-                self.n_helpers.fetch_sub(1, Ordering::Relaxed);
-                return None;
+            if self.n_remaining() > 0
+                && let Some(seat) = self.pool.seat()
+                && let Some(index) = self.take()
+            {
+                break Some((index, seat));
             }
-            if self.leave_if_surplus() {
-                return None;
-            }
-            let waited = self.pool.turned.wait(turn);
-            turn = waited.unwrap_or_else(PoisonError::into_inner);
+            let waited = self.pool.turned.wait(n_waiting);
+            n_waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        };
+        *n_waiting -= 1;
+        if job.is_none() {
+            self.n_helpers.fetch_sub(1, Ordering::Relaxed);
         }
+        job
     }
 
     /// Blocks the worker until the batch has ended.
     fn wait_until_done(&self) {
-        let mut turn = self.pool.lock();
+        let mut guard = self.pool.lock();
         while self.n_unfinished.load(Ordering::Acquire) > 0 {
-            let waited = self.pool.turned.wait(turn);
-            turn = waited.unwrap_or_else(PoisonError::into_inner);
+            let waited = self.pool.turned.wait(guard);
+            guard = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -192,8 +219,8 @@ impl Batches<'_> {
         end.saturating_sub(self.next.load(Ordering::Relaxed))
     }
 
-    /// Calls helpers up to the share of this worker and the number of open jobs. The share grows
-    /// when another worker's batches end.
+    /// Calls helpers up to the share of this worker, the number of open jobs and the free threads.
+    /// The share grows when another worker's batches end.
     fn call_helpers<'scope>(&'scope self, scope: &Scope<'scope>, n_remaining: usize) {
         loop {
             // The calling thread takes one job itself.
@@ -202,7 +229,13 @@ impl Batches<'_> {
             if !update(&self.n_helpers, one_more) {
                 return;
             }
-            scope.spawn(|scope| self.help(scope));
+            let Some(seat) = self.pool.seat() else {
+                self.n_helpers.fetch_sub(1, Ordering::Relaxed);
+                return;
+            };
+            // A helper that waits may have to leave the thread.
+            self.pool.notify_waiters();
+            scope.spawn(|scope| self.help(scope, seat));
         }
     }
 
@@ -220,6 +253,15 @@ fn update(number: &AtomicUsize, change: impl FnMut(usize) -> Option<usize>) -> b
     number
         .try_update(Ordering::Relaxed, Ordering::Relaxed, change)
         .is_ok()
+}
+
+/// The right to occupy a thread of the pool until dropped.
+struct Seat<'a>(&'a FairPool);
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.n_seats.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Counts a job as finished when dropped, also after a panic.

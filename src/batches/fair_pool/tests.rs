@@ -81,6 +81,21 @@ fn a_single_job_waits_for_no_thread() {
     });
 }
 
+/// A batch ends with its last job, whatever the threads of the pool wait for.
+#[test]
+fn a_batch_waits_for_no_thread() {
+    let (pool, gate) = (pool(6), Gate::default());
+    thread::scope(|scope| {
+        // Two workers and all threads of the pool.
+        for n_running in [6, 8] {
+            scope.spawn(|| pool.run(20, &mut of(&[20]), &|_| gate.pass()));
+            yield_until(|| gate.n_running() == n_running);
+        }
+        pool.run(10, &mut of(&[2, 8]), &|_| thread::yield_now());
+        gate.allow(1000);
+    });
+}
+
 #[test]
 fn batches_share_the_threads_evenly_as_they_come_and_go() {
     let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
@@ -91,7 +106,9 @@ fn batches_share_the_threads_evenly_as_they_come_and_go() {
         yield_until(|| second.n_running() >= 1);
         // Each finished job releases a helper, until both workers have their half.
         first.allow(20);
-        yield_until(|| first.n_running() == 4 && second.n_running() == 4);
+        yield_until(|| first.n_running() == 4);
+        second.allow(1);
+        yield_until(|| second.n_running() == 4);
         second.allow(8);
         yield_until(|| second.ended.load(Ordering::SeqCst) == 8);
         yield_until(|| pool.n_sharers.load(Ordering::SeqCst) == 1);
@@ -145,5 +162,6 @@ fn a_job_that_panics_ends_its_batch_and_leaves_the_pool_usable() {
     std::panic::catch_unwind(broken).expect_err("the panic arrives");
     assert!(n_done.into_inner() <= 3, "the next batch began");
     assert_eq!(pool.n_sharers.load(Ordering::Relaxed), 0);
+    yield_until(|| pool.n_seats.load(Ordering::SeqCst) == 2);
     every_job_of_every_batch_runs_once();
 }
