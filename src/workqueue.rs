@@ -1,6 +1,6 @@
 //! A deduplicating queue of keys: no two workers process the same key at once, and repeated adds
-//! coalesce. It has priorities, a lane for large work that some workers do not serve, delayed keys,
-//! and back-off for keys that failed.
+//! coalesce. It has priorities, a lane for large work that some workers do not serve, turns and a
+//! share of the workers for each tenant, delayed keys, and back-off for keys that failed.
 //!
 //! Generic over the key, without any knowledge of Kubernetes. Watch threads and the `sync-*`
 //! threads add keys, the `sync-*` threads get them, and the thread `delay` runs
@@ -15,6 +15,7 @@
 
 pub mod dedup;
 pub mod delaying;
+pub mod lane;
 pub mod queue;
 pub mod rate_limiter;
 
@@ -30,9 +31,9 @@ use std::time::{Duration, Instant};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-pub use dedup::{InProgress, Priority};
+pub use dedup::{InProgress, Lanes, Priority};
 use delaying::Delayed;
-pub use queue::Lanes;
+use lane::Tenant;
 use queue::Queue;
 use rate_limiter::RateLimiter;
 
@@ -93,22 +94,32 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self
     }
 
+    /// Returns this queue, which must be empty, with its keys in turns by tenant, and with
+    /// `n_workers` shared among the tenants: except for large work, a tenant gets another worker
+    /// only while more workers are free than work for it already.
+    #[must_use]
+    pub fn with_tenants(mut self, n_workers: usize, tenant_of: fn(&K) -> Tenant) -> Self {
+        self.queue.set_tenants(n_workers, tenant_of);
+        self.rate_limiter.set_tenants(tenant_of);
+        self
+    }
+
     /// Queues `key` now with high priority, unless it waits so already. Never blocks. Ignored after
     /// shutdown.
     pub fn add(&self, key: K) {
-        self.queue.add(key, Priority::High);
+        self.queue.add(&key, Priority::High);
     }
 
     /// Queues `key` now among the keys with large work, unless it waits there or with high
     /// priority. Never blocks. Ignored after shutdown.
     pub fn add_large(&self, key: K) {
-        self.queue.add(key, Priority::Large);
+        self.queue.add(&key, Priority::Large);
     }
 
     /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored after
     /// shutdown.
     pub fn add_low(&self, key: K) {
-        self.queue.add(key, Priority::Low);
+        self.queue.add(&key, Priority::Low);
     }
 
     /// Queues `key` with low priority after `delay`, or at an earlier time requested by another
@@ -133,7 +144,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
             return;
         }
         if delay.is_zero() {
-            self.queue.add(key, priority);
+            self.queue.add(&key, priority);
         } else {
             let due = self.clock.now() + delay.min(FOREVER);
             self.delayed.add(key, due, priority);
@@ -182,7 +193,8 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.try_get(lanes)
     }
 
-    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks.
+    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks. A worker
+    /// must look for its next key afterwards.
     pub fn done(&self, key: &K) {
         self.queue.done(key);
     }
@@ -214,7 +226,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         let due = self.delayed.due(now);
         let n_due = due.len();
         for (key, priority) in due {
-            self.queue.add(key, priority);
+            self.queue.add(&key, priority);
         }
         n_due
     }
@@ -251,6 +263,12 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     /// zero without one.
     pub fn longest_wait(&self) -> Duration {
         self.queue.longest_wait()
+    }
+
+    /// Records that the work on `key`, which is in progress, is large. It no longer counts against
+    /// its tenant's share of the workers.
+    pub fn runs_large(&self, key: &K) {
+        self.queue.runs_large(key);
     }
 
     /// Records that the work on `key`, which is in progress, goes on: call it after each of many

@@ -1,6 +1,7 @@
 //! `namespace/name`: the key of an object in the cache, the queue and the log.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Identifies one object of a known kind. Cloning copies two pointers.
@@ -19,6 +20,13 @@ impl ObjectKey {
             namespace: namespace.into(),
             name: name.into(),
         }
+    }
+
+    /// A hash of the namespace, the same in each process.
+    pub fn namespace_hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.namespace.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Checks that the key is valid in a request path and cannot redirect the request (apimachinery

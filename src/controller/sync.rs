@@ -80,9 +80,12 @@ impl ReplicaSetController {
 
         let facts = self.collect_facts(&rs, selector, may)?;
         let decision = facts.decide();
-        if lanes == Lanes::Small && decision.is_large() {
-            self.hand_over(&rs, &facts, &decision);
-            return Ok(SyncOutcome::TooLarge);
+        if decision.is_large() {
+            if lanes == Lanes::Small {
+                self.hand_over(&rs, &facts, &decision);
+                return Ok(SyncOutcome::TooLarge);
+            }
+            self.queue.runs_large(key);
         }
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, decision)?;

@@ -92,7 +92,8 @@ impl ControllerInstance {
             pods: Arc::clone(shared.pods),
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
-        let queue = WorkQueue::new(Arc::clone(&clock));
+        let queue = WorkQueue::new(Arc::clone(&clock))
+            .with_tenants(n_workers.into(), ObjectKey::namespace_hash);
         let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
         metrics_export::export_events(kind.queue, &recorder);
         let controller_metrics = metrics_export::controller_metrics(kind);

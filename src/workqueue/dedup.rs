@@ -1,13 +1,17 @@
-//! Deduplication: the state that coalesces repeated adds and keeps two workers off one key, and
-//! since when.
+//! The state of the queue: deduplication, which coalesces repeated adds and keeps two workers off
+//! one key; whose turn it is; and since when keys wait or are processed.
 //!
-//! Pure: [`super::queue::Queue`] holds it under its lock and sends keys as its methods return. The
-//! tests walk through every interleaving of a small model of that queue.
+//! Pure: [`super::queue::Queue`] holds it under its lock.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use crate::stdx::hash::{HashMap, HashSet};
+use super::lane::{Lane, Tenant};
+use crate::stdx::hash::HashMap;
+
+/// One in this many takes starts with a later lane, low and large in turn, so that keys there wait
+/// for a bounded number of other keys.
+pub(super) const TURN: u32 = 8;
 
 /// The priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,47 +24,57 @@ pub enum Priority {
     High,
 }
 
+/// The keys that a worker serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// Every key.
+    All,
+    /// Every key without large work, so that these keys never wait for large work to end.
+    Small,
+}
+
 /// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with three
-/// priorities as in controller-runtime's `pkg/controller/priorityqueue`.
+/// priorities as in controller-runtime's `pkg/controller/priorityqueue`, and turns by tenant.
 ///
-/// INVARIANT: a key is in the channel of high priority, or exactly one thread carries it to or from
-/// that channel, if and only if the key is dirty with high priority and not processing. A key that
-/// is dirty with another priority and not processing is in the channel of that priority, or a
-/// thread carries it to or from there. No channel holds a key twice.
+/// Large work apart, a tenant gets another worker only while more workers are free than work for it
+/// already. So keys that are processed for long, such as those whose requests hang, never keep all
+/// workers from the other tenants.
 ///
-/// A raised key stays in its old channel, because a channel has no removal from the middle. A
-/// worker that receives such a stale key drops it. Until then another add with that priority sends
-/// nothing, so stale keys never pile up.
+/// INVARIANT: a lane holds exactly the keys that are dirty with its priority and not processing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup<K: Eq + Hash> {
-    /// Keys that need work, whether or not a worker processes them, with the time of the add that
-    /// made them dirty.
-    dirty: HashMap<K, (Priority, Instant)>,
+    /// Keys that need work, whether or not a worker processes them.
+    dirty: HashMap<K, Dirty>,
     /// Keys in progress, at most one per worker.
     processing: HashMap<K, Processing>,
-    /// Keys in the channel of low priority or on their way to or from it, stale ones included.
-    in_low: HashSet<K>,
-    /// The same for the channel of large work.
-    in_large: HashSet<K>,
+    /// By [`Priority`].
+    lanes: [Lane<K>; 3],
+    /// The last number given out in the lanes.
+    last_number: u64,
+    /// Number of takes for each of [`Lanes`]; wraps.
+    n_takes: [u32; 2],
+    n_workers: usize,
+}
+
+/// A key that needs work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dirty {
+    priority: Priority,
+    tenant: Tenant,
+    /// When it became dirty.
+    added: Instant,
+    /// Its number in its lane.
+    number: u64,
 }
 
 /// A key in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Processing {
+    tenant: Tenant,
+    is_large: bool,
     began: Instant,
     /// The last [`Dedup::progressed`], or the begin.
     progressed: Instant,
-}
-
-/// The result of [`Dedup::add`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Added {
-    /// The key was not dirty before.
-    pub is_new: bool,
-    /// The caller must send the key with its priority. False if it waits already with at least this
-    /// priority, if its channel still holds it from an earlier add, or if it is processing:
-    /// [`Dedup::done`] returns it for another run.
-    pub sends: bool,
 }
 
 /// How long the workers have processed their current keys.
@@ -75,34 +89,114 @@ pub struct InProgress {
 }
 
 impl<K: Clone + Eq + Hash> Dedup<K> {
-    /// Creates an empty state.
-    pub fn new() -> Self {
+    /// Creates an empty state for this number of workers.
+    pub fn new(n_workers: usize) -> Self {
         Self {
             dirty: HashMap::default(),
             processing: HashMap::default(),
-            in_low: HashSet::default(),
-            in_large: HashSet::default(),
+            lanes: Default::default(),
+            last_number: 0,
+            n_takes: [0; 2],
+            n_workers,
         }
     }
 
-    /// Marks `key` dirty with this priority.
-    pub fn add(&mut self, key: &K, priority: Priority, now: Instant) -> Added {
-        let is_new = match self.dirty.get_mut(key) {
-            Some((known, _)) if *known >= priority => {
-                let (is_new, sends) = (false, false);
-                return Added { is_new, sends };
-            }
-            Some((known, _)) => {
-                *known = priority;
-                false
-            }
-            None => {
-                self.dirty.insert(key.clone(), (priority, now));
-                true
-            }
+    /// Marks `key` dirty with this priority, or with a higher one that it has. Returns true if it
+    /// was not dirty before.
+    pub fn add(&mut self, key: &K, tenant: Tenant, priority: Priority, now: Instant) -> bool {
+        let known = self.dirty.get(key).copied();
+        if known.is_some_and(|known| known.priority >= priority) {
+            return false;
+        }
+        let dirty = Dirty {
+            priority,
+            tenant,
+            added: known.map_or(now, |known| known.added),
+            number: 0,
         };
-        let sends = !self.is_processing(key) && self.needs_sending(key, priority);
-        Added { is_new, sends }
+        if let Some(known) = known
+            && !self.is_processing(key)
+        {
+            self.lanes[known.priority as usize].remove(known.tenant, known.number);
+        }
+        self.dirty.insert(key.clone(), dirty);
+        if !self.is_processing(key) {
+            self.enqueue(key);
+        }
+        known.is_none()
+    }
+
+    /// Puts a dirty key into its lane.
+    fn enqueue(&mut self, key: &K) {
+        self.last_number += 1;
+        if let Some(dirty) = self.dirty.get_mut(key) {
+            dirty.number = self.last_number;
+            let lane = &mut self.lanes[dirty.priority as usize];
+            lane.push(dirty.tenant, dirty.number, key.clone());
+        }
+    }
+
+    /// Takes the next key of these lanes, which the worker must process, and returns it with the
+    /// time for which it has waited.
+    pub fn take(&mut self, lanes: Lanes, now: Instant) -> Option<(K, Duration)> {
+        let mut order = self.order(lanes).into_iter();
+        let next = |priority| Some((priority, self.next_tenant(priority)?));
+        let (priority, tenant) = order.find_map(next)?;
+        self.n_takes[lanes as usize] = self.n_takes[lanes as usize].wrapping_add(1);
+        self.last_number += 1;
+        let key = self.lanes[priority as usize].pop(tenant, self.last_number)?;
+        let dirty = self.dirty.remove(&key)?;
+        let processing = Processing {
+            tenant,
+            is_large: priority == Priority::Large,
+            began: now,
+            progressed: now,
+        };
+        self.processing.insert(key.clone(), processing);
+        Some((key, now.saturating_duration_since(dirty.added)))
+    }
+
+    /// The priorities in the order in which to try them. Without large work, one of them appears
+    /// twice.
+    fn order(&self, lanes: Lanes) -> [Priority; 3] {
+        let (high, low) = (Priority::High, Priority::Low);
+        let large = match lanes {
+            Lanes::All => Priority::Large,
+            Lanes::Small => Priority::Low,
+        };
+        let n_takes = self.n_takes[lanes as usize];
+        if !(n_takes + 1).is_multiple_of(TURN) {
+            [high, large, low]
+        } else if n_takes % (2 * TURN) < TURN {
+            [low, large, high]
+        } else {
+            [large, low, high]
+        }
+    }
+
+    /// Returns the tenant with the next key of this priority that a free worker may take.
+    fn next_tenant(&self, priority: Priority) -> Option<Tenant> {
+        let n_free = self.n_workers.saturating_sub(self.processing.len());
+        self.lanes[priority as usize].next(|tenant| {
+            let is_its = |it: &&Processing| it.tenant == tenant && !it.is_large;
+            let n_its = self.processing.values().filter(is_its).count();
+            n_its < n_free || priority == Priority::Large
+        })
+    }
+
+    /// True if a free worker for these lanes, but not for more, may take a key.
+    pub fn is_ready(&self, lanes: Lanes) -> bool {
+        let priorities: &[Priority] = match lanes {
+            Lanes::All => &[Priority::Large],
+            Lanes::Small => &[Priority::High, Priority::Low],
+        };
+        priorities.iter().any(|it| self.next_tenant(*it).is_some())
+    }
+
+    /// True if no key of these lanes waits, nor will when its current worker is done.
+    pub fn is_drained(&self, lanes: Lanes) -> bool {
+        let waits = |it: &Priority| !self.lanes[*it as usize].is_empty();
+        !self.order(lanes).iter().any(waits) && self.n_returning() == 0
     }
 
     /// True if `key` waits for a worker, or will when its current worker is done.
@@ -115,22 +209,11 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.processing.contains_key(key)
     }
 
-    /// Records that a worker has received `key` from the channel of this priority. Returns how long
-    /// the key has waited, and the worker must process it; `None` if the key is stale there.
-    pub fn begin(&mut self, key: &K, received: Priority, now: Instant) -> Option<Duration> {
-        if let Some(channel) = self.channel_keys(received) {
-            channel.remove(key);
+    /// Records that the work on `key`, which is in progress, is large.
+    pub fn runs_large(&mut self, key: &K) {
+        if let Some(processing) = self.processing.get_mut(key) {
+            processing.is_large = true;
         }
-        let (priority, added) = *self.dirty.get(key)?;
-        // Stale: the key was raised and taken from another channel, or is in progress.
-        if priority != received || self.is_processing(key) {
-            return None;
-        }
-        self.dirty.remove(key);
-        let (began, progressed) = (now, now);
-        let processing = Processing { began, progressed };
-        self.processing.insert(key.clone(), processing);
-        Some(now.saturating_duration_since(added))
     }
 
     /// Records that the worker's work on `key` goes on.
@@ -140,28 +223,12 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
-    /// Records that the worker is done with `key`, and returns how long it took; `None` if no
-    /// worker processed it. If the key was added meanwhile, the caller must send it again with the
-    /// returned priority.
-    pub fn done(&mut self, key: &K, now: Instant) -> Option<(Duration, Option<Priority>)> {
+    /// Records that the worker is done with `key`, which waits again if it was added meanwhile.
+    /// Returns how long the work took; `None` if no worker processed the key.
+    pub fn done(&mut self, key: &K, now: Instant) -> Option<Duration> {
         let Processing { began, .. } = self.processing.remove(key)?;
-        let added = self.dirty.get(key).map(|(priority, _)| *priority);
-        let returns = added.filter(|priority| self.needs_sending(key, *priority));
-        Some((now.saturating_duration_since(began), returns))
-    }
-
-    fn needs_sending(&mut self, key: &K, priority: Priority) -> bool {
-        self.channel_keys(priority)
-            .is_none_or(|channel| channel.insert(key.clone()))
-    }
-
-    /// Returns the keys in the channel of this priority; `None` for the channel without stale keys.
-    fn channel_keys(&mut self, priority: Priority) -> Option<&mut HashSet<K>> {
-        match priority {
-            Priority::Low => Some(&mut self.in_low),
-            Priority::Large => Some(&mut self.in_large),
-            Priority::High => None,
-        }
+        self.enqueue(key);
+        Some(now.saturating_duration_since(began))
     }
 
     /// Number of keys that wait for a worker.
@@ -175,7 +242,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     }
 
     /// Number of keys in progress that were added again.
-    pub fn n_returning(&self) -> usize {
+    fn n_returning(&self) -> usize {
         let returns = |key: &&K| self.dirty.contains_key(*key);
         self.processing.keys().filter(returns).count()
     }
@@ -183,10 +250,10 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     /// Returns the wait of the longest-waiting key; zero without one. Keys with large work do not
     /// count: they wait for each other as long as that work takes.
     pub fn longest_wait(&self, now: Instant) -> Duration {
-        let waiting = self.dirty.iter().filter(|(key, (priority, _))| {
-            *priority != Priority::Large && !self.processing.contains_key(*key)
+        let waiting = self.dirty.iter().filter(|(key, dirty)| {
+            dirty.priority != Priority::Large && !self.processing.contains_key(*key)
         });
-        let oldest = waiting.map(|(_, (_, added))| *added).min();
+        let oldest = waiting.map(|(_, dirty)| dirty.added).min();
         oldest.map_or(Duration::ZERO, |added| now.saturating_duration_since(added))
     }
 
@@ -204,277 +271,148 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
 #[cfg(test)]
 impl<K: Clone + Ord + Hash> Dedup<K> {
-    /// The whole state as sorted lists, for models that compare it.
-    pub(super) fn identity(&self) -> (Vec<(K, Priority)>, [Vec<K>; 3]) {
-        let mut dirty: Vec<_> = self
-            .dirty
-            .iter()
-            .map(|(key, (priority, _))| (key.clone(), *priority))
+    /// The whole state without times and numbers, for models that compare it.
+    pub(super) fn identity(&self) -> impl Eq + Hash + use<K> {
+        let mut dirty: Vec<_> = (self.dirty.iter())
+            .map(|(key, dirty)| (key.clone(), dirty.priority))
             .collect();
         dirty.sort_unstable();
-        let sorted = |keys: &mut dyn Iterator<Item = &K>| {
-            let mut keys: Vec<K> = keys.cloned().collect();
-            keys.sort_unstable();
-            keys
-        };
-        let sets = [
-            sorted(&mut self.processing.keys()),
-            sorted(&mut self.in_low.iter()),
-            sorted(&mut self.in_large.iter()),
-        ];
-        (dirty, sets)
-    }
-}
-
-impl<K: Clone + Eq + Hash> Default for Dedup<K> {
-    fn default() -> Self {
-        Self::new()
+        let mut processing: Vec<_> = (self.processing.iter())
+            .map(|(key, it)| (key.clone(), it.is_large))
+            .collect();
+        processing.sort_unstable();
+        let lanes = [0, 1, 2].map(|lane: usize| self.lanes[lane].identity());
+        let n_takes = self.n_takes.map(|n_takes| n_takes % (2 * TURN));
+        (dirty, processing, lanes, n_takes)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
 
     use super::Priority::{High, Large, Low};
-    use super::{Added, Dedup, InProgress, Priority};
+    use super::{Dedup, InProgress, Lanes};
 
     static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
     const ZERO: Duration = Duration::ZERO;
 
-    const NEW: Added = Added {
-        is_new: true,
-        sends: true,
-    };
-    const RAISED: Added = Added {
-        is_new: false,
-        sends: true,
-    };
-    const COALESCED: Added = Added {
-        is_new: false,
-        sends: false,
-    };
-
-    const KEYS: [u8; 2] = [0, 1];
-    const PRIORITIES: [Priority; 3] = [Low, Large, High];
-
-    /// The state of a queue between two steps of its threads. Keys in the hands of a thread are
-    /// kept with their source or destination channel.
-    #[derive(Clone)]
-    struct Model {
-        dedup: Dedup<u8>,
-        /// Keys that a thread is about to send, in any order.
-        sending: Vec<(u8, Priority)>,
-        high: Vec<u8>,
-        large: Vec<u8>,
-        low: Vec<u8>,
-        /// Keys that a worker has received and not started.
-        received: Vec<(u8, Priority)>,
-        /// Keys added since a worker last started on them, by the model's own account.
-        needs_work: HashSet<u8>,
+    fn new() -> Dedup<&'static str> {
+        Dedup::new(usize::MAX)
     }
 
-    impl Model {
-        /// Returns every state that one step of one thread can reach.
-        fn steps(&self) -> Vec<Self> {
-            let mut steps = Vec::new();
-            for key in KEYS {
-                for priority in PRIORITIES {
-                    let mut added = self.clone();
-                    added.needs_work.insert(key);
-                    if added.dedup.add(&key, priority, *NOW).sends {
-                        added.sending.push((key, priority));
-                    }
-                    steps.push(added);
-                }
-                if self.dedup.is_processing(&key) {
-                    let mut done = self.clone();
-                    let (_, sent) = done.dedup.done(&key, *NOW).expect("it is in progress");
-                    done.sending.extend(sent.map(|priority| (key, priority)));
-                    steps.push(done);
-                }
-            }
-            for i in 0..self.sending.len() {
-                let mut sent = self.clone();
-                let (key, priority) = sent.sending.remove(i);
-                sent.channel(priority).push(key);
-                steps.push(sent);
-            }
-            for i in 0..self.received.len() {
-                let mut begun = self.clone();
-                let (key, priority) = begun.received.remove(i);
-                let is_other = begun.dedup.is_processing(&key);
-                let begins = begun.dedup.begin(&key, priority, *NOW).is_some();
-                assert!(!(begins && is_other), "two have {key}");
-                if begins {
-                    begun.needs_work.remove(&key);
-                }
-                steps.push(begun);
-            }
-            for priority in PRIORITIES {
-                let mut received = self.clone();
-                if !received.channel(priority).is_empty() {
-                    let key = received.channel(priority).remove(0);
-                    received.received.push((key, priority));
-                    steps.push(received);
-                }
-            }
-            steps
-        }
-
-        fn channel(&mut self, priority: Priority) -> &mut Vec<u8> {
-            match priority {
-                High => &mut self.high,
-                Large => &mut self.large,
-                Low => &mut self.low,
-            }
-        }
-
-        fn n_under_way(&self, key: u8, priority: Priority) -> usize {
-            let channel = match priority {
-                High => &self.high,
-                Large => &self.large,
-                Low => &self.low,
-            };
-            let moving = self.sending.iter().chain(&self.received).copied();
-            let sent = channel.iter().map(|sent| (*sent, priority));
-            moving
-                .chain(sent)
-                .filter(|it| *it == (key, priority))
-                .count()
-        }
-
-        fn check(&self) {
-            for key in KEYS {
-                let high = self.n_under_way(key, High);
-                let is_processing = self.dedup.is_processing(&key);
-                let waits = self.dedup.dirty.get(&key).filter(|_| !is_processing);
-                let waits = waits.map(|(priority, _)| *priority);
-                let state = self.identity();
-                let needs_work = self.needs_work.contains(&key);
-                assert_eq!(
-                    needs_work,
-                    self.dedup.is_dirty(&key),
-                    "{key} is lost: {state:?}"
-                );
-                assert_eq!(high, usize::from(waits == Some(High)), "{state:?}");
-                for (lower, there) in [(Low, &self.dedup.in_low), (Large, &self.dedup.in_large)] {
-                    let n = self.n_under_way(key, lower);
-                    assert!(n <= 1, "{state:?}");
-                    assert!(n == 1 || waits != Some(lower), "{state:?}");
-                    assert_eq!(n == 1, there.contains(&key), "{state:?}");
-                }
-            }
-        }
-
-        fn identity(&self) -> impl Eq + std::hash::Hash + std::fmt::Debug + use<> {
-            fn sorted<T: Ord>(keys: impl IntoIterator<Item = T>) -> Vec<T> {
-                let mut keys: Vec<T> = keys.into_iter().collect();
-                keys.sort_unstable();
-                keys
-            }
-            (
-                self.dedup.identity(),
-                sorted(self.sending.iter().copied()),
-                (self.high.clone(), self.large.clone(), self.low.clone()),
-                sorted(self.received.iter().copied()),
-                sorted(self.needs_work.iter().copied()),
-            )
-        }
-    }
-
-    #[test]
-    fn no_interleaving_loses_a_key_or_has_it_twice() {
-        let mut to_do = vec![Model {
-            dedup: Dedup::new(),
-            sending: Vec::new(),
-            high: Vec::new(),
-            large: Vec::new(),
-            low: Vec::new(),
-            received: Vec::new(),
-            needs_work: HashSet::new(),
-        }];
-        let mut seen = HashSet::new();
-        while let Some(model) = to_do.pop() {
-            if seen.insert(model.identity()) {
-                model.check();
-                to_do.extend(model.steps());
-            }
-        }
-        // One key alone is idle, sending, sent, received, processing or returning, per priority.
-        assert!(seen.len() > 10 * 10, "{} states", seen.len());
-    }
-
-    #[test]
-    fn repeated_raises_leave_one_stale_key() {
-        let mut dedup = Dedup::new();
-        let mut n_sent_low = 0;
-        for _ in 0..100 {
-            n_sent_low += usize::from(dedup.add(&1, Low, *NOW).sends);
-            assert_eq!(dedup.add(&1, High, *NOW), RAISED);
-            assert_eq!(dedup.begin(&1, High, *NOW), Some(ZERO));
-            assert_eq!(dedup.done(&1, *NOW), Some((ZERO, None)));
-        }
-        assert_eq!(n_sent_low, 1);
-        assert_eq!(dedup.begin(&1, Low, *NOW), None, "it was worked on");
-        assert_eq!(dedup, Dedup::new());
-    }
-
-    #[test]
-    fn a_raised_key_reuses_its_stale_entry() {
-        let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&1, Large, *NOW), NEW);
-        assert_eq!(dedup.add(&1, High, *NOW), RAISED);
-        assert_eq!(dedup.begin(&1, High, *NOW), Some(ZERO));
-        assert_eq!(dedup.done(&1, *NOW), Some((ZERO, None)));
-        assert_eq!(dedup.add(&1, Low, *NOW), NEW);
-        assert_eq!(dedup.add(&1, Large, *NOW), COALESCED, "it is there");
-        assert_eq!(dedup.begin(&1, Large, *NOW), Some(ZERO));
-        assert_eq!(dedup.begin(&1, Low, *NOW), None, "it is in progress");
+    fn take_all(dedup: &mut Dedup<&'static str>, lanes: Lanes) -> Vec<&'static str> {
+        let take = || Some(dedup.take(lanes, *NOW)?.0);
+        std::iter::from_fn(take).collect()
     }
 
     #[test]
     fn done_for_a_key_not_in_progress_changes_nothing() {
-        let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&1, High, *NOW), NEW);
-        assert_eq!(dedup.done(&1, *NOW), None, "it is in the channel");
+        let mut dedup = new();
+        assert!(dedup.add(&"a", 0, High, *NOW));
+        assert_eq!(dedup.done(&"a", *NOW), None, "it waits");
         assert_eq!((dedup.n_waiting(), dedup.n_dirty()), (1, 1));
+        assert_eq!(take_all(&mut dedup, Lanes::All), ["a"]);
     }
 
     #[test]
-    fn a_key_is_processed_from_its_begin_until_it_is_done() {
-        let mut dedup = Dedup::new();
-        assert_eq!(dedup.add(&0, High, *NOW), NEW);
-        assert!(dedup.is_dirty(&0) && !dedup.is_processing(&0));
-        assert_eq!(dedup.begin(&0, High, *NOW), Some(ZERO));
-        assert!(!dedup.is_dirty(&0) && dedup.is_processing(&0));
-        let returns = Added {
-            is_new: true,
-            sends: false,
-        };
-        assert_eq!(dedup.add(&0, Low, *NOW), returns);
+    fn a_key_is_processed_from_its_take_until_it_is_done() {
+        let mut dedup = new();
+        assert!(dedup.add(&"a", 0, High, *NOW));
+        assert!(dedup.is_dirty(&"a") && !dedup.is_processing(&"a"));
+        assert_eq!(dedup.take(Lanes::All, *NOW), Some(("a", ZERO)));
+        assert!(!dedup.is_dirty(&"a") && dedup.is_processing(&"a"));
+        assert!(dedup.add(&"a", 0, Low, *NOW));
         assert_eq!((dedup.n_waiting(), dedup.n_dirty()), (0, 1));
-        assert_eq!(dedup.done(&0, *NOW), Some((ZERO, Some(Low))));
-        assert!(dedup.is_dirty(&0) && !dedup.is_processing(&0));
+        assert!(!dedup.is_drained(Lanes::All) && !dedup.is_ready(Lanes::Small));
+        assert_eq!(dedup.done(&"a", *NOW), Some(ZERO));
+        assert!(dedup.is_dirty(&"a") && !dedup.is_processing(&"a"));
+        assert!(dedup.is_ready(Lanes::Small));
+    }
+
+    #[test]
+    fn a_raised_key_leaves_its_lane() {
+        let mut dedup = new();
+        assert!(dedup.add(&"a", 0, Low, *NOW));
+        assert!(!dedup.add(&"a", 0, Large, *NOW));
+        assert!(dedup.is_drained(Lanes::Small) && dedup.is_ready(Lanes::All));
+        assert!(!dedup.add(&"a", 0, High, *NOW));
+        assert!(!dedup.add(&"a", 0, Low, *NOW));
+        assert_eq!(take_all(&mut dedup, Lanes::All), ["a"]);
+        assert_eq!(dedup.done(&"a", *NOW), Some(ZERO));
+        assert_eq!(dedup.n_dirty(), 0);
+        assert!(dedup.is_drained(Lanes::All));
+    }
+
+    #[test]
+    fn tenants_take_turns_in_each_lane() {
+        let mut dedup = new();
+        for (key, tenant) in [("a1", 1), ("a2", 1), ("a3", 1), ("b1", 2), ("b2", 2)] {
+            dedup.add(&key, tenant, High, *NOW);
+        }
+        assert_eq!(dedup.take(Lanes::All, *NOW), Some(("a1", ZERO)));
+        dedup.add(&"c1", 3, High, *NOW);
+        let rest = ["b1", "a2", "c1", "b2", "a3"];
+        assert_eq!(take_all(&mut dedup, Lanes::All), rest);
+    }
+
+    #[test]
+    fn a_tenant_leaves_workers_to_the_others() {
+        // Number of workers, and how many of them the first, second and third tenant get.
+        for (n_workers, expected) in [
+            (1, [1, 0, 0]),
+            (2, [1, 1, 0]),
+            (3, [2, 1, 0]),
+            (4, [2, 1, 1]),
+            (5, [3, 1, 1]),
+            (10, [5, 3, 1]),
+        ] {
+            let mut dedup = Dedup::new(n_workers);
+            for (tenant, n_workers) in (0..).zip(expected) {
+                for n in 0..20 {
+                    dedup.add(&(tenant, n), tenant, High, *NOW);
+                }
+                let take = || dedup.take(Lanes::Small, *NOW);
+                assert_eq!(std::iter::from_fn(take).count(), n_workers, "{tenant}");
+            }
+            assert!(!dedup.is_ready(Lanes::Small) && !dedup.is_drained(Lanes::Small));
+        }
+    }
+
+    /// Small work never waits for the large work of its own tenant, however few workers there are.
+    #[test]
+    fn large_work_counts_for_nobody() {
+        for n_workers in 2..8 {
+            let mut dedup = Dedup::new(n_workers);
+            for n in 0..n_workers / 2 {
+                // Large from the start, or found to be so.
+                dedup.add(&n, 1, if n == 0 { Large } else { High }, *NOW);
+                dedup.take(Lanes::All, *NOW).expect("a worker is free");
+                dedup.runs_large(&n);
+            }
+            dedup.add(&10, 1, High, *NOW);
+            assert!(dedup.take(Lanes::Small, *NOW).is_some(), "{n_workers}");
+        }
     }
 
     #[test]
     fn the_longest_wait_and_the_longest_work() {
         let seconds = Duration::from_secs;
         let at = |after| *NOW + seconds(after);
-        let mut dedup = Dedup::new();
+        let mut dedup = new();
         assert_eq!(dedup.longest_wait(at(5)), ZERO);
-        dedup.add(&"a", Low, at(10));
-        dedup.add(&"b", Low, at(20));
+        dedup.add(&"a", 0, Low, at(10));
+        dedup.add(&"b", 0, Low, at(20));
         // The first of several adds counts.
-        dedup.add(&"a", High, at(30));
+        dedup.add(&"a", 0, High, at(30));
         assert_eq!(dedup.longest_wait(at(40)), seconds(30));
         assert_eq!(dedup.in_progress(at(40)), InProgress::default());
-        assert_eq!(dedup.begin(&"a", High, at(40)), Some(seconds(30)));
+        let taken = dedup.take(Lanes::All, at(40));
+        assert_eq!(taken, Some(("a", seconds(30))));
         assert_eq!(dedup.longest_wait(at(40)), seconds(20));
-        assert_eq!(dedup.begin(&"b", Low, at(50)), Some(seconds(30)));
+        let taken = dedup.take(Lanes::All, at(50));
+        assert_eq!(taken, Some(("b", seconds(30))));
         assert_eq!(dedup.longest_wait(at(60)), ZERO);
         dedup.progressed(&"a", at(55));
         dedup.progressed(&"other", at(55));
@@ -484,11 +422,11 @@ mod tests {
             longest_standstill: seconds(10),
         };
         assert_eq!(dedup.in_progress(at(60)), expected);
-        assert_eq!(dedup.done(&"a", at(60)), Some((seconds(20), None)));
+        assert_eq!(dedup.done(&"a", at(60)), Some(seconds(20)));
         // A key in progress does not wait for a worker, and large work does not count.
-        dedup.add(&"b", High, at(65));
-        dedup.add(&"c", Large, at(65));
-        dedup.add(&"d", Low, at(70));
+        dedup.add(&"b", 0, High, at(65));
+        dedup.add(&"c", 0, Large, at(65));
+        dedup.add(&"d", 0, Low, at(70));
         assert_eq!(dedup.longest_wait(at(75)), seconds(5));
         assert_eq!(dedup.in_progress(at(75)).longest, seconds(25));
     }

@@ -1,108 +1,88 @@
-//! The queue proper: a crossbeam channel of keys for each priority, and the sets of dirty and
-//! processing keys.
+//! The queue proper: the keys and their order under a lock, and crossbeam channels that call
+//! workers.
 //!
 //! Watch threads, `delay` and the `sync-*` threads add keys. The `sync-*` threads get keys and mark
 //! them done.
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, never, select_biased};
 
-use super::dedup::{Dedup, InProgress, Priority};
+use super::dedup::{Dedup, InProgress, Lanes, Priority};
+use super::lane::Tenant;
 use crate::stdx::clock::Clock;
 use crate::stdx::turns::{self, Spot, Waited};
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-/// One in this many gets starts with a later lane, low and large in turn, so that keys there wait
-/// for a bounded number of other keys.
-const TURN: u32 = 8;
-
-/// The keys that a worker serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lanes {
-    /// Every key.
-    All,
-    /// Every key without large work, so that these keys never wait for large work to end.
-    Small,
-}
-
-/// Hands out keys by priority, high before large before low (except as `TURN` says), and first in,
-/// first out within a priority. A key added again before a worker gets it is handed out once. A key
-/// added while a worker processes it is handed out again after [`Queue::done`]. No two workers ever
+/// Hands out keys by priority, high before large before low (except as
+/// [`TURN`](super::dedup::TURN) says), the tenants in turn within a priority, and first in, first
+/// out within a tenant. A key added again before a worker gets it is handed out once. A key added
+/// while a worker processes it is handed out again after [`Queue::done`]. No two workers ever
 /// process the same key (client-go `util/workqueue/queue.go:Typed`).
 ///
-/// The channels are unbounded, but none ever holds a key twice: each is at most as long as there
-/// are objects, and sending never blocks.
+/// INVARIANT: while a free worker may take a key, a channel that this worker listens to holds a
+/// call, or a thread is about to send one or to look for a key. A worker looks before it waits for
+/// a call, and passes the call on if it leaves a key that another may take. So one call suffices
+/// for any number of keys.
 pub struct Queue<K: Eq + Hash> {
-    high: Receiver<K>,
-    large: Receiver<K>,
-    low: Receiver<K>,
-    /// Replaces the channel that a worker does not serve.
-    never: Receiver<K>,
+    /// Calls a worker of any lanes.
+    small: Bell,
+    /// Calls a worker that also serves large work.
+    large: Bell,
+    /// Replaces the channel to which a worker does not listen.
+    never: Receiver<()>,
     spot: Spot,
-    /// Number of gets for each of [`Lanes`]; wraps.
-    n_looks: [AtomicU32; 2],
     state: Mutex<State<K>>,
     clock: Arc<dyn Clock>,
+    tenant_of: fn(&K) -> Tenant,
     /// `None` without metrics.
     metrics: Option<WorkQueueMetrics>,
 }
 
 struct State<K: Eq + Hash> {
     dedup: Dedup<K>,
-    /// Cloned under the lock, used after its release. `None` once the queue shuts down and no key
-    /// has to return through `done`.
-    ///
-    /// INVARIANT: a thread about to send a key holds a clone. So the channel disconnects only after
-    /// it holds the last accepted key, and workers see its end only after they got that key.
-    senders: Option<Arc<Senders<K>>>,
     shutting_down: bool,
     adds_total: u64,
 }
 
-/// The senders of all channels, dropped together.
-struct Senders<K> {
-    high: Sender<K>,
-    large: Sender<K>,
-    low: Sender<K>,
+/// A channel of capacity 1: another call has no further effect while it is full.
+struct Bell(Sender<()>, Receiver<()>);
+
+/// The bells to ring after the release of the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Calls {
+    small: bool,
+    large: bool,
 }
 
-/// A key that a thread is about to send.
-struct Sending<K> {
-    key: K,
-    priority: Priority,
-    senders: Arc<Senders<K>>,
+/// What a worker finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Found<K> {
+    Key(K),
+    /// No key that it may take now.
+    Nothing,
+    /// No key will ever come.
+    End,
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// Creates an empty queue.
+    /// Creates an empty queue with one tenant, who gets every worker.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (high_sender, high) = crossbeam_channel::unbounded();
-        let (large_sender, large) = crossbeam_channel::unbounded();
-        let (low_sender, low) = crossbeam_channel::unbounded();
-        let senders = Senders {
-            high: high_sender,
-            large: large_sender,
-            low: low_sender,
-        };
         Self {
-            high,
-            large,
-            low,
+            small: Bell::new(),
+            large: Bell::new(),
             never: never(),
             spot: Spot::default(),
-            n_looks: Default::default(),
             state: Mutex::new(State {
-                dedup: Dedup::new(),
-                senders: Some(Arc::new(senders)),
+                dedup: Dedup::new(usize::MAX),
                 shutting_down: false,
                 adds_total: 0,
             }),
             clock,
+            tenant_of: |_| 0,
             metrics: None,
         }
     }
@@ -112,32 +92,41 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.metrics = Some(metrics);
     }
 
-    /// Marks `key` dirty with this priority. An add with a higher priority raises a waiting key.
-    /// Never blocks. Ignored after shutdown.
-    pub fn add(&self, key: K, priority: Priority) {
-        if let Some(sending) = self.accept(key, priority) {
-            sending.send();
-            self.spot.wake();
-        }
+    /// Shares this number of workers among tenants. The queue must be empty.
+    pub fn set_tenants(&mut self, n_workers: usize, tenant_of: fn(&K) -> Tenant) {
+        self.tenant_of = tenant_of;
+        self.lock().dedup = Dedup::new(n_workers);
     }
 
-    /// The part of [`Queue::add`] under the lock. The caller must send what it returns.
-    fn accept(&self, key: K, priority: Priority) -> Option<Sending<K>> {
-        let now = self.clock.now();
+    /// Marks `key` dirty with this priority. An add with a higher priority raises a waiting key.
+    /// Never blocks. Ignored after shutdown.
+    pub fn add(&self, key: &K, priority: Priority) {
+        let calls = self.accept(key, priority);
+        self.call(calls);
+    }
+
+    /// The part of [`Queue::add`] under the lock.
+    fn accept(&self, key: &K, priority: Priority) -> Calls {
+        let (now, tenant) = (self.clock.now(), (self.tenant_of)(key));
         let mut state = self.lock();
         if state.shutting_down {
-            return None;
+            return Calls::default();
         }
-        let added = state.dedup.add(&key, priority, now);
-        state.adds_total += u64::from(added.is_new);
-        let senders = state.senders.as_ref().filter(|_| added.sends).cloned();
-        // The send may wake a worker, which takes the lock next.
-        drop(state);
-        senders.map(|senders| Sending {
-            key,
-            priority,
-            senders,
-        })
+        let is_new = state.dedup.add(key, tenant, priority, now);
+        state.adds_total += u64::from(is_new);
+        Calls::of(&state)
+    }
+
+    /// Rings the bells. The caller must not hold the lock, which the called worker takes next.
+    fn call(&self, calls: Calls) {
+        for (bell, rings) in [(&self.small, calls.small), (&self.large, calls.large)] {
+            if rings {
+                bell.0.try_send(()).unwrap_or_default();
+            }
+        }
+        if calls != Calls::default() {
+            self.spot.wake();
+        }
     }
 
     /// Returns the next key of these lanes. The caller must call [`Queue::done`] afterwards,
@@ -146,117 +135,84 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Blocks until there is a key. After shutdown, returns the accepted keys of these lanes, and
     /// then `None`.
     pub fn get(&self, lanes: Lanes) -> Option<K> {
-        let next = || {
-            let key = self.try_get(lanes).map(Some);
-            key.or_else(|| self.is_drained().then_some(None))
+        let look = || match self.look(lanes) {
+            Found::Key(key) => Some(Some(key)),
+            Found::Nothing => None,
+            Found::End => Some(None),
         };
-        if let Waited::Ready(key) = turns::wait(&[&self.spot], None, next) {
+        if let Waited::Ready(key) = turns::wait(&[&self.spot], None, look) {
             return key;
         }
+        let large = match lanes {
+            Lanes::All => &self.large.1,
+            Lanes::Small => &self.never,
+        };
         loop {
-            let [first, second, third] = self.channels(lanes);
-            let (received, priority) = select_biased! {
-                recv(first.0) -> key => (key, first.1),
-                recv(second.0) -> key => (key, second.1),
-                recv(third.0) -> key => (key, third.1),
-            };
-            let Ok(key) = received else {
-                // Shut down: all accepted keys are in their channels, so no wait is needed.
-                return self.try_get(lanes);
-            };
-            if self.begin(&key, priority) {
-                return Some(key);
+            if let Some(key) = look() {
+                return key;
             }
+            let call = select_biased! {
+                recv(self.small.1) -> call => call,
+                recv(large) -> call => call,
+            };
+            call.expect("the queue that is borrowed here holds the senders");
         }
-    }
-
-    /// True if no key will ever come.
-    fn is_drained(&self) -> bool {
-        self.lock().senders.is_none()
     }
 
     /// Returns the next key of these lanes if there is one. Never blocks.
     pub fn try_get(&self, lanes: Lanes) -> Option<K> {
-        loop {
-            let (key, priority) = self.receive(lanes)?;
-            if self.begin(&key, priority) {
-                return Some(key);
-            }
+        match self.look(lanes) {
+            Found::Key(key) => Some(key),
+            Found::Nothing | Found::End => None,
         }
     }
 
-    /// Receives a key of these lanes if a channel holds one. The caller must pass it to
-    /// [`Queue::begin`].
-    fn receive(&self, lanes: Lanes) -> Option<(K, Priority)> {
-        let mut channels = self.channels(lanes).into_iter();
-        channels.find_map(|(channel, priority)| {
-            let key = channel.try_recv().ok()?;
-            Some((key, priority))
-        })
+    fn look(&self, lanes: Lanes) -> Found<K> {
+        let (found, calls) = self.find(lanes);
+        self.call(calls);
+        found
     }
 
-    /// Returns the channels of these lanes, in the order in which to try them.
-    fn channels(&self, lanes: Lanes) -> [(&Receiver<K>, Priority); 3] {
-        let (high, low) = ((&self.high, Priority::High), (&self.low, Priority::Low));
-        let large = match lanes {
-            Lanes::All => &self.large,
-            Lanes::Small => &self.never,
-        };
-        let large = (large, Priority::Large);
-        let n_looks = self.n_looks[lanes as usize].fetch_add(1, Ordering::Relaxed);
-        if !(n_looks + 1).is_multiple_of(TURN) {
-            [high, large, low]
-        } else if n_looks % (2 * TURN) < TURN {
-            [low, large, high]
-        } else {
-            [large, low, high]
-        }
-    }
-
-    fn begin(&self, key: &K, received: Priority) -> bool {
+    /// The part of a look under the lock.
+    fn find(&self, lanes: Lanes) -> (Found<K>, Calls) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let waited = state.dedup.begin(key, received, now);
+        let taken = state.dedup.take(lanes, now);
+        let calls = Calls::of(&state);
+        let is_end = state.shutting_down && state.dedup.is_drained(lanes);
         drop(state);
-        if let (Some(metrics), Some(waited)) = (&self.metrics, waited) {
-            metrics.queue_duration.observe(waited.as_secs_f64());
+        match taken {
+            Some((key, waited)) => {
+                if let Some(metrics) = &self.metrics {
+                    metrics.queue_duration.observe(waited.as_secs_f64());
+                }
+                (Found::Key(key), calls)
+            }
+            None if is_end => (Found::End, Calls::ALL),
+            None => (Found::Nothing, Calls::default()),
         }
-        waited.is_some()
     }
 
-    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks.
+    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks. Workers
+    /// look for their next key afterwards.
     pub fn done(&self, key: &K) {
-        let (sending, last) = self.end(key);
-        if sending.is_none() && last.is_none() {
-            return;
-        }
-        if let Some(sending) = sending {
-            sending.send();
-        }
-        drop(last);
-        self.spot.wake();
+        let calls = self.end(key);
+        self.call(calls);
     }
 
-    /// The part of [`Queue::done`] under the lock. The caller must send the key that returns, and
-    /// then drop the senders.
-    fn end(&self, key: &K) -> (Option<Sending<K>>, Option<Arc<Senders<K>>>) {
+    /// The part of [`Queue::done`] under the lock.
+    fn end(&self, key: &K) -> Calls {
         let now = self.clock.now();
         let mut state = self.lock();
-        let (worked, returns) = state.dedup.done(key, now).unzip();
-        let is_last = state.shutting_down && state.dedup.n_returning() == 0;
-        let sending = returns.flatten().map(|priority| Sending {
-            key: key.clone(),
-            priority,
-            senders: Arc::clone(
-                (state.senders.as_ref()).expect("the senders are kept while a key is to come back"),
-            ),
-        });
-        let last = if is_last { state.senders.take() } else { None };
+        let worked = state.dedup.done(key, now);
+        let mut calls = Calls::of(&state);
+        // This worker looks next, perhaps not for large work.
+        calls.small &= state.shutting_down || state.dedup.is_dirty(key);
         drop(state);
         if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
             metrics.work_duration.observe(worked.as_secs_f64());
         }
-        (sending, last)
+        calls
     }
 
     /// Number of keys that wait for a worker, without keys in progress.
@@ -272,22 +228,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ignores all further adds and wakes every worker. Workers still get the keys accepted before.
     /// Never blocks.
     pub fn shut_down(&self) {
-        let senders = self.close();
-        // The drop wakes the workers blocked in `get`, so it happens after the lock's release.
-        drop(senders);
-        self.spot.wake();
-    }
-
-    /// The part of [`Queue::shut_down`] under the lock.
-    fn close(&self) -> Option<Arc<Senders<K>>> {
-        let mut state = self.lock();
-        state.shutting_down = true;
-        // The queue accepts no more keys, so only returning keys still need the senders.
-        if state.dedup.n_returning() == 0 {
-            state.senders.take()
-        } else {
-            None
-        }
+        self.lock().shutting_down = true;
+        self.call(Calls::ALL);
     }
 
     /// True after [`Queue::shut_down`].
@@ -313,6 +255,15 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn longest_wait(&self) -> Duration {
         let now = self.clock.now();
         self.lock().dedup.longest_wait(now)
+    }
+
+    /// Records that the work on `key`, which is in progress, is large. Never blocks.
+    pub fn runs_large(&self, key: &K) {
+        let mut state = self.lock();
+        state.dedup.runs_large(key);
+        let calls = Calls::of(&state);
+        drop(state);
+        self.call(calls);
     }
 
     /// Records that the work on `key`, which is in progress, goes on.
@@ -341,16 +292,26 @@ impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
     }
 }
 
-impl<K> Sending<K> {
-    fn send(self) {
-        let sender = match self.priority {
-            Priority::High => &self.senders.high,
-            Priority::Large => &self.senders.large,
-            Priority::Low => &self.senders.low,
-        };
-        sender
-            .send(self.key)
-            .expect("the queue that is borrowed here holds the receivers");
+impl Calls {
+    const ALL: Self = Self {
+        small: true,
+        large: true,
+    };
+
+    /// The workers that a free one may have to call after a change of `state`. Once the queue shuts
+    /// down, that is everyone, who may have to end.
+    fn of<K: Clone + Eq + Hash>(state: &State<K>) -> Self {
+        Self {
+            small: state.shutting_down || state.dedup.is_ready(Lanes::Small),
+            large: state.shutting_down || state.dedup.is_ready(Lanes::All),
+        }
+    }
+}
+
+impl Bell {
+    fn new() -> Self {
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        Self(sender, receiver)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::RateLimiter;
+use super::{BURST, INTERVAL, RateLimiter};
 use crate::stdx::clock::FakeClock;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -99,4 +99,17 @@ fn i_22_over_all_keys_a_burst_is_followed_by_ten_a_second() {
         200 * MS,
         "forgetting gives no token back"
     );
+}
+
+#[test]
+fn the_failures_of_one_tenant_delay_no_other() {
+    let (clock, mut limiter) = limiter::<(u64, u32)>();
+    limiter.set_tenants(|key| key.0);
+    let last = (0..1000).map(|n| limiter.when(&(1, n))).last();
+    assert_eq!(last, Some(INTERVAL * 1000 - BURST));
+    assert_eq!(limiter.when(&(2, 0)), 5 * MS);
+    // What is whole again leaves nothing behind.
+    clock.advance(HOUR);
+    assert_eq!(limiter.when(&(2, 1)), 5 * MS);
+    assert_eq!(limiter.lock().whole_at.len(), 1);
 }
