@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::api::Uid;
+use crate::api::ObjectKey;
 use crate::api::encoded::{Encoded, JSON};
 
 /// Characters that a path must escape; slashes separate its segments.
@@ -95,9 +95,16 @@ pub struct Request {
     pub(super) accept: Cow<'static, str>,
     pub(super) body: Option<Body>,
     pub(super) timeout: Option<Duration>,
-    /// Requests with the same value share a turn at the throttle.
-    pub(super) flow: u64,
+    pub(super) flow: Flow,
     pub(super) retries: Retries,
+}
+
+/// Requests of the same flow share a turn at the throttle. The numbers are hashes: namespaces or
+/// owners whose hashes collide only share a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flow {
+    pub(super) namespace: u64,
+    pub(super) owner: u64,
 }
 
 /// Which retries of a request a caller waits for.
@@ -216,14 +223,17 @@ impl Request {
         self
     }
 
-    /// The same request, sent for the object with this UID. The throttle serves the owners of
-    /// waiting requests in turn. Requests without an owner share one turn.
+    /// The same request, sent for this object. The throttle serves the namespaces of waiting
+    /// requests in turn, and the objects of each namespace in turn. Requests without an object share
+    /// one turn.
     #[must_use]
-    pub fn on_behalf_of(mut self, owner: &Uid) -> Self {
-        // A hash is enough: owners whose hashes collide only share a turn.
+    pub fn on_behalf_of(mut self, owner: &ObjectKey) -> Self {
         let mut hasher = DefaultHasher::new();
-        owner.hash(&mut hasher);
-        self.flow = hasher.finish();
+        owner.name.hash(&mut hasher);
+        self.flow = Flow {
+            namespace: owner.namespace_hash(),
+            owner: hasher.finish(),
+        };
         self
     }
 
@@ -291,7 +301,7 @@ impl Request {
             accept: JSON.into(),
             body: None,
             timeout: None,
-            flow: 0,
+            flow: Flow::default(),
             retries: Retries::All,
         }
     }

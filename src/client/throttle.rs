@@ -1,12 +1,12 @@
 //! Client-side rate limit: a token bucket that keeps this daemon from crowding out other clients of
 //! the API server. The bucket is pure; [`Throttle`] blocks the sending thread.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::ClientError;
-use super::request::Request;
+use super::request::{Flow, Request};
 use crate::stdx::activity;
 use crate::stdx::clock;
 use crate::stdx::stop::Stop;
@@ -25,8 +25,8 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// A token bucket and the requests that wait for its tokens. Tokens arrive at a steady rate up to a
 /// limit.
 ///
-/// The flows of requests (see [`Request::on_behalf_of`]) take turns, however many requests each
-/// has: start-time fair queueing with requests of equal weight.
+/// The namespaces take turns, and the objects of a namespace take turns at the turns of their
+/// namespace (see [`Request::on_behalf_of`]), however many requests each has.
 ///
 /// DIFFERS: upstream serves requests in their order of arrival (client-go
 /// `util/flowcontrol/throttle.go:tokenBucketRateLimiter`), so that the many pods of one ReplicaSet
@@ -37,10 +37,35 @@ struct FairBucket {
     burst: f64,
     tokens: f64,
     updated: Instant,
+    /// The turns of the namespaces: a place for each waiting request.
+    all: Turns,
+    /// The namespaces with waiting requests.
+    namespaces: HashMap<u64, Namespace>,
+}
+
+/// The waiting requests of a namespace.
+#[derive(Debug, Default)]
+struct Namespace {
+    /// Its places in the order of service. They are not bound to a request: the first request in
+    /// the turns of the owners has the first place.
+    places: VecDeque<Place>,
+    owners: Turns,
+}
+
+/// A waiting request: its namespace, and its place there.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    namespace: u64,
+    place: Place,
+}
+
+/// Start-time fair queueing with requests of equal weight.
+#[derive(Debug, Default)]
+struct Turns {
     /// Waiting requests in the order of service.
     waiting: BTreeSet<Place>,
     /// The next turn of each flow, if it is not the current turn.
-    turns: HashMap<u64, u64>,
+    next: HashMap<u64, u64>,
     /// The turn of the last request served.
     turn: u64,
     n_enqueued: u64,
@@ -55,6 +80,37 @@ const SPARE_MAX: u32 = 64;
 /// Above this number of flows the bucket drops those that are not ahead of the current turn.
 const TURNS_MAX: usize = 1024;
 
+impl Turns {
+    /// Adds a request to the queue.
+    fn enqueue(&mut self, flow: u64) -> Place {
+        if self.waiting.is_empty() {
+            // If no request waits, no flow is ahead of another.
+            self.next.clear();
+        } else if self.next.len() >= TURNS_MAX {
+            let turn = self.turn;
+            self.next.retain(|_, next| *next > turn);
+        }
+        let next = self.next.entry(flow).or_default();
+        let turn = self.turn.max(*next);
+        *next = turn + 1;
+        self.n_enqueued += 1;
+        let place = (turn, self.n_enqueued);
+        self.waiting.insert(place);
+        place
+    }
+
+    /// Number of requests that are served before `place`.
+    fn n_before(&self, place: Place) -> usize {
+        self.waiting.range(..place).count()
+    }
+
+    /// Removes the request at `place`, which is served.
+    fn serve(&mut self, place: Place) {
+        self.waiting.remove(&place);
+        self.turn = self.turn.max(place.0);
+    }
+}
+
 impl FairBucket {
     /// Creates a full bucket without waiting requests.
     fn new(per_second: f32, burst: u32, now: Instant) -> Self {
@@ -64,50 +120,65 @@ impl FairBucket {
             burst,
             tokens: burst,
             updated: now,
-            waiting: BTreeSet::new(),
-            turns: HashMap::new(),
-            turn: 0,
-            n_enqueued: 0,
+            all: Turns::default(),
+            namespaces: HashMap::new(),
         }
     }
 
     /// Adds a request to the queue.
-    fn enqueue(&mut self, flow: u64) -> Place {
-        if self.waiting.is_empty() {
-            // If no request waits, no flow is ahead of another.
-            self.turns.clear();
-        } else if self.turns.len() >= TURNS_MAX {
-            let turn = self.turn;
-            self.turns.retain(|_, next| *next > turn);
+    fn enqueue(&mut self, flow: Flow) -> Ticket {
+        let namespace = self.namespaces.entry(flow.namespace).or_default();
+        let place = self.all.enqueue(flow.namespace);
+        namespace.places.push_back(place);
+        Ticket {
+            namespace: flow.namespace,
+            place: namespace.owners.enqueue(flow.owner),
         }
-        let next = self.turns.entry(flow).or_default();
-        let turn = self.turn.max(*next);
-        *next = turn + 1;
-        self.n_enqueued += 1;
-        let place = (turn, self.n_enqueued);
-        self.waiting.insert(place);
-        place
     }
 
-    /// Takes the token of the request at `place` if there are enough for it and all requests before
+    /// Takes the token of the request `ticket` if there are enough for it and all requests before
     /// it.
     ///
     /// # Errors
     /// The delay until its token arrives. Requests that enqueue before it in the meantime make it
     /// longer.
-    fn take(&mut self, place: Place, now: Instant) -> Result<(), Duration> {
+    fn take(&mut self, ticket: Ticket, now: Instant) -> Result<(), Duration> {
         self.refill(now);
+        let Some(namespace) = self.namespaces.get_mut(&ticket.namespace) else {
+            return Ok(());
+        };
+        let index = namespace.owners.n_before(ticket.place);
+        let place = namespace.places.get(index).copied().unwrap_or_default();
         // Every request before this one takes a token first.
-        let n_before = u32::try_from(self.waiting.range(..place).count()).unwrap_or(u32::MAX);
+        let n_before = u32::try_from(self.all.n_before(place)).unwrap_or(u32::MAX);
         let missing = f64::from(n_before) + 1.0 - self.tokens;
         if missing > TOKEN_EPSILON {
             let wait = Duration::try_from_secs_f64(missing / self.per_second);
             return Err(wait.unwrap_or(Duration::MAX));
         }
-        self.waiting.remove(&place);
         self.tokens -= 1.0;
-        self.turn = self.turn.max(place.0);
+        self.all.serve(place);
+        namespace.places.remove(index);
+        namespace.owners.serve(ticket.place);
+        self.drop_if_empty(ticket.namespace);
         Ok(())
+    }
+
+    /// Removes the request `ticket` from the queue. Its namespace loses its last place.
+    fn remove(&mut self, ticket: Ticket) {
+        if let Some(namespace) = self.namespaces.get_mut(&ticket.namespace) {
+            namespace.owners.waiting.remove(&ticket.place);
+            if let Some(last) = namespace.places.pop_back() {
+                self.all.waiting.remove(&last);
+            }
+        }
+        self.drop_if_empty(ticket.namespace);
+    }
+
+    fn drop_if_empty(&mut self, namespace: u64) {
+        if (self.namespaces.get(&namespace)).is_some_and(|it| it.places.is_empty()) {
+            self.namespaces.remove(&namespace);
+        }
     }
 
     /// Returns how many requests, up to [`SPARE_MAX`], may be sent at once and still leave half of
@@ -116,7 +187,7 @@ impl FairBucket {
         self.refill(now);
         let spare = self.tokens - (self.burst / 2.0).floor() + TOKEN_EPSILON;
         let is_spare = |n: &u32| f64::from(*n) <= spare;
-        if self.waiting.is_empty() {
+        if self.namespaces.is_empty() {
             (1..=SPARE_MAX).take_while(is_spare).count()
         } else {
             0
@@ -127,11 +198,6 @@ impl FairBucket {
         let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
         self.updated = self.updated.max(now);
         self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
-    }
-
-    /// Removes the request at `place` from the queue.
-    fn remove(&mut self, place: Place) {
-        self.waiting.remove(&place);
     }
 }
 
@@ -196,8 +262,8 @@ impl Throttle {
         let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::now();
         let mut guard = lock();
-        let place = guard.bucket.enqueue(request.flow);
-        let mut taken = guard.bucket.take(place, now);
+        let ticket = guard.bucket.enqueue(request.flow);
+        let mut taken = guard.bucket.take(ticket, now);
         let due = |last_notice| now.saturating_duration_since(last_notice) >= NOTICE_INTERVAL;
         let wait = taken.err().unwrap_or_default();
         let notice = wait > VERY_LONG_WAIT && guard.last_notice.is_none_or(due);
@@ -217,10 +283,10 @@ impl Throttle {
         // Requests of other flows may have enqueued before this one during its wait.
         while let Err(wait) = taken {
             if self.stop.wait_timeout(wait) {
-                lock().bucket.remove(place);
+                lock().bucket.remove(ticket);
                 return Err(ClientError::Stopped);
             }
-            taken = lock().bucket.take(place, clock::now());
+            taken = lock().bucket.take(ticket, clock::now());
         }
         Ok(())
     }
@@ -231,14 +297,24 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{FairBucket, Throttle};
+    use crate::client::request::Flow;
     use crate::client::{ClientError, Request};
     use crate::stdx::stop::{Cause, Stop};
 
     /// Returns the wait of each request in milliseconds if all enqueue at once.
-    fn waits(bucket: &mut FairBucket, flows: &[u64], now: Instant) -> Vec<u128> {
-        let places: Vec<_> = flows.iter().map(|flow| bucket.enqueue(*flow)).collect();
-        let wait = |place| bucket.take(place, now).err().unwrap_or_default();
-        let waits: Vec<_> = places.into_iter().map(wait).collect();
+    fn waits(bucket: &mut FairBucket, owners: &[u64], now: Instant) -> Vec<u128> {
+        let flows: Vec<_> = owners.iter().map(|owner| of(1, *owner)).collect();
+        waits_of(bucket, &flows, now)
+    }
+
+    fn of(namespace: u64, owner: u64) -> Flow {
+        Flow { namespace, owner }
+    }
+
+    fn waits_of(bucket: &mut FairBucket, flows: &[Flow], now: Instant) -> Vec<u128> {
+        let tickets: Vec<_> = flows.iter().map(|flow| bucket.enqueue(*flow)).collect();
+        let wait = |ticket| bucket.take(ticket, now).err().unwrap_or_default();
+        let waits: Vec<_> = tickets.into_iter().map(wait).collect();
         waits.iter().map(Duration::as_millis).collect()
     }
 
@@ -277,14 +353,37 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_does_not_wait_for_the_many_objects_of_another() {
+        let start = Instant::now();
+        let mut bucket = FairBucket::new(10.0, 1, start);
+        let flows = [
+            (1, 1),
+            (1, 1),
+            (1, 1),
+            (1, 2),
+            (1, 3),
+            (2, 1),
+            (3, 1),
+            (2, 1),
+        ];
+        let flows = flows.map(|(namespace, owner)| of(namespace, owner));
+        assert_eq!(
+            waits_of(&mut bucket, &flows, start),
+            [0, 600, 700, 300, 500, 100, 200, 400],
+            "namespace 1 has had its first turn, then each has one in turn; so have its owners"
+        );
+        assert!(bucket.namespaces.contains_key(&1));
+    }
+
+    #[test]
     fn a_quiet_flow_saves_no_turns() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(1.0, 1, start);
         let mut at = start;
         // A request always waits while flow 1 is served 50 times.
-        let mut next = bucket.enqueue(1);
+        let mut next = bucket.enqueue(of(1, 1));
         for _ in 0..50 {
-            let one_more = bucket.enqueue(1);
+            let one_more = bucket.enqueue(of(1, 1));
             bucket.take(next, at).expect("a token a second");
             at += Duration::from_secs(1);
             next = one_more;
@@ -300,16 +399,16 @@ mod tests {
     fn the_next_request_gets_the_token_of_a_removed_one() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(10.0, 1, start);
-        let places = [0; 3].map(|flow| bucket.enqueue(flow));
-        bucket.take(places[0], start).expect("the burst");
-        bucket.remove(places[1]);
+        let tickets = [0; 3].map(|owner| bucket.enqueue(of(1, owner)));
+        bucket.take(tickets[0], start).expect("the burst");
+        bucket.remove(tickets[1]);
         let wait = bucket
-            .take(places[2], start)
+            .take(tickets[2], start)
             .expect_err("the bucket is empty");
         assert_eq!(wait.as_millis(), 100);
         let later = start + wait;
         bucket
-            .take(places[2], later)
+            .take(tickets[2], later)
             .expect("the token has arrived");
     }
 
@@ -324,7 +423,7 @@ mod tests {
         assert_eq!(bucket.n_spare(now), 0);
         let later = now + Duration::from_secs(2);
         assert_eq!(bucket.n_spare(later), 5);
-        bucket.enqueue(0);
+        bucket.enqueue(of(1, 0));
         assert_eq!(bucket.n_spare(later), 0, "a request waits");
         let mut smallest = FairBucket::new(1.0, 1, now);
         assert_eq!(smallest.n_spare(now), 1);
@@ -357,6 +456,6 @@ mod tests {
         ));
         let state = throttle.state.as_ref().expect("there is a limit");
         let state = state.lock().expect("nobody panicked");
-        assert!(state.bucket.waiting.is_empty(), "the request is removed");
+        assert!(state.bucket.namespaces.is_empty(), "the request is removed");
     }
 }

@@ -51,7 +51,7 @@ impl RealLiveReader {
             if !continue_token.is_empty() {
                 page = page.query("continue", &continue_token);
             }
-            let response = self.send(&page.on_behalf_of(&rs.uid))?;
+            let response = self.send(&page.on_behalf_of(&rs.key))?;
             let list = ListJson::read(&response.body)?;
             for pod in list.items.unwrap_or_default() {
                 let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
@@ -113,7 +113,7 @@ impl LiveReader for RealLiveReader {
     }
 
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
-        let response = self.send(&pod_request(rs, name).on_behalf_of(&rs.uid))?;
+        let response = self.send(&pod_request(rs, name).on_behalf_of(&rs.key))?;
         let list = ListJson::read(&response.body)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {

@@ -49,7 +49,7 @@ impl RealPodControl {
     }
 
     fn send(&self, rs: &ReplicaSet, request: Request) -> Result<Response, WriteError> {
-        let request = request.on_behalf_of(&rs.uid);
+        let request = request.on_behalf_of(&rs.key);
         Ok(self.client.send_unless_stopped(&request)?)
     }
 

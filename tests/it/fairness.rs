@@ -1,12 +1,13 @@
-//! Fairness: large ReplicaSets, however many, do not hold up small ones.
+//! Fairness: large ReplicaSets, however many, do not hold up small ones, and no namespace holds up
+//! another.
 
 use std::collections::BTreeSet;
 
 use replicaset_controller::api::workload_kind::REPLICA_SET;
-use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Rule};
+use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Rule, RuleHandle};
 use replicaset_controller::manager::ManagerOptions;
 
-use crate::support::{Setup, TestCluster, json_body, new_replica_set_labelled};
+use crate::support::{Kind, Setup, TestCluster, json_body, new_replica_set_labelled};
 
 /// The names of the pods in the create requests, in the order of the requests.
 fn posts(cluster: &TestCluster) -> Vec<String> {
@@ -137,4 +138,121 @@ fn replica_sets_take_turns_at_the_rate_limit() {
         .expect("the create is recorded")
         .saturating_sub(n_before);
     assert!(n_between <= 20, "{n_between} creates came first");
+}
+
+/// A cluster with the default rate limit, threads and workers, whose daemon controls all namespaces,
+/// and a second namespace.
+struct Neighbours {
+    cluster: TestCluster,
+    slow: String,
+}
+
+impl Neighbours {
+    fn start(qps: f32) -> Self {
+        let cluster = TestCluster::running_with(Setup {
+            all_namespaces: true,
+            options: ManagerOptions {
+                kube_api_qps: qps,
+                ..ManagerOptions::default()
+            },
+            ..Setup::default()
+        });
+        let slow = format!("{}-slow", cluster.namespace());
+        cluster.create_namespace(&slow);
+        cluster.synced();
+        Self { cluster, slow }
+    }
+
+    /// Creates ReplicaSets in the second namespace.
+    fn create_slow(&self, n_replica_sets: usize, replicas: i64) {
+        let slow = self.cluster.in_namespace(&self.slow);
+        for n in 0..n_replica_sets {
+            let name = format!("slow-{n}");
+            slow.create_replica_set(&new_replica_set_labelled(&name, replicas, &name));
+        }
+    }
+
+    fn scale_slow(&self, n_replica_sets: usize, replicas: i64) {
+        let slow = self.cluster.in_namespace(&self.slow);
+        for n in 0..n_replica_sets {
+            slow.scale(&format!("slow-{n}"), replicas);
+        }
+    }
+
+    fn n_slow_pods(&self) -> usize {
+        let slow = self.cluster.in_namespace(&self.slow);
+        slow.list(Kind::Pods, "").len()
+    }
+
+    /// Applies `action` to the requests of the daemon with this method for pods or statuses of the
+    /// second namespace.
+    fn fault(&self, method: &'static str, action: Action) -> RuleHandle {
+        let part = format!("/namespaces/{}/", self.slow);
+        let rule = Rule::new(Matcher::path(method, &part), action);
+        self.cluster.faults().add(rule)
+    }
+
+    /// Creates a ReplicaSet in the first namespace, and waits for its pods and its status.
+    #[track_caller]
+    fn check_other(&self, replicas: i64) {
+        let cluster = &self.cluster;
+        cluster.create_replica_set(&new_replica_set_labelled("other", replicas, "other"));
+        cluster.eventually_eq("the other has its pods and its status", &replicas, || {
+            let status = cluster.status("other");
+            status["replicas"].as_i64().unwrap_or_default()
+        });
+    }
+}
+
+/// The threads for batches are all in requests that hang, and the batch of the other ReplicaSet
+/// neither gets nor awaits one.
+#[test]
+fn hanging_deletes_hold_up_no_other_namespace() {
+    let neighbours = Neighbours::start(0.0);
+    neighbours.create_slow(2, 31);
+    neighbours
+        .cluster
+        .eventually_eq("all pods exist", &62, || neighbours.n_slow_pods());
+    let held = neighbours.fault("DELETE", Action::Hold);
+    neighbours.scale_slow(2, 0);
+    // Both workers and the threads for small syncs: three quarters of the 24.
+    neighbours
+        .cluster
+        .eventually("the threads hang", || held.hits() >= 20);
+    neighbours.check_other(3);
+    held.remove();
+}
+
+/// As many syncs as there are workers, and more, hang in one request each.
+#[test]
+fn hanging_syncs_hold_up_no_other_namespace() {
+    for method in ["POST", "PUT"] {
+        let neighbours = Neighbours::start(0.0);
+        let held = neighbours.fault(method, Action::Hold);
+        neighbours.create_slow(10, 1);
+        let queue = neighbours.cluster.daemon().instance(&REPLICA_SET).queue();
+        neighbours
+            .cluster
+            .eventually("syncs hang, and the others wait", || {
+                held.hits() >= 3 && queue.len() >= 7
+            });
+        neighbours.check_other(1);
+        held.remove();
+    }
+}
+
+/// Many ReplicaSets of one namespace wait for the rate limit, for workers and in the queue. The
+/// pod and the status of another namespace pass after a few of their requests. The limit is one
+/// token per second, so that on a slow machine few of them pass before the daemon receives the
+/// other ReplicaSet.
+#[test]
+fn a_namespace_with_many_replica_sets_holds_up_no_other() {
+    let neighbours = Neighbours::start(1.0);
+    neighbours.create_slow(100, 31);
+    let cluster = &neighbours.cluster;
+    cluster.eventually("the burst is used up", || cluster.n_writes() >= 30);
+    let n_before = cluster.n_writes();
+    neighbours.check_other(1);
+    let n_between = cluster.n_writes() - n_before;
+    assert!(n_between <= 15, "{n_between} writes came first");
 }
