@@ -20,8 +20,13 @@ pub enum SyncError {
         retry_in: Duration,
     },
     /// Several writes failed.
-    #[error("[{0}]")]
-    Several(String),
+    #[error("[{messages}]")]
+    Several {
+        /// The distinct messages.
+        messages: String,
+        /// The longest time after which the API server asks for another try.
+        retry_after: Option<Duration>,
+    },
     /// Deleting pods failed.
     #[error("unable to delete pods: {0}")]
     Delete(WriteError),
@@ -43,6 +48,15 @@ impl SyncError {
             self,
             Self::Write(WriteError::Stopped) | Self::Delete(WriteError::Stopped)
         )
+    }
+
+    /// Time after which an overloaded API server asks for another try.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Write(error) | Self::Delete(error) => retry_after(error),
+            Self::Several { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 
     /// The level of its line in the log. A sync that loses the race against a deletion is normal:
@@ -74,8 +88,16 @@ pub(super) fn aggregate(mut errors: Vec<WriteError>) -> Option<SyncError> {
         }
     }
     if messages.len() > 1 {
-        Some(SyncError::Several(messages.join(", ")))
+        Some(SyncError::Several {
+            messages: messages.join(", "),
+            retry_after: errors.iter().filter_map(retry_after).max(),
+        })
     } else {
         errors.pop().map(SyncError::Write)
     }
+}
+
+fn retry_after(error: &WriteError) -> Option<Duration> {
+    let after = error.response()?.retry_after()?;
+    (!after.is_zero()).then_some(after)
 }

@@ -1,5 +1,7 @@
 //! The worker: it takes a key from the queue, syncs it, and marks it done.
 
+use std::time::Duration;
+
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
 use super::sync::SyncOutcome;
@@ -8,6 +10,15 @@ use crate::api::ObjectKey;
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Lanes;
+
+/// A longer `Retry-After` is cut to it, so that no mistake of a server stops a ReplicaSet for hours.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
+
+/// Spreads the retries of many keys that were told the same time. `random` is from `0.0..1.0`.
+fn spread(retry_after: Duration, random: f64) -> Duration {
+    let least = retry_after.min(RETRY_AFTER_MAX);
+    least + least.mul_f64(random / 2.0)
+}
 
 impl ReplicaSetController {
     /// Waits for a key of these lanes and syncs it. Returns false once the queue is shut down and
@@ -63,7 +74,14 @@ impl ReplicaSetController {
                         // The next sync is held back, and schedules everything but creates.
                         self.queue.add_low(key.clone());
                     }
-                    _ => self.queue.add_rate_limited(key.clone()),
+                    // The key waits, and no worker does.
+                    _ => match error.retry_after() {
+                        Some(after) => {
+                            let after = spread(after, fastrand::f64());
+                            self.queue.add_after(key.clone(), after);
+                        }
+                        None => self.queue.add_rate_limited(key.clone()),
+                    },
                 }
             }
             Ok(outcome) => {

@@ -34,8 +34,9 @@ impl RealLiveReader {
         Self { client, kind }
     }
 
-    fn send(&self, request: &Request) -> Result<Response, WriteError> {
-        Ok(self.client.send_unless_stopped(request)?)
+    fn send(&self, owner: &ObjectKey, request: Request) -> Result<Response, WriteError> {
+        let request = request.on_behalf_of(owner).retried_briefly();
+        Ok(self.client.send_unless_stopped(&request)?)
     }
 
     /// Lists in pages and decodes each page before it requests the next one, to bound memory. All
@@ -51,7 +52,7 @@ impl RealLiveReader {
             if !continue_token.is_empty() {
                 page = page.query("continue", &continue_token);
             }
-            let response = self.send(&page.on_behalf_of(&rs.key))?;
+            let response = self.send(&rs.key, page)?;
             let list = ListJson::read(&response.body)?;
             for pod in list.items.unwrap_or_default() {
                 let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
@@ -73,9 +74,14 @@ impl RealLiveReader {
         }
     }
 
-    fn newest_version(&self, collection: String) -> Result<ResourceVersion, WriteError> {
+    fn newest_version(
+        &self,
+        namespace: &str,
+        collection: String,
+    ) -> Result<ResourceVersion, WriteError> {
         // A list without a resource version returns the newest state, not the server's watch cache.
-        let response = self.send(&Request::get(collection).query("limit", "1"))?;
+        let request = Request::get(collection).query("limit", "1");
+        let response = self.send(&ObjectKey::new(namespace, ""), request)?;
         let list: VersionJson =
             serde_json::from_slice(&response.body).map_err(|error| unreadable("list", error))?;
         Ok(list.metadata.resource_version.as_str().into())
@@ -84,7 +90,7 @@ impl RealLiveReader {
     /// Requests the ReplicaSet by name.
     fn get(&self, key: &ObjectKey) -> Result<Response, WriteError> {
         let collection = self.kind.collection_path(Some(&key.namespace));
-        self.send(&Request::get(format!("{collection}/{}", key.name)))
+        self.send(key, Request::get(format!("{collection}/{}", key.name)))
     }
 }
 
@@ -107,13 +113,13 @@ impl LiveReader for RealLiveReader {
     fn newest_versions(&self, namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
         let pods = collection_path(CORE, "pods", Some(namespace));
         Ok([
-            self.newest_version(pods)?,
-            self.newest_version(self.kind.collection_path(Some(namespace)))?,
+            self.newest_version(namespace, pods)?,
+            self.newest_version(namespace, self.kind.collection_path(Some(namespace)))?,
         ])
     }
 
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError> {
-        let response = self.send(&pod_request(rs, name).on_behalf_of(&rs.key))?;
+        let response = self.send(&rs.key, pod_request(rs, name))?;
         let list = ListJson::read(&response.body)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {

@@ -109,7 +109,6 @@ impl ControllerInstance {
                 client.clone(),
                 Arc::clone(&recorder),
                 kind,
-                options.controller.retry_backoff,
             )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind)),
             queue: Arc::clone(&queue),

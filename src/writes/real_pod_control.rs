@@ -8,7 +8,7 @@ use super::pod_control::{PodControl, Precondition};
 use super::written_pod::WrittenPod;
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::workload_kind::collection_path;
-use crate::api::{ObjectKey, Pod, ReplicaSet, RetryBackoff, WorkloadKind};
+use crate::api::{ObjectKey, Pod, ReplicaSet, WorkloadKind};
 use crate::client::{Client, Request, Response};
 
 /// Path of the core API group.
@@ -27,29 +27,21 @@ pub struct RealPodControl {
     client: Client,
     recorder: Arc<EventRecorder>,
     kind: &'static WorkloadKind,
-    retry_backoff: RetryBackoff,
 }
 
 impl RealPodControl {
-    /// Writes pods for owners of `kind`. With a back-off by refusal an overloaded server's longer
-    /// `Retry-After` to a create is left to the caller. Sends no more requests after the client's
-    /// stop signal.
-    pub fn new(
-        client: Client,
-        recorder: Arc<EventRecorder>,
-        kind: &'static WorkloadKind,
-        retry_backoff: RetryBackoff,
-    ) -> Self {
+    /// Writes pods for owners of `kind`. An overloaded server's longer `Retry-After` is left to the
+    /// caller. Sends no more requests after the client's stop signal.
+    pub fn new(client: Client, recorder: Arc<EventRecorder>, kind: &'static WorkloadKind) -> Self {
         Self {
             client,
             recorder,
             kind,
-            retry_backoff,
         }
     }
 
     fn send(&self, rs: &ReplicaSet, request: Request) -> Result<Response, WriteError> {
-        let request = request.on_behalf_of(&rs.key);
+        let request = request.on_behalf_of(&rs.key).retried_briefly();
         Ok(self.client.send_unless_stopped(&request)?)
     }
 
@@ -70,10 +62,7 @@ impl PodControl for RealPodControl {
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError> {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
-        let mut request = Request::post(path).object(body).accept(ACCEPT);
-        if self.retry_backoff != RetryBackoff::Kcm {
-            request = request.retried_briefly();
-        }
+        let request = Request::post(path).object(body).accept(ACCEPT);
         match self.send(rs, request) {
             Ok(response) => {
                 let message = format!("Created pod: {name}");

@@ -49,7 +49,7 @@ impl ReplicaSetControl for RealReplicaSetControl {
         // A server that sent the object in this encoding also accepts and returns it.
         let accept = body.media_type;
         let request = Request::put(path).object(body).accept(accept);
-        let request = request.on_behalf_of(&rs.key);
+        let request = request.on_behalf_of(&rs.key).retried_briefly();
         let response = self.client.send_unless_stopped(&request)?;
         let object = ReplicaSet::from_answer(self.kind, &response.body);
         object.map_err(|error| {

@@ -2,8 +2,10 @@
 //! another.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use replicaset_controller::api::workload_kind::REPLICA_SET;
+use replicaset_controller::api::{ObjectKey, Status};
 use replicaset_controller::devserver::{Action, ApiRequest, Matcher, Rule, RuleHandle};
 use replicaset_controller::manager::ManagerOptions;
 
@@ -238,6 +240,38 @@ fn hanging_syncs_hold_up_no_other_namespace() {
             });
         neighbours.check_other(1);
         held.remove();
+    }
+}
+
+/// An overloaded API server asks for another try later: the key waits for that, and no worker does.
+#[test]
+fn a_retry_after_takes_no_worker() {
+    for method in ["POST", "PUT", "DELETE"] {
+        let neighbours = Neighbours::start(0.0);
+        if method == "DELETE" {
+            neighbours.create_slow(10, 1);
+            neighbours
+                .cluster
+                .eventually_eq("all pods exist", &10, || neighbours.n_slow_pods());
+        }
+        let busy = Status::new(429, "TooManyRequests", "try again later");
+        let busy = busy.or_retry_after(Some(60));
+        let busy = neighbours.fault(method, Action::refuse(busy));
+        if method == "DELETE" {
+            neighbours.scale_slow(10, 0);
+        } else {
+            neighbours.create_slow(10, 1);
+        }
+        let queue = neighbours.cluster.daemon().instance(&REPLICA_SET).queue();
+        let slow = |n| ObjectKey::new(neighbours.slow.clone(), format!("slow-{n}"));
+        neighbours
+            .cluster
+            .eventually("all keys wait for another try", || {
+                let due = |n| queue.state_of(&slow(n)).due_in;
+                (0..10).all(|n| due(n).is_some_and(|due| due > Duration::from_secs(1)))
+            });
+        neighbours.check_other(1);
+        busy.remove();
     }
 }
 
