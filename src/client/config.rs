@@ -69,6 +69,8 @@ struct Draft {
     proxy_url: Option<String>,
     namespace: Option<String>,
     origin: String,
+    /// The source of the credentials, such as `user "dev"`, for the log.
+    user: String,
 }
 
 impl ClientConfig {
@@ -200,6 +202,8 @@ struct Checked {
     /// `None` if no connection uses TLS.
     tls: Option<TlsSource>,
     credentials: Credentials,
+    /// The source of credentials that are not sent, because the server is plain HTTP.
+    withheld: Option<String>,
     namespace: Option<String>,
     origin: String,
 }
@@ -236,6 +240,14 @@ impl Draft {
     /// source.
     fn finish(self, environment: &Environment) -> Result<ClientConfig, String> {
         let checked = self.check(environment)?;
+        if let Some(user) = &checked.withheld {
+            log::warn!(
+                "{}: the credentials of {user} are not sent, since anybody on the way to {} could \
+                 read them; if the server wants them, give it an https:// URL",
+                checked.origin,
+                checked.url
+            );
+        }
         let uri = checked.uri;
         let tls = checked
             .tls
@@ -288,9 +300,19 @@ impl Draft {
             pem.read()?;
         }
         self.tls.tls_proxy = proxy.as_ref().is_some_and(through_tls);
+        // INVARIANT: a secret is sent through TLS only (client-go
+        // `tools/clientcmd/client_config.go:ClientConfig`). Impersonation is none: without it the
+        // request would act with the rights of whoever stands behind the server, as upstream sends it.
+        let is_secret =
+            self.tls.identity.is_some() || !matches!(self.authorization, Authorization::None);
+        let is_withheld = scheme == "http" && is_secret;
+        if is_withheld {
+            self.authorization = Authorization::None;
+        }
         let tls = (scheme == "https" || self.tls.tls_proxy).then_some(self.tls);
         Ok(Checked {
             credentials: Credentials::new(self.authorization, &self.impersonation)?,
+            withheld: is_withheld.then_some(self.user),
             url: printable,
             uri,
             proxy,

@@ -218,7 +218,7 @@ fn a_signal_ends_a_start_that_hangs() {
 
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "it",
-        "clusters": [{"name": "it", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "it", "user": {"tokenFile": path}}],
         "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
     });

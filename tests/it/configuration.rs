@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::support::{DaemonProcess, TestCluster, new_replica_set};
+use crate::support::{DaemonProcess, TestCluster, new_replica_set, over_tls};
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
@@ -63,9 +63,12 @@ fn neither_tokens_nor_bodies_are_logged_at_any_level() {
     const TOKEN: &str = "token-that-nobody-may-see";
     const BODY: &str = "body-that-nobody-may-see";
     let cluster = TestCluster::start();
+    let server = over_tls(&cluster);
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "here",
-        "clusters": [{"name": "test", "cluster": {"server": cluster.url()}}],
+        "clusters": [{"name": "test", "cluster": {
+            "server": server.url(), "insecure-skip-tls-verify": true,
+        }}],
         "users": [{"name": "me", "user": {"token": TOKEN}}],
         "contexts": [{"name": "here", "context": {"cluster": "test", "user": "me"}}],
     });

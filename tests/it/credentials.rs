@@ -16,7 +16,9 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::json;
 
 use self::executable::write_executable;
-use crate::support::{DaemonProcess, Kind, PlainPort, TestCluster, new_replica_set, text_at};
+use crate::support::{
+    DaemonProcess, Kind, PlainPort, TestCluster, UNVERIFIED, new_replica_set, over_tls, text_at,
+};
 
 /// A directory with a kubeconfig and the files that it references.
 pub(crate) struct Home(tempfile::TempDir);
@@ -112,25 +114,53 @@ fn children(process: &DaemonProcess) -> String {
 }
 
 #[test]
+fn no_secret_is_sent_to_a_server_without_tls() {
+    let cluster = TestCluster::start();
+    let home = Home::new();
+    home.write("token", "some-secret");
+    for user in [
+        "token: some-secret",
+        "tokenFile: token",
+        "username: some, password: secret",
+        home.plugin(3600),
+    ] {
+        home.kubeconfig(&cluster.url(), "", user);
+        let config = home.path("config").display().to_string();
+        let all = ["explain", "-A", "--kubeconfig", &config];
+        let mut process = DaemonProcess::start(&all);
+        let code = process.exit().code();
+        let log = process.log();
+        assert_eq!(code, Some(0), "{log}");
+        let warnings = log.lines().filter(|line| line.contains("are not sent"));
+        let of_user = warnings.filter(|line| line.contains("WARN") && line.contains("user \"it\""));
+        assert_eq!(of_user.count(), 1, "{log}");
+    }
+    let sent = cluster.faults().recorder().requests();
+    let headers = sent.iter().map(|it| it.request.header("authorization"));
+    assert!(!sent.is_empty() && headers.into_iter().all(str::is_empty));
+    assert_eq!(home.n_runs(), 0);
+}
+
+#[test]
 fn sighup_rereads_the_kubeconfigs_of_the_reviews_too() {
     let cluster = TestCluster::start();
     let [home, reviews] = [Home::new(), Home::new()];
-    home.kubeconfig(&cluster.url(), "", "token: one");
-    reviews.kubeconfig("http://127.0.0.1:9", "", "token: one");
+    home.kubeconfig(&cluster.url(), "", "");
+    reviews.kubeconfig("https://127.0.0.1:9", UNVERIFIED, "token: one");
     let path = reviews.path("config").display().to_string();
     let flags = ["--authentication-kubeconfig", "--authorization-kubeconfig"];
     let arguments = flags.map(|flag| format!("{flag}={path}"));
     let mut process = home.daemon(&cluster, &arguments.each_ref().map(String::as_str));
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
-    reviews.kubeconfig("http://127.0.0.1:9", "", "token: two");
+    reviews.kubeconfig("https://127.0.0.1:9", UNVERIFIED, "token: two");
     let line = reload(&cluster, &process);
     for flag in flags {
         let (_, of_flag) = line.split_once(flag).expect(&line);
         let of_flag = of_flag.split(';').next().unwrap_or_default();
         assert!(of_flag.contains("changed: token"), "{line}");
     }
-    reviews.kubeconfig("http://127.0.0.1:10", "", "token: three");
+    reviews.kubeconfig("https://127.0.0.1:10", UNVERIFIED, "token: three");
     let line = reload(&cluster, &process);
     assert!(
         line.contains("ERROR") && line.contains("after a restart"),
@@ -142,9 +172,9 @@ fn sighup_rereads_the_kubeconfigs_of_the_reviews_too() {
 #[test]
 fn a_plugin_runs_again_after_a_401_and_at_sighup() {
     let cluster = TestCluster::start();
-    let home = Home::new();
+    let (home, server) = (Home::new(), over_tls(&cluster));
     home.write("token", "first-secret");
-    home.kubeconfig(&cluster.url(), "", home.plugin(3600));
+    home.kubeconfig(&server.url(), UNVERIFIED, home.plugin(3600));
     let port = PlainPort::free();
     let mut process = home.daemon(&cluster, &[&port.argument()]);
     cluster.create_replica_set(&new_replica_set("a", 1));
@@ -212,8 +242,8 @@ fn a_plugin_runs_again_after_a_401_and_at_sighup() {
 #[test]
 fn a_broken_kubeconfig_at_sighup_changes_nothing() {
     let cluster = TestCluster::start();
-    let home = Home::new();
-    home.kubeconfig(&cluster.url(), "", "token: some-secret");
+    let (home, server) = (Home::new(), over_tls(&cluster));
+    home.kubeconfig(&server.url(), UNVERIFIED, "token: some-secret");
     let mut process = home.daemon(&cluster, &[]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
@@ -225,7 +255,7 @@ fn a_broken_kubeconfig_at_sighup_changes_nothing() {
     );
     cluster.scale("a", 2);
     cluster.stable("a");
-    home.kubeconfig(&cluster.url(), "", "token: other-secret");
+    home.kubeconfig(&server.url(), UNVERIFIED, "token: other-secret");
     let line = reload(&cluster, &process);
     assert!(line.contains("changed: token"), "{line}");
     cluster.scale("a", 3);

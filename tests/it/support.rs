@@ -15,6 +15,8 @@ mod daemon;
 mod forward;
 /// Builds manifests and reads fields of objects.
 mod objects;
+/// The API server behind TLS.
+mod over_tls;
 /// A port for the daemon's pages over plain HTTP, and a client that reads them.
 mod plain_port;
 /// A TCP proxy between the daemon and the API server that can drop or hold bytes.
@@ -34,6 +36,7 @@ pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
 pub(crate) use control_plane::{ControlPlane, KubeControllerManager};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;
+pub(crate) use over_tls::{UNVERIFIED, over_tls};
 pub(crate) use plain_port::PlainPort;
 pub(crate) use relay::Relay;
 pub(crate) use requests::*;

@@ -34,8 +34,13 @@ impl ClientConfig {
         let mut draft = Draft {
             server: source.url.clone(),
             origin: "--server".to_owned(),
+            user: "--token-file".to_owned(),
             ..Draft::default()
         };
+        // A daemon's pages that want a token are served through TLS only.
+        if source.token_file.is_some() && !draft.server.contains("://") {
+            draft.server.insert_str(0, "https://");
+        }
         draft.tls.insecure = source.insecure_skip_tls_verify;
         if let Some(file) = &source.certificate_authority {
             draft.tls.certificate_authority = Some(Pem::File {

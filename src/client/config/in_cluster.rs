@@ -33,6 +33,7 @@ pub(super) fn find(environment: &Environment, searched: &mut Vec<SearchedPlace>)
         authorization: Authorization::TokenFile(directory.join("token")),
         namespace: namespace.filter(|text| !text.is_empty()),
         origin: "the pod's service account".to_owned(),
+        user: "the pod".to_owned(),
         ..Draft::default()
     };
     draft.tls.certificate_authority = Some(Pem::File {

@@ -141,6 +141,7 @@ pub(super) fn resolve(
     // ORDER: resolve the cluster first, because a credential plugin receives its effective
     // settings.
     if let Some(user) = user(files, &context)? {
+        draft.user.clone_from(&user.entry);
         let applied = apply_user(&mut draft, user.value, cluster.value, environment);
         applied.map_err(|problem| user.error(problem))?;
     }

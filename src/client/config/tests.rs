@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{ClientConfig, ConfigError, ConfigSource, Environment};
+use super::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment};
 use crate::stdx::stop::Stop;
 
 /// A directory with files, and the environment that points to it.
@@ -112,8 +112,8 @@ contexts:
 - {name: dev, context: {cluster: dev, user: dev}}
 - {name: prod, context: {cluster: prod, user: prod, namespace: shop}}
 clusters:
-- {name: dev, cluster: {server: 'http://dev.example:8080'}}
-- {name: prod, cluster: {server: 'http://prod.example/path/'}}
+- {name: dev, cluster: {server: 'https://dev.example:8080'}}
+- {name: prod, cluster: {server: 'https://prod.example/path/'}}
 users:
 - {name: dev, user: {token: dev-token}}
 - {name: prod, user: {tokenFile: prod.token, token: not-this}}
@@ -131,7 +131,7 @@ fn the_current_context_is_used_unless_another_is_given() {
         .to_owned();
     let home = home.var("HOME", &path);
     let config = home.good(&no_flags());
-    assert_eq!(config.server(), "http://dev.example:8080");
+    assert_eq!(config.server(), "https://dev.example:8080");
     assert_eq!(config.namespace(), "default");
     assert!(
         config.origin().contains(".kube/config, context \"dev\""),
@@ -164,10 +164,10 @@ fn the_flag_wins_over_the_variable_and_the_variable_over_home() {
     let home = home.var("HOME", &path);
     assert_eq!(
         home.good(&no_flags()).server(),
-        "http://variable.example:8080"
+        "https://variable.example:8080"
     );
     let flag = flags(Some(&home.path("flag")), None, None);
-    assert_eq!(home.good(&flag).server(), "http://flag.example:8080");
+    assert_eq!(home.good(&flag).server(), "https://flag.example:8080");
     let missing = flags(Some(&home.path("missing")), None, None);
     home.check_error(&missing, &["missing: there is no such file"]);
 }
@@ -185,7 +185,7 @@ current-context: prod
 contexts:
 - {name: prod, context: {cluster: prod, user: dev}}
 clusters:
-- {name: prod, cluster: {server: 'http://second.example'}}
+- {name: prod, cluster: {server: 'https://second.example'}}
 users:
 - {name: dev, user: {token: second-token, as: somebody}}
 ";
@@ -197,11 +197,11 @@ users:
         .file("c/third", TWO_CONTEXTS)
         .kubeconfig(&["missing", "a/first", "", "b/second", "c/third"]);
     let config = home.good(&no_flags());
-    assert_eq!(config.server(), "http://second.example");
+    assert_eq!(config.server(), "https://second.example");
     check_token(&config, "first-token");
     // An entry that only a later file has is found too.
     let config = home.good(&flags(None, None, Some("dev")));
-    assert_eq!(config.server(), "http://dev.example:8080");
+    assert_eq!(config.server(), "https://dev.example:8080");
     check_token(&config, "first-token");
 }
 
@@ -238,23 +238,23 @@ fn master_replaces_the_server_and_works_alone() {
         .kubeconfig(&["config"]);
     let with_file = flags(
         Some(&home.path("config")),
-        Some("http://other.example"),
+        Some("https://other.example"),
         None,
     );
     let config = home.good(&with_file);
-    assert_eq!(config.server(), "http://other.example");
+    assert_eq!(config.server(), "https://other.example");
     check_token(&config, "dev-token");
 
     // Credentials in $KUBECONFIG are never sent to a server that they are not for.
     let config = home.good(&flags(None, Some("127.0.0.1:8080"), None));
     assert_eq!(config.server(), "http://127.0.0.1:8080");
     assert_eq!(headers(&config), []);
-    let with_context = flags(None, Some("http://other.example"), Some("dev"));
+    let with_context = flags(None, Some("https://other.example"), Some("dev"));
     check_token(&home.good(&with_context), "dev-token");
 
     // Nor is a context ignored because there is no kubeconfig to have it.
     let nowhere = Home::new();
-    for master in [None, Some("http://other.example")] {
+    for master in [None, Some("https://other.example")] {
         let of_context = flags(None, master, Some("staging"));
         nowhere.check_error(&of_context, &["\"staging\"", "--context", ".kube/config"]);
     }
@@ -274,11 +274,69 @@ fn master_replaces_the_server_and_works_alone() {
 }
 
 #[test]
+fn no_secret_is_sent_without_tls() {
+    let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, \
+                command: 'false'}";
+    for user in [
+        "token: secret",
+        "tokenFile: gone",
+        "username: some, password: secret",
+        exec,
+    ] {
+        let text = TWO_CONTEXTS
+            .replace("token: dev-token", user)
+            .replace("https://dev.example", "HTTP://dev.example");
+        let home = Home::new()
+            .file("config", &text)
+            .var("PATH", "/usr/bin:/bin");
+        let flag = flags(Some(&home.path("config")), None, None);
+        assert_eq!(headers(&home.good(&flag)), [], "{user}");
+        // Without a scheme it is http, as upstream, unless there are settings for TLS.
+        for master in ["http://other.example", "other.example:6443"] {
+            let flag = flags(Some(&home.path("config")), Some(master), Some("dev"));
+            assert_eq!(headers(&home.good(&flag)), [], "{user} at {master}");
+        }
+    }
+    let text = TWO_CONTEXTS.replace("dev-token", "secret, as: jane");
+    let home = Home::new().file("config", &text);
+    let config = home.good(&flags(
+        Some(&home.path("config")),
+        Some("http://other.example"),
+        None,
+    ));
+    let expected = ("impersonate-user".to_owned(), "jane".to_owned());
+    assert_eq!(headers(&config), [expected]);
+}
+
+#[test]
+fn a_server_without_a_scheme_is_asked_through_tls_if_there_is_a_token() {
+    let home = Home::new().file("token", "secret");
+    let token_file = Some(home.path("token"));
+    for (url, token_file, server) in [
+        ("h:10257", token_file.clone(), "https://h:10257"),
+        ("h:10257", None, "http://h:10257"),
+        ("http://h:10258", token_file, "http://h:10258"),
+    ] {
+        let config = ClientConfig::direct(&DirectSource {
+            url: url.to_owned(),
+            token_file,
+            ..DirectSource::default()
+        });
+        let config = config.expect("it is good");
+        assert_eq!(config.server(), server);
+        assert_eq!(
+            headers(&config).len(),
+            usize::from(server.contains("https"))
+        );
+    }
+}
+
+#[test]
 fn a_plugin_receives_the_effective_server() {
     let text = r#"
 current-context: it
 contexts: [{name: it, context: {cluster: it, user: me}}]
-clusters: [{name: it, cluster: {server: 'http://it.example'}}]
+clusters: [{name: it, cluster: {server: 'https://it.example'}}]
 users:
 - name: me
   user:
@@ -298,8 +356,8 @@ users:
         .file("config", text)
         .var("PATH", "/usr/bin:/bin");
     for (master, server) in [
-        (None, "http://it.example"),
-        (Some("http://other.example"), "http://other.example"),
+        (None, "https://it.example"),
+        (Some("https://other.example"), "https://other.example"),
     ] {
         let config = home.good(&flags(Some(&home.path("config")), master, None));
         check_token(&config, server);
@@ -470,7 +528,7 @@ current-context: it
 contexts: [{name: it, context: {cluster: it, user: me, namespace: ''}}]
 clusters:
 - name: it
-  cluster: {server: it.example, certificate-authority: '', certificate-authority-data: '',
+  cluster: {server: https://it.example, certificate-authority: '', certificate-authority-data: '',
     proxy-url: '', tls-server-name: ''}
 users:
 - name: me
@@ -479,7 +537,7 @@ users:
 ";
     let home = Home::new().file("config", text);
     let config = home.good(&flags(Some(&home.path("config")), None, None));
-    assert_eq!(config.server(), "http://it.example");
+    assert_eq!(config.server(), "https://it.example");
     assert_eq!(config.namespace(), "default");
     check_token(&config, "t");
 }
@@ -549,7 +607,7 @@ fn no_error_repeats_a_password() {
     ] {
         check("", Some(url));
         check(TWO_CONTEXTS, Some(url));
-        check(&TWO_CONTEXTS.replace("http://dev.example:8080", url), None);
+        check(&TWO_CONTEXTS.replace("https://dev.example:8080", url), None);
     }
     for user in [
         "SECRET",

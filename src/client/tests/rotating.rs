@@ -60,6 +60,13 @@ impl Home {
     }
 }
 
+/// Credentials are sent through TLS only.
+const CLUSTER: [(&str, &str); 1] = [("insecure-skip-tls-verify", "true")];
+
+fn secure(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Server {
+    Server::tls(Authority::new().server(&["127.0.0.1"], None), reply)
+}
+
 const FILES: [(&str, &str); 2] = [("client-certificate", "me.crt"), ("client-key", "me.key")];
 
 #[test]
@@ -131,12 +138,12 @@ fn a_new_certificate_needs_new_connections_and_ends_watches() {
 
 #[test]
 fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
-    let server = Server::plain(|_| Reply::Write(response(200, "", "ok")));
+    let server = secure(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
     let write = |token: &str| {
         home.write(
             "config",
-            &kubeconfig(&server.url(), &[], &[("token", token)]),
+            &kubeconfig(&server.url(), &CLUSTER, &[("token", token)]),
         );
     };
     write("one");
@@ -168,7 +175,7 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
     check("two");
     home.write(
         "config",
-        &kubeconfig("http://elsewhere.invalid", &[], &[("token", "three")]),
+        &kubeconfig("https://elsewhere.invalid", &CLUSTER, &[("token", "three")]),
     );
     let moved = config
         .reload(&stop)
@@ -180,13 +187,16 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
 #[test]
 fn a_plugin_runs_again_after_the_server_rejected_its_token() {
     let is_new = |received: &Received| received.all("authorization") == ["Bearer new"];
-    let server = Server::plain(move |received| {
+    let server = secure(move |received| {
         let code = if is_new(received) { 200 } else { 401 };
         Reply::Write(response(code, "", "{}"))
     });
     let home = Home::new();
     let exec = home.plugin(r#"{"token": "old"}"#);
-    home.write("config", &kubeconfig(&server.url(), &[], &[("exec", exec)]));
+    home.write(
+        "config",
+        &kubeconfig(&server.url(), &CLUSTER, &[("exec", exec)]),
+    );
     let config = home.load();
     assert!(!format!("{config:?}").contains("old"));
     let (client, stop) = client(&config, &unlimited());
@@ -214,10 +224,13 @@ fn a_plugin_runs_again_after_the_server_rejected_its_token() {
 
 #[test]
 fn a_plugin_that_fails_sends_nothing() {
-    let server = Server::plain(|_| Reply::Write(response(200, "", "ok")));
+    let server = secure(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
     let exec = home.plugin("hunter2");
-    home.write("config", &kubeconfig(&server.url(), &[], &[("exec", exec)]));
+    home.write(
+        "config",
+        &kubeconfig(&server.url(), &CLUSTER, &[("exec", exec)]),
+    );
     let (client, _) = client(&home.load(), &unlimited());
     let error = client.send(&Request::get("/a")).expect_err("no token");
     assert!(error.is_unsent() && matches!(error, ClientError::Credentials(_)));
@@ -265,11 +278,11 @@ fn a_plugins_new_certificate_needs_new_connections() {
 
 #[test]
 fn a_users_token_and_certificate_win_over_the_plugin() {
-    let server = Server::plain(|_| Reply::Write(response(200, "", "ok")));
+    let server = secure(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
     let exec = home.plugin(r#"{"token": "plugin"}"#);
     let user = [("exec", exec), ("token", "own")];
-    home.write("config", &kubeconfig(&server.url(), &[], &user));
+    home.write("config", &kubeconfig(&server.url(), &CLUSTER, &user));
     let (client, _) = client(&home.load(), &unlimited());
     client
         .send(&Request::get("/a"))

@@ -26,7 +26,7 @@ pub(super) const TIMES: [&str; 4] = [
     "--leader-elect-retry-period=500ms",
 ];
 
-/// The two candidates: their bearer tokens on the dev server, their user names on a real API
+/// The two candidates: whom they impersonate on the dev server, their user names on a real API
 /// server.
 const USERS: [&str; 2] = ["replicaset-controller", "replicaset-controller-token"];
 
@@ -157,7 +157,7 @@ fn kubeconfig(number: usize, user: &str, address: SocketAddr) -> String {
             "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
              contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
              clusters: [{{name: a, cluster: {{server: \"http://{address}\"}}}}]\n\
-             users: [{{name: a, user: {{token: {user}}}}}]\n"
+             users: [{{name: a, user: {{as: {user}}}}}]\n"
         );
     };
     let variable = [
@@ -229,11 +229,7 @@ fn recorded(cluster: &TestCluster) -> Vec<Written> {
     });
     let since = |at: Instant| at.saturating_duration_since(base);
     let requests = requests.map(|recorded| Written {
-        user: recorded
-            .request
-            .header("authorization")
-            .trim_start_matches("Bearer ")
-            .to_owned(),
+        user: recorded.request.header("impersonate-user").to_owned(),
         began: since(recorded.started),
         ended: since(recorded.answered().unwrap_or(recorded.started)),
         what: recorded.action(),

@@ -19,7 +19,8 @@ use super::canary::{CANARY, leaks};
 use crate::credentials::Home;
 use crate::serving::Authority;
 use crate::support::{
-    DaemonProcess, PlainPort, Reply, ScriptedServer, TestCluster, Waiting, new_replica_set,
+    DaemonProcess, PlainPort, Reply, ScriptedServer, TestCluster, UNVERIFIED, Waiting,
+    new_replica_set, over_tls,
 };
 
 /// A kind of secret, and how a daemon gets one.
@@ -171,11 +172,12 @@ fn run(kind: &'static Kind, format: &str) -> Vec<String> {
     let proxied = |text: &str| text.replace("PROXY", &proxy.url().replace("http://", ""));
     let home = Home::new();
     (kind.files)(&home);
-    let url = match kind.server {
-        "" => cluster.url(),
-        server => server.to_owned(),
+    let server = over_tls(&cluster);
+    let (url, unverified) = match kind.server {
+        "" => (server.url(), UNVERIFIED),
+        server => (server.to_owned(), ""),
     };
-    home.kubeconfig(&url, &proxied(kind.cluster), kind.user);
+    home.kubeconfig(&url, &(proxied(kind.cluster) + unverified), kind.user);
     let mut object = new_replica_set("web", 1);
     object["spec"]["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "SECRET", "value": CANARY}]);
@@ -201,7 +203,6 @@ fn run(kind: &'static Kind, format: &str) -> Vec<String> {
     ];
     let mut process = DaemonProcess::start_with(&arguments, &environment);
     cluster.eventually("the daemon serves", || plain.get("/livez").0 == 200);
-    send_token(&cluster, &home, &plain.url());
     send_token(&cluster, &home, &secure.url().replace("http", "https"));
     send_cookies(&plain);
     cluster.eventually("requests are traced", || {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::credentials::Home;
-use crate::support::{DaemonProcess, PlainPort, ScriptedServer, Waiting};
+use crate::support::{
+    DaemonProcess, PlainPort, ScriptedServer, TestCluster, UNVERIFIED, Waiting, over_tls,
+};
 
 /// How long a daemon goes on once it runs.
 const OBSERVED: Duration = Duration::from_millis(500);
@@ -300,20 +302,19 @@ fn odd_environments_change_nothing_or_are_named() {
 /// The system then keeps no exit status of the plugin.
 #[test]
 fn a_plugin_works_where_the_parent_ignores_its_children() {
-    let server = ScriptedServer::start(|_| None);
-    let home = Home::new();
+    let cluster = TestCluster::start();
+    let (home, server) = (Home::new(), over_tls(&cluster));
     home.write("token", "issued");
-    home.kubeconfig(&server.url(), "", home.plugin(3600));
+    home.kubeconfig(&server.url(), UNVERIFIED, home.plugin(3600));
     let config = home.path("config").display().to_string();
     let script = r#"exec env --ignore-signal=CHLD "$@""#;
     let arguments = ["run", "--kubeconfig", &config];
     let mut process = DaemonProcess::start_by(script, &home.path(""), &arguments);
-    let waiting = Waiting::new(server.stop());
+    let waiting = Waiting::new(cluster.stop());
     let is_authorized = || {
-        let asked = server.asked();
-        asked
-            .iter()
-            .any(|asked| asked.headers.contains("Bearer issued"))
+        let asked = cluster.faults().recorder().requests();
+        let tokens = asked.iter().map(|it| it.request.header("authorization"));
+        tokens.into_iter().any(|token| token == "Bearer issued")
     };
     let is_sent = waiting.within(is_authorized);
     process.signal(Signal::SIGTERM);
