@@ -1,6 +1,6 @@
 //! Additions to the standard library: named threads that register their work, a stop signal, flags
 //! to wait for, fake and boot clocks, fast maps, back-off, build information, certificates'
-//! subjects, escaping of foreign text, and the seam of simulations ([`turns`]). Imports nothing
+//! subjects, escaping of foreign text, files with a bound, and the seam of simulations ([`turns`]). Imports nothing
 //! else of the crate.
 //!
 //! # Locks
@@ -13,6 +13,7 @@
 pub mod activity;
 pub mod backoff;
 pub mod boot_clock;
+pub mod bounded_file;
 pub mod build;
 pub mod certificate;
 pub mod clock;

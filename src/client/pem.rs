@@ -1,8 +1,9 @@
 //! The source of a certificate or key: the configuration itself, or a file that may be replaced at
 //! any time. `live_tls` reads it on the thread that runs a check.
 
-use std::fs;
 use std::path::PathBuf;
+
+use crate::stdx::bounded_file;
 
 /// A source of PEM.
 #[derive(Clone)]
@@ -21,7 +22,7 @@ impl Pem {
     pub(super) fn read(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Data(bytes) => Ok(bytes.clone()),
-            Self::File { name, path } => fs::read(path)
+            Self::File { name, path } => bounded_file::read_regular(path)
                 .map_err(|error| format!("{name} {} cannot be read: {error}", path.display())),
         }
     }

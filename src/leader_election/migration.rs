@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::stdx::bounded_file;
+
 /// The component name of this program in a migration configuration.
 pub const COMPONENT: &str = "replicaset-controller";
 
@@ -85,7 +87,7 @@ impl LeaderMigrationConfiguration {
     /// [`MigrationError::Read`], [`MigrationError::Invalid`].
     pub fn read(path: &Path) -> Result<Self, MigrationError> {
         let name = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match bounded_file::read_text(path) {
             Ok(text) => Self::parse(&text).map_err(|why| MigrationError::Invalid(name, why)),
             Err(error) => Err(MigrationError::Read(name, error)),
         }

@@ -7,6 +7,7 @@ use log::LevelFilter;
 
 use crate::cli::flags::{LogArgs, LoggingFormat, level_of};
 use crate::cli::{Command, Ignored, ParseOutcome, Sources, parse};
+use crate::stdx::bounded_file;
 use crate::telemetry::logging::{self, Format, Levels};
 
 /// Returns the sources of this process's flags.
@@ -14,7 +15,7 @@ pub fn sources() -> Sources<'static> {
     Sources {
         arguments: std::env::args_os().collect(),
         environment: std::env::vars_os().collect::<Vec<(OsString, OsString)>>(),
-        read_file: &|path| std::fs::read_to_string(path),
+        read_file: &|path| bounded_file::read_text(path),
     }
 }
 

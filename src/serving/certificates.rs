@@ -6,7 +6,6 @@
 //! where upstream's expires after one, even under a running daemon.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +20,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use super::client_certificates::AnyCertificate;
+use crate::stdx::bounded_file;
 
 /// Minimum time between two checks of the files. Renewed certificates overlap with old ones by
 /// hours, and an operator who waits for a reload waits at most this long.
@@ -192,7 +192,7 @@ fn read(
 }
 
 fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("{flag} {}: {error}", path.display()))
+    bounded_file::read(path).map_err(|error| format!("{flag} {}: {error}", path.display()))
 }
 
 fn build(
