@@ -27,6 +27,7 @@ mod error;
 mod exec_plugin;
 mod fence;
 mod http;
+mod lenient;
 mod live_tls;
 mod meter;
 mod options;

@@ -3,7 +3,7 @@
 //! every request.
 
 use std::fmt::{self, Write as _};
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::exec_plugin::{ExecPlugin, ExecSettings, Issued};
 use super::secret_header::{bearer, secret_value};
+use crate::stdx::bounded_file;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
 
@@ -34,7 +35,11 @@ pub(super) enum Authorization {
     /// A token that never changes.
     Token(SecretString),
     /// A token in a file that may be replaced at any time.
-    TokenFile(PathBuf),
+    TokenFile {
+        path: PathBuf,
+        /// The token to use while the file cannot be read.
+        until_readable: Option<SecretString>,
+    },
     /// User name and password.
     Basic(String, SecretString),
     /// A credential plugin, which issues a token, a client certificate or both.
@@ -81,8 +86,12 @@ impl Credentials {
                 let pair = format!("{user}:{}", password.expose_secret());
                 Source::Fixed(secret_value(&format!("Basic {}", STANDARD.encode(pair)))?)
             }
-            Authorization::TokenFile(path) => {
-                Source::File(TokenFile::open(path, Arc::new(SystemClock))?)
+            Authorization::TokenFile {
+                path,
+                until_readable,
+            } => {
+                let clock = Arc::new(SystemClock);
+                Source::File(TokenFile::open(path, until_readable.as_ref(), clock)?)
             }
             Authorization::Plugin(settings) => {
                 Source::Plugin(Box::new(ExecPlugin::new(*settings, Arc::new(SystemClock))))
@@ -202,10 +211,22 @@ struct Token {
 }
 
 impl TokenFile {
-    fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    fn open(
+        path: PathBuf,
+        until_readable: Option<&SecretString>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        // The first read may be that of a pipe, as in `--token-file <(kubectl create token …)`.
+        let (value, reuse) = match (token_of(&path, bounded_file::read(&path)), until_readable) {
+            (Err(problem), Some(token)) => {
+                log::warn!("{problem}; the token beside it is used");
+                (bearer(token.expose_secret())?, TOKEN_FILE_RETRY)
+            }
+            (read, _) => (read?, TOKEN_FILE_REUSE),
+        };
         let state = Mutex::new(Token {
-            value: read_token(&path)?,
-            stale_at: clock.now() + TOKEN_FILE_REUSE,
+            value,
+            stale_at: clock.now() + reuse,
         });
         Ok(Self { path, clock, state })
     }
@@ -222,7 +243,7 @@ impl TokenFile {
         token.stale_at = now + TOKEN_FILE_RETRY;
         let old = token.value.clone();
         drop(token);
-        match read_token(&self.path) {
+        match token_of(&self.path, bounded_file::read_regular(&self.path)) {
             Ok(value) => {
                 *self.lock() = Token {
                     value: value.clone(),
@@ -254,11 +275,11 @@ impl TokenFile {
     }
 }
 
-fn read_token(path: &Path) -> Result<HeaderValue, String> {
+/// Returns the header for the content of the file at `path`.
+fn token_of(path: &Path, content: io::Result<Vec<u8>>) -> Result<HeaderValue, String> {
     let name = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| format!("token file {name} cannot be read: {error}"))?;
-    match text.trim() {
+    let bytes = content.map_err(|error| format!("token file {name} cannot be read: {error}"))?;
+    match String::from_utf8_lossy(&bytes).trim() {
         "" => Err(format!("token file {name} is empty")),
         token => bearer(token).map_err(|problem| format!("token file {name}: {problem}")),
     }

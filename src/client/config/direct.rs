@@ -49,7 +49,10 @@ impl ClientConfig {
             });
         }
         if let Some(file) = &source.token_file {
-            draft.authorization = Authorization::TokenFile(file.clone());
+            draft.authorization = Authorization::TokenFile {
+                path: file.clone(),
+                until_readable: None,
+            };
         }
         draft.finish(&Environment::of_process()).map_err(master)
     }

@@ -1,7 +1,7 @@
 //! Validates `exec` of a kubeconfig's user and turns it into the plugin's settings (client-go
 //! `tools/clientcmd/validation.go:validateAuthInfo`).
 
-use super::file::{Cluster, Exec, InteractiveMode};
+use super::file::{Cluster, Exec, Variable};
 use super::{Draft, Environment, non_empty};
 use crate::client::exec_plugin::{ClusterInfo, ExecSettings, Interactive, VERSIONS, find};
 use crate::client::pem::Pem;
@@ -30,24 +30,23 @@ pub(super) fn settings(
             VERSIONS.join(" and ")
         )
     })?;
-    let interactive = match exec.interactive_mode {
-        Some(InteractiveMode::Never) => Interactive::Never,
-        Some(InteractiveMode::Always) => Interactive::Always,
+    let interactive = match non_empty(exec.interactive_mode.as_ref()).map(String::as_str) {
+        Some("Never") => Interactive::Never,
+        Some("Always") => Interactive::Always,
+        Some("IfAvailable") => Interactive::IfAvailable,
         // Optional in v1beta1 only.
-        None if version == VERSIONS[0] => {
-            return Err(
-                "its exec has no interactiveMode, which its apiVersion requires: Never, \
-                 IfAvailable or Always"
-                    .to_owned(),
-            );
+        None if version != VERSIONS[0] => Interactive::IfAvailable,
+        other => {
+            return Err(format!(
+                "its exec has the interactiveMode {:?}; there are Never, IfAvailable and Always",
+                other.unwrap_or_default()
+            ));
         }
-        Some(InteractiveMode::IfAvailable) | None => Interactive::IfAvailable,
     };
     let mut variables = environment.all();
-    for entry in exec.env.iter().flatten() {
-        let name = non_empty(entry.get("name")).ok_or("its exec has a variable without a name")?;
-        let value = entry.get("value").cloned().unwrap_or_default();
-        variables.insert(name.clone(), value);
+    for Variable { name, value } in &exec.env {
+        let name = non_empty(name.as_ref()).ok_or("its exec has a variable without a name")?;
+        variables.insert(name.clone(), value.clone().unwrap_or_default());
     }
     let search_path = environment.var("PATH").unwrap_or_default();
     let install_hint = non_empty(exec.install_hint.as_ref()).cloned();
@@ -55,7 +54,7 @@ pub(super) fn settings(
     Ok(ExecSettings {
         version,
         command: command.clone(),
-        arguments: exec.args.clone().unwrap_or_default(),
+        arguments: exec.args.clone(),
         environment: variables.into_iter().collect(),
         install_hint,
         interactive,
@@ -69,7 +68,7 @@ pub(super) fn settings(
 
 fn cluster_info(cluster: &Cluster, draft: &Draft) -> Result<ClusterInfo, String> {
     let tls = &draft.tls;
-    let extensions = cluster.extensions.iter().flatten();
+    let extensions = cluster.extensions.iter();
     let mut extensions = extensions.filter(|extension| extension.name == CLUSTER_EXTENSION);
     let authority = tls.certificate_authority.as_ref();
     Ok(ClusterInfo {

@@ -30,15 +30,23 @@ pub(super) fn find(environment: &Environment, searched: &mut Vec<SearchedPlace>)
     let namespace = namespace.map(|text| text.trim().to_owned());
     let mut draft = Draft {
         server: format!("https://{host}:{port}"),
-        authorization: Authorization::TokenFile(directory.join("token")),
+        authorization: Authorization::TokenFile {
+            path: directory.join("token"),
+            until_readable: None,
+        },
         namespace: namespace.filter(|text| !text.is_empty()),
         origin: "the pod's service account".to_owned(),
         user: "the pod".to_owned(),
         ..Draft::default()
     };
-    draft.tls.certificate_authority = Some(Pem::File {
+    let authority = Pem::File {
         name: "certificate authority",
         path: directory.join("ca.crt"),
-    });
+    };
+    // As upstream (client-go `rest/config.go:InClusterConfig`).
+    match authority.read() {
+        Ok(_) => draft.tls.certificate_authority = Some(authority),
+        Err(problem) => log::warn!("{problem}; the system's certificate authorities are used"),
+    }
     Some(draft)
 }

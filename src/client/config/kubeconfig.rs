@@ -4,14 +4,21 @@
 
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::GeneralPurpose;
+use base64::engine::general_purpose::PAD;
+use base64::{Engine as _, alphabet};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::error::{ConfigError, SearchedPlace};
 use super::file::{self, Cluster, Context, Kubeconfig, User};
 use super::{Authorization, ConfigSource, Draft, Environment, Impersonation, exec, non_empty};
 use crate::client::pem::Pem;
+
+/// Go's decoder does not check the bits that padding leaves over.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    PAD.with_decode_allow_trailing_bits(true),
+);
 
 /// A file and its contents.
 pub(super) struct KubeconfigFile {
@@ -170,8 +177,8 @@ fn context<'a>(
         });
     };
     lookup(files, "context", name, |content| {
-        let entry = content.contexts.iter().find(|entry| entry.name == name)?;
-        Some(entry.context.as_ref())
+        let named = content.contexts.iter().filter(|entry| entry.name == name);
+        named.map(|entry| &entry.context)
     })?
     .ok_or_else(|| ConfigError::File {
         file: files[0].path.clone(),
@@ -188,8 +195,8 @@ fn cluster<'a>(
 ) -> Result<Found<'a, Cluster>, ConfigError> {
     let name = &context.value.cluster;
     let found = lookup(files, "cluster", name, |content| {
-        let entry = content.clusters.iter().find(|entry| entry.name == *name)?;
-        Some(entry.cluster.as_ref())
+        let named = content.clusters.iter().filter(|entry| entry.name == *name);
+        named.map(|entry| &entry.cluster)
     })?;
     found.ok_or_else(|| context.error(format!("its cluster {name:?} does not exist")))
 }
@@ -202,37 +209,33 @@ fn user<'a>(
         return Ok(None);
     };
     let found = lookup(files, "user", name, |content| {
-        let entry = content.users.iter().find(|entry| entry.name == *name)?;
-        Some(entry.user.as_ref())
+        let named = content.users.iter().filter(|entry| entry.name == *name);
+        named.map(|entry| &entry.user)
     })?;
     let found = found.ok_or_else(|| context.error(format!("its user {name:?} does not exist")));
     found.map(Some)
 }
 
-/// Returns the first entry that `select` finds, file by file. `Some(None)` is an entry without
-/// contents, which is an error.
-fn lookup<'a, T>(
+/// Returns the only entry that `named` selects in the first file that has one.
+fn lookup<'a, T: 'a, I: Iterator<Item = &'a T>>(
     files: &'a [KubeconfigFile],
     kind: &str,
     name: &str,
-    select: impl Fn(&'a Kubeconfig) -> Option<Option<&'a T>>,
+    named: impl Fn(&'a Kubeconfig) -> I,
 ) -> Result<Option<Found<'a, T>>, ConfigError> {
     for KubeconfigFile { path, content } in files {
-        let entry = format!("{kind} {name:?}");
-        match select(content) {
-            None => {}
-            Some(Some(value)) => {
-                let file = path;
-                return Ok(Some(Found { file, entry, value }));
-            }
-            Some(None) => {
-                return Err(ConfigError::Entry {
-                    file: path.clone(),
-                    entry,
-                    problem: "it is empty".to_owned(),
-                });
-            }
-        }
+        let mut values = named(content);
+        let Some(value) = values.next() else { continue };
+        let found = Found {
+            file: path,
+            entry: format!("{kind} {name:?}"),
+            value,
+        };
+        // As kubectl, which so finds the users of two files that were pasted together.
+        return match values.next() {
+            None => Ok(Some(found)),
+            Some(_) => Err(found.error("there are two; rename or remove one of them".to_owned())),
+        };
     }
     Ok(None)
 }
@@ -282,49 +285,55 @@ fn apply_user(
     cluster: &Cluster,
     environment: &Environment,
 ) -> Result<(), String> {
-    let key_data = user.client_key_data.as_ref();
     let certificate = data_or_file(
         "client-certificate",
         user.client_certificate_data.as_deref(),
         user.client_certificate.as_deref(),
     )?;
-    let key = data_or_file(
-        "client-key",
-        key_data.map(ExposeSecret::expose_secret),
-        user.client_key.as_deref(),
-    )?;
-    draft.tls.identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        (Some(_), None) => return Err("it has a client-certificate but no client-key".to_owned()),
-        (None, Some(_)) => return Err("it has a client-key but no client-certificate".to_owned()),
-    };
     draft.authorization = authorization(user)?;
-    if draft.tls.identity.is_none() && matches!(draft.authorization, Authorization::None) {
+    let key_data = user.client_key_data.as_ref();
+    let key_data = key_data.map(ExposeSecret::expose_secret);
+    let key_file = user.client_key.as_deref();
+    if let Some(certificate) = certificate {
+        let key = data_or_file("client-key", key_data, key_file)?;
+        let key = key.ok_or("it has a client-certificate but no client-key")?;
+        draft.tls.identity = Some((certificate, key));
+    } else if matches!(draft.authorization, Authorization::None) {
         draft.authorization = plugin(user, cluster, draft, environment)?;
+        // Beside other credentials a key without a certificate has no effect, as upstream.
+        let has_key = [key_data, key_file]
+            .iter()
+            .flatten()
+            .any(|it| !it.is_empty());
+        if matches!(draft.authorization, Authorization::None) && has_key {
+            return Err("it has a client-key but no client-certificate".to_owned());
+        }
     }
-    let extra = user.impersonate_user_extra.iter().flatten();
+    let extra = user.impersonate_user_extra.iter();
     let extra = extra.flat_map(|(name, values)| {
-        let pair = move |value: &String| (name.clone(), value.clone());
-        values.iter().map(pair)
+        let pair = move |value: &Option<String>| (name.clone(), value.clone().unwrap_or_default());
+        values.iter().flatten().map(pair)
     });
     let mut extra: Vec<_> = extra.collect();
     extra.sort();
     draft.impersonation = Impersonation {
         user: non_empty(user.impersonate.as_ref()).cloned(),
         uid: non_empty(user.impersonate_uid.as_ref()).cloned(),
-        groups: user.impersonate_groups.clone().unwrap_or_default(),
+        groups: user.impersonate_groups.clone(),
         extra,
     };
     Ok(())
 }
 
-/// A token file wins over a token (client-go
+/// A token file wins over a token, as long as it can be read (client-go
 /// `transport/round_trippers.go:NewBearerAuthWithRefreshRoundTripper`).
 fn authorization(user: &User) -> Result<Authorization, String> {
     let token = user.token.as_ref().filter(|token| is_filled(token));
     let token = match (non_empty(user.token_file.as_ref()), token) {
-        (Some(path), _) => Some(Authorization::TokenFile(path.into())),
+        (Some(path), token) => Some(Authorization::TokenFile {
+            path: path.into(),
+            until_readable: token.cloned(),
+        }),
         (None, Some(token)) => Some(Authorization::Token(token.clone())),
         (None, None) => None,
     };
@@ -372,7 +381,7 @@ fn is_filled(secret: &SecretString) -> bool {
 }
 
 /// Returns the contents of `NAME-data`, else the file `NAME`, which must be readable.
-fn data_or_file(
+pub(super) fn data_or_file(
     name: &'static str,
     data: Option<&str>,
     path: Option<&str>,
@@ -380,7 +389,7 @@ fn data_or_file(
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let compact: String = data.split_ascii_whitespace().collect();
         // Drop the decoder's error, which would print a byte of what may be a key.
-        let bytes = STANDARD.decode(compact).ok();
+        let bytes = BASE64.decode(compact).ok();
         return bytes
             .map(|bytes| Some(Pem::Data(bytes)))
             .ok_or_else(|| format!("{name}-data is not valid base64"));

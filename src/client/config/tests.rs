@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::kubeconfig::data_or_file;
 use super::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment};
+use crate::client::pem::Pem;
 use crate::stdx::stop::Stop;
 
 /// A directory with files, and the environment that points to it.
@@ -370,11 +372,13 @@ fn a_pod_finds_its_service_account() {
     let home = Home::new()
         .var("KUBERNETES_SERVICE_HOST", "fd00::1")
         .var("KUBERNETES_SERVICE_PORT", "443");
-    home.check_error(&no_flags(), &["in-cluster", "ca.crt cannot be read"]);
-    let home = home.file("serviceaccount/ca.crt", &authority.pem());
     home.check_error(&no_flags(), &["in-cluster", "token cannot be read"]);
     let home = home.file("serviceaccount/token", "pod-token\n");
+    // Without its authority the system's count, as upstream.
     assert_eq!(home.good(&no_flags()).namespace(), "default");
+    let home = home.file("serviceaccount/ca.crt", "no PEM");
+    home.check_error(&no_flags(), &["in-cluster", "certificate authority"]);
+    let home = home.file("serviceaccount/ca.crt", &authority.pem());
     let home = home.file("serviceaccount/namespace", "kube-system");
     let config = home.good(&no_flags());
     assert_eq!(config.server(), "https://[fd00::1]:443");
@@ -424,7 +428,7 @@ fn errors_name_the_entry_and_how_to_fix_it() {
     let server = "{server: 'https://it.example', insecure-skip-tls-verify: true}";
     for (cluster, user, parts) in [
         ("{}", "{}", &["cluster \"it\"", "no server"][..]),
-        ("null", "{}", &["cluster \"it\"", "empty"]),
+        ("null", "{}", &["cluster \"it\"", "no server"]),
         (
             "{server: 'it is here'}",
             "{}",
@@ -453,7 +457,23 @@ fn errors_name_the_entry_and_how_to_fix_it() {
         (
             server,
             "{exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}}",
-            &["user \"me\"", "interactiveMode"],
+            &["user \"me\"", "interactiveMode \"\"", "IfAvailable"],
+        ),
+        (
+            server,
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, \
+              interactiveMode: WhenAsked}}",
+            &[
+                "user \"me\"",
+                "interactiveMode \"WhenAsked\"",
+                "IfAvailable",
+            ],
+        ),
+        (
+            server,
+            "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: sh, \
+              env: [{value: a}]}}",
+            &["user \"me\"", "a variable without a name"],
         ),
         (
             server,
@@ -493,7 +513,16 @@ fn errors_name_the_entry_and_how_to_fix_it() {
         ),
         (server, "{tokenFile: gone}", &["gone cannot be read"]),
         (server, "{as-groups: [a]}", &["as-groups"]),
-        ("[]", "{}", &["config: it is not valid: line 4"]),
+        (
+            "[]",
+            "{}",
+            &["config: it is not valid: line 4 column 32: this must be a map"],
+        ),
+        (
+            server,
+            "{token: [a]}",
+            &["config: it is not valid: line 5 column 34: this must be a string"],
+        ),
     ] {
         check_entry(cluster, user, parts);
     }
@@ -542,6 +571,96 @@ users:
     check_token(&config, "t");
 }
 
+/// As client-go: null is a zero value, the last of duplicate members counts, and only what is used
+/// is checked.
+#[test]
+fn a_kubeconfig_is_read_as_kubectl_reads_it() {
+    let text = "
+kind: Config
+kind: Config
+preferences: [1, {a: null}]
+extensions: null
+unknown: {any: thing}
+current-context: it
+contexts:
+-
+- {name: null, context: null}
+- {context: {cluster: it}}
+- {name: other, context: {cluster: nobody, user: nobody, extensions: 1}}
+- {name: it, context: {cluster: it, user: me, namespace: null, extensions: [{name: null}]}}
+clusters:
+- {name: bad-ca, cluster: {server: 'https://h', certificate-authority-data: '%'}}
+- {name: bad-url, cluster: {server: 'no server', certificate-authority: gone}}
+- {cluster: {server: null}}
+- name: it
+  cluster:
+    server: http://wrong.example
+    server: https://it.example
+    insecure-skip-tls-verify: null
+    disable-compression: null
+    proxy-url: null
+    extensions: [null, {extension: {a: 1}}, {name: x, extension: null}]
+users:
+- {user: {token: other}}
+- {name: empty}
+- {name: null, user: null}
+- name: future
+  user:
+    exec: {apiVersion: client.authentication.k8s.io/v2, command: x, interactiveMode: WhenAsked,
+      env: null, args: [null], installHint: null, provideClusterInfo: null, more: [1]}
+- {name: old, user: {auth-provider: {name: null, config: null}}}
+- {name: both, user: {token: a, username: b, client-certificate: gone}}
+- name: me
+  user: {token: wrong, token: t, client-key-data: '%', client-key: gone, username: null,
+    password: null, tokenFile: null, as: null, as-groups: null, as-user-extra: null,
+    auth-provider: null, exec: {command: null, env: [{name: null, value: null}]}}
+";
+    let home = Home::new().file("config", &text);
+    let config = home.good(&flags(Some(&home.path("config")), None, None));
+    assert_eq!(config.server(), "https://it.example");
+    assert_eq!(config.namespace(), "default");
+    check_token(&config, "t");
+
+    let text = text.replace("user: me", "user: empty");
+    let home = Home::new().file("config", &text);
+    assert_eq!(
+        headers(&home.good(&flags(Some(&home.path("config")), None, None))),
+        []
+    );
+}
+
+#[test]
+fn base64_is_decoded_as_go_decodes_it() {
+    for data in ["U1RSQU5HRQ==", "U1RS\n QU5H\r\n\tRQ==", "U1RSQU5HRR=="] {
+        let decoded = data_or_file("a", Some(data), None).expect("it is base64");
+        let Some(Pem::Data(bytes)) = decoded else {
+            panic!("{data:?} is data");
+        };
+        assert_eq!(bytes, b"STRANGE", "{data:?}");
+    }
+    for data in ["U1RSQU5HRQ", "U1RSQU5HRQ=", "U1R-QU5HRQ==", "%"] {
+        let error = data_or_file("a", Some(data), None).err();
+        assert_eq!(
+            error.as_deref(),
+            Some("a-data is not valid base64"),
+            "{data:?}"
+        );
+    }
+}
+
+#[test]
+fn two_entries_of_one_name_are_an_error_where_they_are_used() {
+    for (twice, parts) in [
+        ("contexts:", ["context \"dev\"", "there are two"]),
+        ("clusters:", ["cluster \"dev\"", "there are two"]),
+        ("users:", ["user \"dev\"", "there are two"]),
+    ] {
+        let more = format!("{twice}\n- {{name: prod}}\n- {{name: dev}}");
+        let home = Home::new().file("config", &TWO_CONTEXTS.replace(twice, &more));
+        home.check_error(&flags(Some(&home.path("config")), None, None), &parts);
+    }
+}
+
 #[test]
 fn a_static_credential_wins_over_a_plugin() {
     let text = TWO_CONTEXTS.replace("{token: dev-token}", "{token: t, exec: {command: aws}}");
@@ -577,7 +696,10 @@ fn invalid_utf_16_is_an_error() {
         b"\xff\xfe\x00\xd8",
     ] {
         write(bytes);
-        home.check_error(&flag, &["config: it is not text in UTF-8 or UTF-16"]);
+        home.check_error(
+            &flag,
+            &["config: it is not valid: not text in UTF-8 or UTF-16"],
+        );
     }
     let text: Vec<u8> = TWO_CONTEXTS
         .encode_utf16()
@@ -586,7 +708,10 @@ fn invalid_utf_16_is_an_error() {
     write(&[&b"\xff\xfe"[..], &text].concat());
     check_token(&home.good(&flag), "dev-token");
     write(&vec![b'#'; 5 * 1024 * 1024]);
-    home.check_error(&flag, &["config: it is longer than 4194304 bytes"]);
+    home.check_error(
+        &flag,
+        &["config: it cannot be read: it is longer than 4 MiB"],
+    );
 }
 
 #[test]
@@ -615,7 +740,7 @@ fn no_error_repeats_a_password() {
         "{token: [SECRET]}",
         "{token: {a: SECRET}}",
         "{token: a, exec: SECRET}",
-        "{token: SECRET, token: SECRET}",
+        "{token: SECRET, token: [SECRET]}",
         "{token: SECRET",
         "{token: SECRET, exec: {args: SECRET}}",
         "{tokenFile: [SECRET], token: 'SECRET}",

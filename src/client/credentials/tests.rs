@@ -108,7 +108,7 @@ fn a_token_file_is_read_again_and_a_failed_read_keeps_the_token() {
     let write = |text: &str| fs::write(&path, text).expect("there is room");
     let clock = Arc::new(FakeClock::default());
     write("one\n");
-    let file = TokenFile::open(path.clone(), Arc::clone(&clock) as _).expect("it is there");
+    let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     let check = |expected: &str| {
         let value = file.current();
         assert_eq!(
@@ -143,7 +143,7 @@ fn a_token_file_is_read_again_when_its_token_is_rejected() {
     let path = directory.path().join("token");
     fs::write(&path, "one").expect("there is room");
     let clock = Arc::new(FakeClock::default());
-    let file = TokenFile::open(path.clone(), Arc::clone(&clock) as _).expect("it is there");
+    let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     fs::write(&path, "two").expect("there is room");
     file.refuse();
     assert_eq!(file.current(), "Bearer one", "it was read a moment ago");
@@ -155,8 +155,40 @@ fn a_token_file_is_read_again_when_its_token_is_rejected() {
 
 #[test]
 fn a_token_file_that_is_missing_at_the_start_is_an_error() {
-    let missing = Authorization::TokenFile("/no/such/token".into());
+    let missing = Authorization::TokenFile {
+        path: "/no/such/token".into(),
+        until_readable: None,
+    };
     let error = Credentials::new(missing, &Impersonation::default());
     let error = error.expect_err("it is missing");
     assert!(error.contains("/no/such/token"), "{error}");
+}
+
+#[test]
+fn a_token_bridges_the_time_until_its_file_is_there() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("token");
+    let clock = Arc::new(FakeClock::default());
+    let token = SecretString::from("static");
+    let file = TokenFile::open(path.clone(), Some(&token), Arc::clone(&clock) as _);
+    let file = file.expect("there is a token");
+    assert_eq!(file.current(), "Bearer static");
+    fs::write(&path, "from the file").expect("there is room");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(file.current(), "Bearer from the file");
+}
+
+#[test]
+fn a_token_file_that_has_become_a_pipe_blocks_nobody() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("token");
+    fs::write(&path, "one").expect("there is room");
+    let clock = Arc::new(FakeClock::default());
+    let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
+    fs::remove_file(&path).expect("it is there");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+    clock.advance(Duration::from_secs(50));
+    assert_eq!(file.current(), "Bearer one");
 }

@@ -4,10 +4,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::client::lenient::{documents, or_default};
 use crate::client::tls::Identity;
 
 /// The supported versions (client-go `plugin/pkg/client/auth/exec/exec.go:apiVersions`).
@@ -74,26 +76,22 @@ impl ClusterInfo {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Output {
-    #[serde(default, rename = "apiVersion")]
+    #[serde(deserialize_with = "or_default")]
     api_version: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "or_default")]
     kind: String,
-    #[serde(default)]
     status: Option<OutputStatus>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct OutputStatus {
-    #[serde(default)]
-    expiration_timestamp: Option<Timestamp>,
-    #[serde(default)]
+    expiration_timestamp: Option<String>,
     token: Option<String>,
-    #[serde(default)]
     client_certificate_data: Option<String>,
-    #[serde(default)]
     client_key_data: Option<String>,
 }
 
@@ -103,12 +101,11 @@ struct OutputStatus {
 /// What is wrong with the output (client-go
 /// `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`). The text never quotes it.
 pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, String> {
-    // Drop the decoder's message, which may quote the token.
-    let parsed: Output = serde_json::from_slice(output).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        format!("its output is no ExecCredential in JSON (line {line}, column {column})")
-    })?;
-    if parsed.kind != "ExecCredential" {
+    let parsed = documents::<Output>(output)
+        .map_err(|problem| format!("its output is no ExecCredential in JSON or YAML: {problem}"))?;
+    let parsed = parsed.into_iter().next().ok_or("its output is empty")?;
+    // Upstream's decoder knows the kind that it wants.
+    if !["", "ExecCredential"].contains(&parsed.kind.as_str()) {
         return Err("its output is not of the kind ExecCredential".to_owned());
     }
     if parsed.api_version != version {
@@ -123,6 +120,7 @@ pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, Stri
         ));
     }
     let status = parsed.status.ok_or("its output has no status")?;
+    let expires = status.expiration_timestamp.as_deref();
     let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
     let token = non_empty(status.token);
     let certificate = non_empty(status.client_certificate_data);
@@ -142,8 +140,20 @@ pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, Stri
     Ok(ExecCredential {
         token: token.map(SecretString::from),
         identity,
-        expires: status.expiration_timestamp,
+        expires: expires.map(end).transpose()?.flatten(),
     })
+}
+
+/// Parses the time at which a credential expires. `None` is never: the last hours of the year 9999,
+/// which say so, are beyond what [`Timestamp`] can hold.
+fn end(text: &str) -> Result<Option<Timestamp>, String> {
+    if let Ok(end) = text.parse() {
+        return Ok(Some(end));
+    }
+    match Pieces::parse(text) {
+        Ok(pieces) if pieces.date().year() == 9999 && pieces.offset().is_some() => Ok(None),
+        _ => Err("its output has an expirationTimestamp that is no time (RFC 3339)".to_owned()),
+    }
 }
 
 /// [`parse`] for the fuzzer.
@@ -154,9 +164,10 @@ pub(crate) fn read_credential(output: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret;
     use serde_json::{Value, json};
 
-    use super::{ClusterInfo, VERSIONS, exec_info, parse};
+    use super::{ClusterInfo, VERSIONS, end, exec_info, parse};
 
     #[test]
     fn exec_info_has_the_cluster_only_if_configured() {
@@ -219,14 +230,61 @@ mod tests {
     }
 
     #[test]
+    fn output_is_read_as_kubectl_reads_it() {
+        let v1 = VERSIONS[0];
+        let json = json!({"apiVersion": v1, "kind": "ExecCredential", "status": {"token": "t"}});
+        for output in [
+            format!("---\napiVersion: {v1}\nkind: ExecCredential\nstatus:\n  token: t\n"),
+            format!("apiVersion: {v1}\nstatus: {{token: t, expirationTimestamp: null}}\n"),
+            format!("apiVersion: {v1}\nkind: null\nspec: 1\nstatus: {{token: a, token: t}}\n"),
+            format!("\u{feff}{json}"),
+            format!("\r\n\t{json}\r\n"),
+        ] {
+            let read = parse(output.as_bytes(), v1);
+            let read = read.unwrap_or_else(|problem| panic!("{output}: {problem}"));
+            assert_eq!(read.token.expect("a token").expose_secret(), "t");
+        }
+    }
+
+    #[track_caller]
+    fn check_end(text: &str, expected: Option<&str>) {
+        let read = end(text).expect("it is a time");
+        assert_eq!(read.map(|end| end.to_string()).as_deref(), expected);
+    }
+
+    #[test]
+    fn the_last_hours_of_the_calendar_are_never() {
+        check_end("2026-11-24T10:00:00Z", Some("2026-11-24T10:00:00Z"));
+        check_end(
+            "2026-11-24T10:00:00.5+02:00",
+            Some("2026-11-24T08:00:00.5Z"),
+        );
+        check_end("9999-12-31T23:59:59Z", None);
+        check_end("9999-12-31T00:00:00-08:00", None);
+        for text in [
+            "",
+            "soon",
+            "9999-12-31",
+            "9999-12-31T25:00:00Z",
+            "2026-11-24",
+        ] {
+            end(text).expect_err("it is no time");
+        }
+    }
+
+    #[test]
     fn parse_errors_contain_no_secret() {
         let v1 = VERSIONS[0];
         let reply = |version: &str, status: Value| {
             json!({"kind": "ExecCredential", "apiVersion": version, "status": status}).to_string()
         };
         for (output, part) in [
-            ("hunter2".to_owned(), "no ExecCredential in JSON"),
-            (r#"{"status": "hunter2"}"#.to_owned(), "in JSON (line 1"),
+            (String::new(), "its output is empty"),
+            ("hunter2".to_owned(), "no ExecCredential in JSON or YAML"),
+            (
+                r#"{"status": "hunter2"}"#.to_owned(),
+                "YAML: line 1 column 12: this must be a map",
+            ),
             (r#"{"kind": "hunter2"}"#.to_owned(), "not of the kind"),
             (
                 reply("hunter2", json!({"token": "t"})),
@@ -239,7 +297,7 @@ mod tests {
             (reply(v1, json!({"clientKeyData": "hunter2"})), "only one"),
             (
                 reply(v1, json!({"token": "t", "expirationTimestamp": "hunter2"})),
-                "in JSON",
+                "expirationTimestamp",
             ),
         ] {
             let problem = parse(output.as_bytes(), v1).err();

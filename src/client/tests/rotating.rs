@@ -330,3 +330,19 @@ fn a_plugin_replaced_during_its_run_presents_no_certificate() {
     let tls = config.access.tls().expect("it is reached by TLS");
     assert_eq!(tls.generation(), 0, "no certificate was ever presented");
 }
+
+/// A kubeconfig's user whose file has a token beside it.
+#[test]
+fn a_rejected_credential_is_sent_all_the_same() {
+    let server = secure(|_| Reply::Write(response(401, "", "{}")));
+    let home = Home::new();
+    let user = [("tokenFile", "gone"), ("token", "static")];
+    home.write("config", &kubeconfig(&server.url(), &CLUSTER, &user));
+    let (client, _) = client(&home.load(), &unlimited());
+    for _ in 0..2 {
+        client
+            .send(&Request::get("/a"))
+            .expect_err("it is rejected");
+        assert_eq!(server.next().all("authorization"), ["Bearer static"]);
+    }
+}

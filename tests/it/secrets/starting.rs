@@ -45,12 +45,12 @@ const STARTS: &[Start] = &[
     user(
         "a token that is a list",
         "token: [SECRET]",
-        "expected string scalar",
+        "this must be a string",
     ),
     user(
         "a token that is a map",
         "token: {a: SECRET}",
-        "expected string scalar",
+        "this must be a string",
     ),
     user(
         "a token that has no end",
@@ -65,7 +65,7 @@ const STARTS: &[Start] = &[
     user(
         "a password that is a map",
         "username: a, password: {b: SECRET}",
-        "expected string scalar",
+        "this must be a string",
     ),
     user(
         "a file that ends in a token",
