@@ -6,11 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use ureq::http::HeaderMap;
+use ureq::http::{HeaderMap, Uri};
 
-use super::credentials::Credentials;
+use super::credentials::{Credentials, Rejections};
 use super::exec_plugin::Issued;
 use super::live_tls::{LiveTls, TlsSource};
+use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 
 /// Credentials and TLS settings that a reload can replace while requests are in flight.
@@ -18,6 +19,7 @@ pub(super) struct Access {
     current: ArcSwap<Current>,
     /// `None` if no connection uses TLS.
     tls: Option<Arc<LiveTls>>,
+    rejections: Rejections,
 }
 
 struct Current {
@@ -32,15 +34,6 @@ pub(super) struct UsedCredentials {
     issued: Option<Arc<Issued>>,
 }
 
-impl UsedCredentials {
-    /// Call after the API server responded with code 401. The next request runs the plugin or reads
-    /// the token file again.
-    pub(super) fn refuse(&self) {
-        let credentials = &self.current.credentials;
-        credentials.refuse(self.issued.as_deref());
-    }
-}
-
 impl Access {
     pub(super) fn new(credentials: Credentials, tls: Option<LiveTls>) -> Self {
         Self {
@@ -49,7 +42,27 @@ impl Access {
                 number: 0,
             }),
             tls: tls.map(Arc::new),
+            rejections: Rejections::new(Arc::new(SystemClock)),
         }
+    }
+
+    /// Call after the API server at `server` responded with code 401. The next request runs the
+    /// plugin or reads the token file again.
+    pub(super) fn refuse(&self, used: &UsedCredentials, server: &Uri) {
+        let credentials = &used.current.credentials;
+        let issued = used.issued.as_deref();
+        credentials.refuse(issued);
+        if self.rejections.is_due(credentials.renews_itself()) {
+            let rejected = credentials.rejected(issued);
+            let server = server.to_string();
+            let server = server.trim_end_matches('/');
+            log::error!("{server} rejects (code 401, Unauthorized) {rejected}");
+        }
+    }
+
+    /// Call after the API server responded with another code than 401.
+    pub(super) fn accept(&self) {
+        self.rejections.ended();
     }
 
     pub(super) fn tls(&self) -> Option<Arc<LiveTls>> {
@@ -128,6 +141,6 @@ impl fmt::Debug for Access {
         f.debug_struct("Access")
             .field("credentials", &self.current.load().credentials)
             .field("tls", &self.tls)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -24,7 +24,7 @@ pub use error::{ConfigError, SearchedPlace};
 use ureq::http::uri::Uri;
 
 use super::access::Access;
-use super::credentials::{Authorization, Credentials, Impersonation};
+use super::credentials::{Authorization, Credentials, Impersonation, Owner};
 use super::live_tls::{LiveTls, TlsSource};
 use super::proxy;
 use crate::stdx::clock::SystemClock;
@@ -309,9 +309,15 @@ impl Draft {
         if is_withheld {
             self.authorization = Authorization::None;
         }
+        let owner = Owner {
+            user: self.user.clone(),
+            origin: self.origin.clone(),
+            has_certificate: self.tls.identity.is_some(),
+            is_withheld,
+        };
         let tls = (scheme == "https" || self.tls.tls_proxy).then_some(self.tls);
         Ok(Checked {
-            credentials: Credentials::new(self.authorization, &self.impersonation)?,
+            credentials: Credentials::new(self.authorization, &self.impersonation, owner)?,
             withheld: is_withheld.then_some(self.user),
             url: printable,
             uri,

@@ -2,6 +2,9 @@
 //! impersonation. (`live_tls` handles client certificates.) The sending thread applies them to
 //! every request.
 
+mod owner;
+mod token_claims;
+
 use std::fmt::{self, Write as _};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
+pub(super) use self::owner::{Owner, Rejections};
+use self::token_claims::{Claims, EndWarning};
 use super::exec_plugin::{ExecPlugin, ExecSettings, Issued};
 use super::secret_header::{bearer, secret_value};
 use crate::stdx::bounded_file;
@@ -60,11 +65,13 @@ pub(super) struct Impersonation {
 pub(super) struct Credentials {
     source: Source,
     impersonation: HeaderMap,
+    owner: Owner,
 }
 
 enum Source {
     None,
-    Fixed(HeaderValue),
+    Token(HeaderValue, EndWarning),
+    Basic(HeaderValue),
     File(TokenFile),
     Plugin(Box<ExecPlugin>),
 }
@@ -78,13 +85,18 @@ impl Credentials {
     pub(super) fn new(
         authorization: Authorization,
         impersonation: &Impersonation,
+        owner: Owner,
     ) -> Result<Self, String> {
         let source = match authorization {
             Authorization::None => Source::None,
-            Authorization::Token(token) => Source::Fixed(bearer(token.expose_secret())?),
+            Authorization::Token(token) => {
+                let value = bearer(token.expose_secret())?;
+                let warning = EndWarning::for_token(&value);
+                Source::Token(value, warning)
+            }
             Authorization::Basic(user, password) => {
                 let pair = format!("{user}:{}", password.expose_secret());
-                Source::Fixed(secret_value(&format!("Basic {}", STANDARD.encode(pair)))?)
+                Source::Basic(secret_value(&format!("Basic {}", STANDARD.encode(pair)))?)
             }
             Authorization::TokenFile {
                 path,
@@ -100,6 +112,7 @@ impl Credentials {
         Ok(Self {
             source,
             impersonation: impersonation_headers(impersonation)?,
+            owner,
         })
     }
 
@@ -119,8 +132,16 @@ impl Credentials {
         };
         let authorization = match &self.source {
             Source::None => None,
-            Source::Fixed(value) => Some(value.clone()),
-            Source::File(file) => Some(file.current()),
+            Source::Basic(value) => Some(value.clone()),
+            Source::Token(value, warning) => {
+                self.warn_of_end(warning, &SystemClock);
+                Some(value.clone())
+            }
+            Source::File(file) => {
+                let (value, warning) = file.current();
+                self.warn_of_end(&warning, &*file.clock);
+                Some(value)
+            }
             Source::Plugin(_) => issued.as_ref().and_then(|issued| issued.token.clone()),
         };
         if let Some(value) = authorization {
@@ -144,6 +165,83 @@ impl Credentials {
         }
     }
 
+    /// True if a rejected credential may be replaced without an operator. A token file with a token
+    /// past its end was not.
+    pub(super) fn renews_itself(&self) -> bool {
+        match &self.source {
+            Source::None | Source::Token(..) | Source::Basic(_) => false,
+            Source::File(file) => {
+                let value = file.lock().value.clone();
+                let end = Claims::of(&value).end;
+                end.is_none_or(|end| file.clock.wall() < end)
+            }
+            Source::Plugin(_) => true,
+        }
+    }
+
+    /// Says for the log whose credentials the API server has rejected, and how to renew them.
+    pub(super) fn rejected(&self, issued: Option<&Issued>) -> String {
+        let owner = &self.owner;
+        let (what, value, way_out) = match &self.source {
+            Source::None if owner.is_withheld => (
+                "requests without the credentials".to_owned(),
+                None,
+                "to have them sent, give the server an https:// URL".to_owned(),
+            ),
+            Source::None if owner.has_certificate => (
+                "the client certificate".to_owned(),
+                None,
+                "check that it has not expired, and that the API server's --client-ca-file signed \
+                 it"
+                .to_owned(),
+            ),
+            Source::None => (
+                "requests without credentials".to_owned(),
+                None,
+                "give it a token or a client certificate".to_owned(),
+            ),
+            Source::Token(value, _) => (
+                "the token".to_owned(),
+                Some(value.clone()),
+                "put a new one into the kubeconfig and send SIGHUP".to_owned(),
+            ),
+            Source::Basic(_) => (
+                "the name and password".to_owned(),
+                None,
+                "correct them in the kubeconfig and send SIGHUP".to_owned(),
+            ),
+            Source::File(file) => (
+                format!("the token in {}", file.path.display()),
+                Some(file.lock().value.clone()),
+                "write a new one into the file".to_owned(),
+            ),
+            Source::Plugin(plugin) => (
+                format!("the credential that plugin {:?} issued", plugin.command()),
+                issued.and_then(|issued| issued.token.clone()),
+                "run the plugin by hand to see whether it needs another login".to_owned(),
+            ),
+        };
+        let claims = value.as_ref().map(Claims::of).unwrap_or_default();
+        let end = match claims.end {
+            Some(end) if end <= SystemClock.wall() => format!("; it expired at {end}"),
+            Some(end) => format!("; it would be valid until {end}"),
+            None => String::new(),
+        };
+        let command = match claims.account {
+            Some((namespace, name)) if !matches!(self.source, Source::Plugin(_)) => {
+                format!(" (kubectl -n {namespace} create token {name})")
+            }
+            _ => String::new(),
+        };
+        format!("{what} of {owner}{end}; {way_out}{command}")
+    }
+
+    fn warn_of_end(&self, warning: &EndWarning, clock: &dyn Clock) {
+        if let Some(end) = warning.due(|| clock.wall()) {
+            log::warn!("the token of {} expires at {end}; renew it", self.owner);
+        }
+    }
+
     /// Runs the plugin, if there is one, to check that it works.
     ///
     /// # Errors
@@ -160,8 +258,10 @@ impl Credentials {
         let mut changes = Vec::new();
         match (&self.source, &other.source) {
             (Source::None, Source::None) => {}
-            (Source::Fixed(old), Source::Fixed(new)) if old == new => {}
-            (Source::Fixed(_), Source::Fixed(_)) => changes.push("token"),
+            (Source::Token(old, _), Source::Token(new, _)) if old == new => {}
+            (Source::Basic(old), Source::Basic(new)) if old == new => {}
+            (Source::Token(..), Source::Token(..)) => changes.push("token"),
+            (Source::Basic(_), Source::Basic(_)) => changes.push("name or password"),
             (Source::File(old), Source::File(new)) if old.path == new.path => {
                 if old.lock().value != new.lock().value {
                     changes.push("token");
@@ -186,14 +286,15 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &self.source {
             Source::None => "none".to_owned(),
-            Source::Fixed(_) => "fixed".to_owned(),
+            Source::Token(..) => "token".to_owned(),
+            Source::Basic(_) => "name and password".to_owned(),
             Source::File(file) => format!("token file {}", file.path.display()),
             Source::Plugin(plugin) => format!("plugin {}", plugin.command()),
         };
         f.debug_struct("Credentials")
             .field("source", &source)
             .field("impersonation", &self.impersonation)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -206,8 +307,23 @@ struct TokenFile {
 
 struct Token {
     value: HeaderValue,
+    warning: Arc<EndWarning>,
     /// When the next read is due.
     stale_at: Instant,
+}
+
+impl Token {
+    fn new(value: HeaderValue, stale_at: Instant) -> Self {
+        Self {
+            warning: Arc::new(EndWarning::for_token(&value)),
+            value,
+            stale_at,
+        }
+    }
+
+    fn parts(&self) -> (HeaderValue, Arc<EndWarning>) {
+        (self.value.clone(), Arc::clone(&self.warning))
+    }
 }
 
 impl TokenFile {
@@ -224,32 +340,31 @@ impl TokenFile {
             }
             (read, _) => (read?, TOKEN_FILE_REUSE),
         };
-        let state = Mutex::new(Token {
-            value,
-            stale_at: clock.now() + reuse,
-        });
+        let state = Mutex::new(Token::new(value, clock.now() + reuse));
         Ok(Self { path, clock, state })
     }
 
     /// Returns the token, at most [`TOKEN_FILE_REUSE`] old. If the file cannot be read, the old
     /// token stays.
-    fn current(&self) -> HeaderValue {
+    fn current(&self) -> (HeaderValue, Arc<EndWarning>) {
         let now = self.clock.now();
         let mut token = self.lock();
         if now < token.stale_at {
-            return token.value.clone();
+            return token.parts();
         }
         // Other threads use the old token while this thread reads the file without the lock.
         token.stale_at = now + TOKEN_FILE_RETRY;
-        let old = token.value.clone();
+        let old = token.parts();
         drop(token);
         match token_of(&self.path, bounded_file::read_regular(&self.path)) {
             Ok(value) => {
-                *self.lock() = Token {
-                    value: value.clone(),
-                    stale_at: now + TOKEN_FILE_REUSE,
-                };
-                value
+                let mut token = self.lock();
+                if value == token.value {
+                    token.stale_at = now + TOKEN_FILE_REUSE;
+                } else {
+                    *token = Token::new(value, now + TOKEN_FILE_REUSE);
+                }
+                token.parts()
             }
             Err(problem) => {
                 log::warn!("{problem}; the token that was read before stays in use");

@@ -184,12 +184,14 @@ impl Http {
         log::trace!("{request}: code {code} after {:.3?}", began.elapsed());
         let response = response?;
         self.warnings.log(response.headers());
-        if response.status().is_success() {
-            return Ok(response);
-        }
         if response.status() == StatusCode::UNAUTHORIZED {
             // The file or the plugin may have a newer token; the next request fetches it.
-            used.refuse();
+            self.access.refuse(&used, &self.server);
+        } else {
+            self.access.accept();
+        }
+        if response.status().is_success() {
+            return Ok(response);
         }
         Err(self.status_error(response))
     }

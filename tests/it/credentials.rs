@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nix::sys::signal::Signal;
 use replicaset_controller::api::Status;
 use replicaset_controller::client::Request;
@@ -139,6 +141,47 @@ fn no_secret_is_sent_to_a_server_without_tls() {
     let headers = sent.iter().map(|it| it.request.header("authorization"));
     assert!(!sent.is_empty() && headers.into_iter().all(str::is_empty));
     assert_eq!(home.n_runs(), 0);
+}
+
+/// The end of a token's life: one line for the operator, not one for each event.
+#[test]
+fn a_rejected_token_is_named_once_with_the_way_out() {
+    let cluster = TestCluster::start();
+    let (home, server) = (Home::new(), over_tls(&cluster));
+    let payload = json!({"exp": 1_767_225_600, "sub": "system:serviceaccount:kube-system:rs"});
+    let payload = URL_SAFE_NO_PAD.encode(payload.to_string());
+    let user = format!("token: e30.{payload}.c2ln");
+    home.kubeconfig(&server.url(), UNVERIFIED, &user);
+    let mut process = home.daemon(&cluster, &[]);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let unauthorized = Action::refuse(Status::new(401, "Unauthorized", "Unauthorized"));
+    let rules = ["events", "pods"].map(|resource| {
+        let rule = Rule::new(Matcher::verb("create", resource), unauthorized.clone());
+        cluster.faults().add(rule)
+    });
+    // Each pod of the first batch is refused, and then its event.
+    cluster.scale("a", 2);
+    cluster.eventually("both are refused", || {
+        rules.iter().all(|rule| rule.hits() > 2)
+    });
+    let log = process.log();
+    let errors = log.lines().filter(|line| line.contains(" ERROR "));
+    let errors: Vec<&str> = errors.collect();
+    let [error] = errors[..] else {
+        panic!("{log}");
+    };
+    for part in [
+        &server.url()[8..],
+        "code 401",
+        "the token of user \"it\"",
+        "it expired at 2026-01-01T00:00:00Z",
+        "kubectl -n kube-system create token rs",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+    assert!(!log.contains("was rejected"), "{log}");
+    check_stops(&mut process);
 }
 
 #[test]

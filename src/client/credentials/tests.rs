@@ -4,15 +4,18 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::SecretString;
 use ureq::http::header::{AUTHORIZATION, HeaderMap};
 
-use super::{Authorization, Credentials, Impersonation, TokenFile, escape_header};
+use super::{Authorization, Credentials, Impersonation, Owner, TokenFile, escape_header};
 use crate::stdx::clock::FakeClock;
 use crate::stdx::stop::Stop;
 
 fn headers(authorization: Authorization, impersonation: &Impersonation) -> HeaderMap {
-    let credentials = Credentials::new(authorization, impersonation).expect("they are good");
+    let credentials =
+        Credentials::new(authorization, impersonation, Owner::default()).expect("they are good");
     let mut headers = HeaderMap::new();
     let issued = credentials.apply(&mut headers, &Stop::new());
     assert!(issued.expect("nothing can go wrong").is_none());
@@ -39,11 +42,16 @@ fn each_way_of_authorization_has_its_header() {
 #[test]
 fn debug_prints_no_secret() {
     let token = || SecretString::from("hunter2\u{1}");
-    let broken = Credentials::new(Authorization::Token(token()), &Impersonation::default());
+    let broken = Credentials::new(
+        Authorization::Token(token()),
+        &Impersonation::default(),
+        Owner::default(),
+    );
     let error = broken.expect_err("HTTP does not allow that");
     assert!(!error.contains("hunter2"));
     let token = Authorization::Token("hunter2".into());
-    let credentials = Credentials::new(token, &Impersonation::default()).expect("it is good");
+    let credentials =
+        Credentials::new(token, &Impersonation::default(), Owner::default()).expect("it is good");
     assert!(!format!("{credentials:?}").contains("hunter2"));
 }
 
@@ -82,7 +90,7 @@ fn impersonation_without_a_user_is_an_error() {
             ..Impersonation::default()
         },
     ] {
-        let credentials = Credentials::new(Authorization::None, &impersonation);
+        let credentials = Credentials::new(Authorization::None, &impersonation, Owner::default());
         assert!(credentials.is_err_and(|error| error.contains("as-groups")));
     }
 }
@@ -110,7 +118,7 @@ fn a_token_file_is_read_again_and_a_failed_read_keeps_the_token() {
     write("one\n");
     let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     let check = |expected: &str| {
-        let value = file.current();
+        let value = file.current().0;
         assert_eq!(
             value.to_str().expect("it is text"),
             format!("Bearer {expected}")
@@ -146,11 +154,11 @@ fn a_token_file_is_read_again_when_its_token_is_rejected() {
     let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     fs::write(&path, "two").expect("there is room");
     file.refuse();
-    assert_eq!(file.current(), "Bearer one", "it was read a moment ago");
+    assert_eq!(file.current().0, "Bearer one", "it was read a moment ago");
     clock.advance(Duration::from_secs(2));
-    assert_eq!(file.current(), "Bearer one");
+    assert_eq!(file.current().0, "Bearer one");
     file.refuse();
-    assert_eq!(file.current(), "Bearer two");
+    assert_eq!(file.current().0, "Bearer two");
 }
 
 #[test]
@@ -159,7 +167,7 @@ fn a_token_file_that_is_missing_at_the_start_is_an_error() {
         path: "/no/such/token".into(),
         until_readable: None,
     };
-    let error = Credentials::new(missing, &Impersonation::default());
+    let error = Credentials::new(missing, &Impersonation::default(), Owner::default());
     let error = error.expect_err("it is missing");
     assert!(error.contains("/no/such/token"), "{error}");
 }
@@ -172,10 +180,10 @@ fn a_token_bridges_the_time_until_its_file_is_there() {
     let token = SecretString::from("static");
     let file = TokenFile::open(path.clone(), Some(&token), Arc::clone(&clock) as _);
     let file = file.expect("there is a token");
-    assert_eq!(file.current(), "Bearer static");
+    assert_eq!(file.current().0, "Bearer static");
     fs::write(&path, "from the file").expect("there is room");
     clock.advance(Duration::from_secs(10));
-    assert_eq!(file.current(), "Bearer from the file");
+    assert_eq!(file.current().0, "Bearer from the file");
 }
 
 #[test]
@@ -190,5 +198,72 @@ fn a_token_file_that_has_become_a_pipe_blocks_nobody() {
     fs::remove_file(&path).expect("it is there");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
     clock.advance(Duration::from_secs(50));
-    assert_eq!(file.current(), "Bearer one");
+    assert_eq!(file.current().0, "Bearer one");
+}
+
+fn rejected(authorization: Authorization, owner: Owner) -> String {
+    let credentials = Credentials::new(authorization, &Impersonation::default(), owner);
+    credentials.expect("they are good").rejected(None)
+}
+
+#[test]
+fn a_rejection_names_the_owner_the_end_and_the_way_out() {
+    let payload = r#"{"exp": 1767225600, "sub": "system:serviceaccount:kube-system:rs"}"#;
+    let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(payload));
+    let owner = Owner {
+        user: "user \"daemon\"".to_owned(),
+        origin: "kubeconfig /etc/rs.conf, context \"it\"".to_owned(),
+        ..Owner::default()
+    };
+    assert_eq!(
+        rejected(Authorization::Token(token.as_str().into()), owner.clone()),
+        "the token of user \"daemon\" (kubeconfig /etc/rs.conf, context \"it\"); \
+         it expired at 2026-01-01T00:00:00Z; put a new one into the kubeconfig and send SIGHUP \
+         (kubectl -n kube-system create token rs)"
+    );
+    let directory = tempfile::tempdir().expect("there is room");
+    let path = directory.path().join("token");
+    fs::write(&path, "opaque").expect("there is room");
+    let file = Authorization::TokenFile {
+        path: path.clone(),
+        until_readable: None,
+    };
+    let told = rejected(file, owner.clone());
+    assert!(told.starts_with(&format!("the token in {} of user", path.display())));
+    assert!(told.ends_with("; write a new one into the file"), "{told}");
+
+    for (content, renews_itself) in [("opaque", true), (token.as_str(), false)] {
+        fs::write(&path, content).expect("there is room");
+        let file = Authorization::TokenFile {
+            path: path.clone(),
+            until_readable: None,
+        };
+        let read = Credentials::new(file, &Impersonation::default(), Owner::default());
+        assert_eq!(read.expect("it is good").renews_itself(), renews_itself);
+    }
+
+    let basic = Authorization::Basic("some".to_owned(), "hunter2".into());
+    let told = rejected(basic, owner.clone());
+    assert!(told.starts_with("the name and password of"), "{told}");
+    for (owner, what) in [
+        (owner.clone(), "requests without credentials of user"),
+        (
+            Owner {
+                has_certificate: true,
+                ..owner.clone()
+            },
+            "the client certificate of user",
+        ),
+        (
+            Owner {
+                has_certificate: true,
+                is_withheld: true,
+                ..owner
+            },
+            "requests without the credentials of user",
+        ),
+    ] {
+        let told = rejected(Authorization::None, owner);
+        assert!(told.starts_with(what), "{told}");
+    }
 }

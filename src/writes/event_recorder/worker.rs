@@ -204,9 +204,12 @@ impl EventWorker {
         match result {
             Ok(recorded) => Attempt::Stored(recorded),
             Err(SinkError::Refused(status))
-                if status.is_already_exists() || status.is_namespace_terminating() =>
+                if status.is_already_exists()
+                    || status.is_namespace_terminating()
+                    || status.code() == 401 =>
             {
-                // As upstream, these two rejections are routine and logged at a low level.
+                // As upstream, the first two are routine. The client logs that its credentials are
+                // rejected.
                 log::debug!(error:% = status; "event {} was rejected", event.name);
                 Attempt::Failed
             }
