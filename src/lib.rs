@@ -39,7 +39,7 @@
 //! | [`rights`] | required RBAC rights: manifests, self-check | api, client, stdx, telemetry |
 //! | [`manager`] | every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server, simulated nodes | api, http_server, stdx |
-//! | [`cli`] | flags, environment and configuration file → options, without effects | api |
+//! | [`cli`] | flags, environment and configuration file → options, without effects | api, stdx |
 //! | [`mod@run`] | the commands `run`, `explain`, `rbac`, `dev`, `demo` | all above |
 //!
 //! To follow one decision, read `controller/sync.rs`, then `controller/decide.rs`. The function

@@ -35,6 +35,7 @@ pub use self::opt_ins::OptInArgs;
 pub use self::rbac::{RbacArgs, ServiceAccount};
 pub use self::serving::{ServingArgs, TlsVersion};
 use super::values::parse_bool;
+use crate::stdx::build;
 
 /// The end of `--help`.
 const SOURCES: &str = "\
@@ -52,7 +53,7 @@ result.";
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "replicaset-controller",
-    version,
+    version = build::version(),
     propagate_version = true,
     args_override_self = true,
     after_long_help = SOURCES,

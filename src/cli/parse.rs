@@ -82,7 +82,10 @@ struct Head<'a> {
 /// argument and parses the rest again, source by source.
 pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
     let cli = Cli::command();
-    let arguments = &sources.arguments;
+    let mut arguments = sources.arguments.clone();
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.retain(|word| word != "-h" && word != "--help");
+    }
     let named = arguments.get(1).and_then(|word| word.to_str());
     let named = named.and_then(|word| cli.find_subcommand(word));
     let n_head = if named.is_some() { 2 } else { 1 }.min(arguments.len());

@@ -54,9 +54,7 @@ impl Default for ClientOptions {
 /// `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
 fn user_agent() -> String {
     let (version, platform) = (build::VERSION, build::platform());
-    let commit = build::COMMIT
-        .and_then(|commit| commit.get(..7))
-        .unwrap_or("unknown");
+    let commit = build::short_commit().unwrap_or("unknown");
     format!(
         "replicaset-controller/{version} ({platform}) kubernetes/{commit}/replicaset-controller"
     )

@@ -11,6 +11,7 @@ use super::{Grant, Right, RightsOptions, grants, missing_rights, rbac_command};
 use crate::api::Status;
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::stdx::backoff::{Backoff, BackoffParameters};
+use crate::stdx::build;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::telemetry::metrics;
@@ -78,18 +79,31 @@ impl SelfCheck {
             return;
         }
         self.check_rights(stop);
+        let mut known = String::new();
         while !stop.is_stopped() {
-            self.export_version();
+            self.export_version(&mut known);
             stop.wait_timeout(VERSION_PERIOD);
         }
     }
 
-    /// Exports the API server's version as a metric. On failure the metric keeps the last known
-    /// version.
-    fn export_version(&self) {
-        match self.version() {
-            Ok(version) => metrics::global().build.set_kubernetes_version(&version),
-            Err(error) => log::debug!(error:%; "cannot read the API server's version"),
+    /// Exports the API server's version as a metric, and warns of one that was not tested, unless it
+    /// is `known`. On failure the metric keeps the last known version.
+    fn export_version(&self, known: &mut String) {
+        let version = match self.version() {
+            Ok(version) => version,
+            Err(error) => return log::debug!(error:%; "cannot read the API server's version"),
+        };
+        metrics::global().build.set_kubernetes_version(&version);
+        let name = version.git_version;
+        if name != *known {
+            if !build::is_tested(&version.major, &version.minor) {
+                let [oldest, newest] = build::TESTED;
+                log::warn!(
+                    "the API server's version is {name}, and this program was tested with \
+                     1.{oldest} to 1.{newest}"
+                );
+            }
+            *known = name;
         }
     }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::pages::Pages;
 use crate::api::Status;
 use crate::http_server::{Request, Response};
+use crate::stdx::build;
 
 /// The component name on these pages.
 const COMPONENT: &str = "replicaset-controller";
@@ -28,10 +29,6 @@ const GROUP: &str = "config.k8s.io";
 
 /// Versions of the structured forms; the first is deprecated.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
-
-/// The version of Kubernetes that this controller follows, the default of
-/// `tests/control-plane/build.sh`.
-const EMULATION_VERSION: &str = "1.37";
 
 /// The content of these pages.
 #[derive(Debug)]
@@ -72,7 +69,7 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
 
 fn statusz(paths: &[String], started: Timestamp, request: &Request) -> Response {
     let uptime = Timestamp::now().duration_since(started).as_secs().max(0);
-    let version = env!("CARGO_PKG_VERSION");
+    let (version, follows) = (build::VERSION, build::KUBERNETES);
     match Form::requested_by(request, "Statusz") {
         Err(response) => response,
         Ok(Form::Text) => {
@@ -84,7 +81,7 @@ fn statusz(paths: &[String], started: Timestamp, request: &Request) -> Response 
                 &format!(
                     "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {started}\n\
                      Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
-                     Binary version: {version}\nEmulation version: {EMULATION_VERSION}\n\
+                     Binary version: {version}\nEmulation version: {follows}\n\
                      Paths: {paths}\n"
                 ),
             )
@@ -99,7 +96,7 @@ fn statusz(paths: &[String], started: Timestamp, request: &Request) -> Response 
                 "uptimeSeconds": uptime,
                 "goVersion": "",
                 "binaryVersion": version,
-                "emulationVersion": EMULATION_VERSION,
+                "emulationVersion": follows,
                 "paths": paths,
             }),
         ),

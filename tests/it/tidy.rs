@@ -9,7 +9,7 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("stdx", &[]),
-    ("cli", &["api"]),
+    ("cli", &["api", "stdx"]),
     ("manual", &[]),
     ("telemetry", &["stdx"]),
     ("workqueue", &["stdx", "telemetry"]),

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{Cli, Command, ParseOutcome, Parsed, Sources, parse};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::stdx::build;
 
 /// A file that can be read.
 struct File(&'static str, String);
@@ -616,10 +617,11 @@ fn help_and_version_are_no_mistakes() {
         &["config", "--version"],
         &["--version=raw"],
     ] {
-        let expected = format!("replicaset-controller {}\n", env!("CARGO_PKG_VERSION"));
+        let expected = format!("replicaset-controller {}\n", build::version());
         assert_eq!(of(arguments).shown(), expected, "{arguments:?}");
     }
     assert!(of(&["help", "rbac"]).shown().contains("rbac [OPTIONS]"));
+    assert_eq!(of(&["help", "-h"]).shown(), of(&["help"]).shown());
     assert!(of(&["man"]).shown().starts_with(".ie"));
     assert!(
         of(&["completions", "bash"])
