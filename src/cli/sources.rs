@@ -20,16 +20,6 @@ pub(super) struct Layer {
     pub(super) foreign: Vec<String>,
 }
 
-/// Returns `; did you mean X?` for the nearest candidate, or nothing if none is near.
-pub(super) fn did_you_mean<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> String {
-    nearest(word, candidates).map_or_else(String::new, |candidate| {
-        format!("; did you mean {candidate}?")
-    })
-}
-
 /// Returns the candidate that resembles `word` most, if it is near enough.
 pub(super) fn nearest<'a>(
     word: &str,

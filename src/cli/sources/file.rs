@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use super::fields::{API_VERSION, FIELDS, FOREIGN, Field, KIND, Shape};
 use super::tree::{self, Entry, Node, Value};
-use super::{Argument, Layer, Origin, did_you_mean};
+use super::{Argument, Layer, Origin, nearest};
 
 /// Parses the text of the file `path`. Empty values count as absent, as in the configuration that
 /// kube-controller-manager exposes.
@@ -93,9 +93,8 @@ impl Reader<'_> {
                 self.mistake(entry.line, &format!("{path}: expected a map of fields"));
             }
             _ => {
-                let known = FIELDS.iter().map(|field| field.path);
-                let sections = known.clone().flat_map(sections_of);
-                let hint = did_you_mean(path, known.chain(sections));
+                let hint = meant_field(path);
+                let hint = hint.map_or_else(String::new, |it| format!("; did you mean {it}?"));
                 self.mistake(entry.line, &format!("{path} is not a known field{hint}"));
             }
         }
@@ -184,6 +183,18 @@ fn is_below(path: &'static str, section: &str) -> bool {
     sections.any(|of| of.eq_ignore_ascii_case(section))
 }
 
+/// Returns the field or section that `path` may mean. Only the last words are compared at first,
+/// since the fields of one section resemble each other.
+fn meant_field(path: &str) -> Option<&'static str> {
+    /// Maximum edits of the last word.
+    const EDITS_MAX: usize = 2;
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_lowercase();
+    let fields = FIELDS.iter().map(|field| field.path);
+    let known = fields.clone().chain(fields.flat_map(sections_of));
+    let is_near = |it: &&str| strsim::osa_distance(&last(it), &last(path)) <= EDITS_MAX;
+    nearest(path, known.filter(is_near))
+}
+
 /// Returns the sections of a field: `a` and `a.b` for `a.b.c`.
 fn sections_of(path: &'static str) -> impl Iterator<Item = &'static str> + use<> {
     path.match_indices('.').map(|(at, _)| &path[..at])
@@ -229,7 +240,7 @@ mod tests {
     fn every_mistake_is_found_with_its_line() {
         let text = "kind: Deployment\ngeneric:\n  clientConnection:\n    qsp: 1\n    qps: 2\n\
                     \x20   qps: 3\n    burst: [1]\n  leaderElection: 7\npods: {dryrun: {}}\n\
-                    deploymentController: {}\ngenerik: {}\n";
+                    deploymentController: {}\ngenerik: {}\ngeneric.foo: {}\n";
         let layer = read("f", text);
         let expected = [
             "f:1: apiVersion is missing: expected kubecontrollermanager.config.k8s.io/v1alpha1",
@@ -241,6 +252,7 @@ mod tests {
             "f:8: generic.leaderElection: expected a map of fields",
             "f:9: pods.dryRun: expected a single value",
             "f:11: generik is not a known field; did you mean generic?",
+            "f:12: generic.foo is not a known field",
         ];
         assert_eq!(layer.mistakes, expected);
         assert_eq!(layer.foreign, ["f:10: deploymentController"]);
