@@ -55,6 +55,11 @@ impl Election {
         self.observed_at
     }
 
+    /// Until when the last seen holder may consider itself the leader.
+    pub fn held_until(&self) -> Duration {
+        self.held_until
+    }
+
     /// The holder, if it changed since the last call.
     pub fn new_leader(&mut self) -> Option<String> {
         if self.reported == self.observed.holder_identity {

@@ -121,10 +121,10 @@ impl Elector {
     /// Runs until the lease is lost, or until `stop` and then `done` are signalled.
     pub fn run(mut self) {
         let lease = self.election.options().lease();
-        log::info!("waiting for the lease {lease}");
+        log::info!(lease; "attempting to acquire leader lease {lease}");
         self.set_master_status(false);
         if self.acquire() {
-            log::info!("we lead now: the lease {lease} is ours");
+            log::info!(lease; "successfully acquired lease {lease}");
             if let Err(why) = self.renew() {
                 self.fence.close();
                 self.set_master_status(false);
@@ -306,7 +306,7 @@ impl Elector {
         let deadline = self.boot_clock.boot_time() + self.election.options().renew_deadline;
         let problem = loop {
             match self.try_release() {
-                Ok(true) => return log::info!("the lease {lease} is released"),
+                Ok(true) => return log::info!(lease; "released lease {lease}"),
                 Ok(false) => return log::debug!("the lease {lease} does not name us"),
                 Err(LockError::Client(error))
                     if error.status().is_some_and(Status::is_conflict)
@@ -347,9 +347,17 @@ impl Elector {
 
     pub(super) fn report_transition(&mut self) {
         if let Some(leader) = self.election.new_leader() {
-            match &*leader {
-                "" => log::debug!("no leader"),
-                leader => log::info!("leader: {leader}"),
+            if leader.is_empty() || self.election.is_leader() {
+                log::debug!("leader: {leader:?}");
+            } else {
+                let lease = self.election.options().lease();
+                let held_for = self.election.held_until();
+                let held_for = held_for.saturating_sub(self.boot_clock.boot_time());
+                let until = (self.clock.wall() + held_for).strftime("%H:%M:%S");
+                log::info!(
+                    lease, holder = leader, until:%;
+                    "the lease {lease} is held by {leader} until {until}, unless it is renewed"
+                );
             }
             self.callbacks.on_new_leader(&leader);
         }

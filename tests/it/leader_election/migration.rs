@@ -170,7 +170,7 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     // Hand-over: kube-controller-manager stops.
     kcm.signal(Signal::SIGTERM);
     census.wait_for_seen(add());
-    assert!(ours.log().contains("we lead now"));
+    assert!(ours.log().contains("successfully acquired lease"));
     let kcm = start_kcm(2);
     waiting.eventually("kube-controller-manager is the standby", || {
         kcm.has_logged("Attempting to acquire leader lease")
@@ -191,7 +191,9 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
     census.wait_for_seen(n_wanted - usize::try_from(STEP).expect("a few") / 2);
     kcm.signal(Signal::SIGKILL);
     census.wait_for_seen(n_wanted);
-    waiting.eventually("this daemon leads", || ours.log().contains("we lead now"));
+    waiting.eventually("this daemon leads", || {
+        ours.log().contains("successfully acquired lease")
+    });
     let kcm = start_kcm(3);
     waiting.eventually("kube-controller-manager is the standby", || {
         kcm.has_logged("Attempting to acquire leader lease")

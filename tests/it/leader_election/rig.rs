@@ -130,7 +130,7 @@ impl Candidate {
 
     /// True once it has become the leader.
     pub(super) fn leads(&self) -> bool {
-        self.process.log().contains("we lead now")
+        self.process.log().contains("successfully acquired lease")
     }
 
     /// True once it has listed both resources.

@@ -55,7 +55,9 @@ fn calls(cluster: &TestCluster) -> Vec<String> {
 fn l_01_l_09_l_12_l_14_the_lifecycle_of_a_lease() {
     let cluster = recording();
     let process = start(&cluster);
-    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon leads", || {
+        process.log().contains("successfully acquired lease")
+    });
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     cluster.eventually("the daemon renews", || calls(&cluster).len() >= 5);
@@ -108,7 +110,7 @@ fn a_dry_run_does_not_join_the_election() {
     // A leader beside it writes.
     let leader = start(&cluster);
     cluster.stable("a");
-    assert!(leader.log().contains("we lead now"));
+    assert!(leader.log().contains("successfully acquired lease"));
     process.signal(Signal::SIGTERM);
     let mut process = process;
     let status = process.exit();
@@ -134,7 +136,7 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     cluster.send(&request).expect("the other holder's lease");
     let process = start(&cluster);
     cluster.eventually("the standby logs the leader", || {
-        process.log().contains("leader: another")
+        process.log().contains(" is held by another until ")
     });
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.eventually("both resources are listed", || {
@@ -184,7 +186,9 @@ fn a_new_leader_repeats_no_unseen_create() {
         cluster.create_pod(&pod);
     }
     expire(&cluster);
-    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon leads", || {
+        process.log().contains("successfully acquired lease")
+    });
     cluster.holds("no pod is created", || cluster.live().len() == 2);
     assert_eq!(cluster.recorded("create", "pods").len(), 0);
     hold.remove();
@@ -202,7 +206,9 @@ fn a_leader_keeps_its_lease_on_a_slow_api_server() {
     let rules = ["get", "create", "update"].map(|verb| cluster.fault(verb, "leases", slow.clone()));
     let lists = cluster.fault("list", "pods", Action::Hold);
     let mut process = start(&cluster);
-    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon leads", || {
+        process.log().contains("successfully acquired lease")
+    });
     cluster.eventually("the daemon renews", || calls(&cluster).len() >= 7);
     assert!(process.try_wait().is_none(), "{}", process.log());
     assert!(!process.log().contains("is lost"), "{}", process.log());
@@ -215,7 +221,9 @@ fn a_leader_keeps_its_lease_on_a_slow_api_server() {
 fn a_lost_lease_ends_the_daemon_despite_pending_requests() {
     let cluster = recording();
     let mut process = start(&cluster);
-    cluster.eventually("the daemon leads", || process.log().contains("we lead now"));
+    cluster.eventually("the daemon leads", || {
+        process.log().contains("successfully acquired lease")
+    });
     let held = cluster.fault("create", "pods", Action::Hold);
     cluster.create_replica_set(&new_replica_set("a", 2));
     let creates = || cluster.recorded("create", "pods");
