@@ -3,7 +3,6 @@
 //! Exit codes: 0 for a clean stop, 1 for a failure, 2 for wrong usage.
 
 use std::error::Error;
-use std::io::Write;
 use std::process::ExitCode;
 
 use replicaset_controller::cli::{Command, ParseOutcome, Parsed, parse};
@@ -11,6 +10,7 @@ use replicaset_controller::run;
 use replicaset_controller::run::{RunError, signals};
 use replicaset_controller::stdx::escape::escaped_lines;
 use replicaset_controller::stdx::report::report;
+use replicaset_controller::stdx::stderr;
 use replicaset_controller::stdx::stop::Stop;
 
 const FAILURE: u8 = 1;
@@ -27,9 +27,7 @@ fn main() -> ExitCode {
             }
         },
         ParseOutcome::Usage(text) => {
-            std::io::stderr()
-                .write_all(text.as_bytes())
-                .unwrap_or_default();
+            stderr::write(&text).unwrap_or_default();
             ExitCode::from(USAGE)
         }
     }
@@ -60,7 +58,9 @@ fn start(parsed: Parsed) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(&error);
+            if !error.is_logged() {
+                print_error(&error);
+            }
             ExitCode::from(if error.is_usage() { USAGE } else { FAILURE })
         }
     }
@@ -70,7 +70,6 @@ fn start(parsed: Parsed) -> ExitCode {
 fn print_error(error: &dyn Error) {
     let text = report(error);
     let text = format!("replicaset-controller: {}\n", escaped_lines(&text));
-    std::io::stderr()
-        .write_all(text.as_bytes())
-        .unwrap_or_default();
+    // The exit code tells it, too.
+    stderr::write(&text).unwrap_or_default();
 }

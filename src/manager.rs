@@ -200,18 +200,18 @@ impl Manager {
             let _wait = activity::enter("waits for the stop signal", "");
             self.stop.wait()
         };
-        match &cause {
-            Cause::Requested(why) => log::info!("stopping: {why}"),
-            Cause::Failed(why) => log::error!(error:% = why; "stopping"),
-        }
-        let deadline = clock::now() + self.stop_within;
-        let abort = clock::now() + self.stop_within / ABORT_SHARE;
+        let began = clock::now();
+        let deadline = began + self.stop_within;
+        let abort = began + self.stop_within / ABORT_SHARE;
         // Workers finish their current sync. Requests get half of the stop time, so that an API
         // server that does not respond leaves time for the events and the lease.
         for instance in &self.instances {
             instance.shut_down();
         }
-
+        match &cause {
+            Cause::Requested(why) => log::info!("{why}, shutting down"),
+            Cause::Failed(why) => log::error!(error:% = why; "shutting down"),
+        }
         let mut instances = self.instances.iter();
         if !instances.all(|it| it.workers_have_ended_by(abort)) {
             log::warn!("aborting requests in flight; their outcome is unknown");
@@ -263,6 +263,10 @@ impl Manager {
         // one.
         stuck.extend(self.batches.join_until(deadline));
         if stuck.is_empty() {
+            log::info!(
+                "stopped after {:.1} s",
+                (clock::now() - began).as_secs_f64()
+            );
             Ok(cause)
         } else {
             Err(stuck.join(", "))

@@ -29,6 +29,7 @@ use crate::client::{ClientConfig, ConfigError, ConfigSource};
 use crate::controller;
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::serving::{Pages, Serving, ServingError, debug};
+use crate::stdx::build;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
@@ -107,7 +108,7 @@ pub enum RunError {
     /// A chapter of `demo` failed.
     #[error("{0}")]
     Demo(String),
-    /// A part of the daemon failed; the log has the details.
+    /// A part of the daemon failed. The manager has logged it.
     #[error("the daemon failed: {0}")]
     Failed(String),
     /// Threads did not end within the shutdown timeout.
@@ -116,6 +117,11 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// True if the log says it already.
+    pub fn is_logged(&self) -> bool {
+        matches!(self, Self::Failed(_)) && log::log_enabled!(log::Level::Error)
+    }
+
     /// True if the mistake is in the arguments or the configuration.
     pub fn is_usage(&self) -> bool {
         matches!(
@@ -177,11 +183,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             build.set_feature_enabled(gate.name, stage, args.features.is_enabled(&gate));
         }
     }
-    let version = env!("CARGO_PKG_VERSION");
-    log::info!(
-        "replicaset-controller {version} for {scope} of {}",
-        config.server()
-    );
+    log_start(args, &options, &scope, config.server());
     let (reloaded, stopping) = (config.clone(), stop.clone());
     signals::on_reload("credentials", move || reloaded.reload(&stopping));
     signals::on_reload("log levels", reread_levels);
@@ -215,6 +217,21 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     // ORDER: the HTTP servers stop last, so that a daemon that hangs at the stop can be debugged.
     serving.stop();
     result
+}
+
+fn log_start(args: &RunArgs, options: &ManagerOptions, scope: &str, server: &str) {
+    let controllers = options.controllers.iter().map(|kind| kind.controller);
+    let controllers = controllers.collect::<Vec<_>>().join(", ");
+    let qps = args.client.kube_api_qps;
+    let limit = if qps > 0.0 {
+        format!("{qps} qps")
+    } else {
+        "no limit of qps".to_owned()
+    };
+    log::info!(
+        "replicaset-controller {}, {scope} of {server}, controllers {controllers}, {limit}",
+        build::version()
+    );
 }
 
 fn manager_options(

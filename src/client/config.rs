@@ -119,7 +119,7 @@ impl ClientConfig {
         // INVARIANT: credentials are never sent to a server that they are not for. Clients keep the
         // server and the proxy of their creation.
         if checked.url != self.url || checked.proxy != self.proxy {
-            let why = "another server or proxy takes effect after a restart; nothing has changed";
+            let why = "another server or proxy takes effect after a restart";
             return Err(problem(why.to_owned()));
         }
         let replaced = self.access.replace(checked.credentials, checked.tls, stop);

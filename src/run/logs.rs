@@ -1,7 +1,9 @@
 //! Log flags: at the start on the main thread, at a reload on `signal`, and for `/debug/flags/v` on
 //! the threads `http-N`.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsString;
+use std::panic::PanicHookInfo;
 
 use log::LevelFilter;
 
@@ -40,6 +42,21 @@ pub fn start_log(command: &Command) {
         levels.all = unless_raised;
     }
     logging::init(&levels, format);
+    std::panic::set_hook(Box::new(log_panic));
+}
+
+/// Logs a panic, since std's hook escapes nothing and knows no JSON. Who catches the panic logs the
+/// consequence.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("without a message");
+    let place = panic.location().map(ToString::to_string);
+    let place = place.unwrap_or_default();
+    let trace = Backtrace::capture();
+    if trace.status() == BacktraceStatus::Captured {
+        log::error!(error:% = message, then:% = trace; "panicked at {place}");
+    } else {
+        log::error!(error:% = message; "panicked at {place}");
+    }
 }
 
 /// Parses the log flags of all sources again and applies them. Only the configuration file can have

@@ -13,6 +13,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
 use crate::stdx::activity;
+use crate::stdx::stderr;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{catch_panic, try_spawn};
 use crate::telemetry::{systemd, threads};
@@ -86,15 +87,18 @@ pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
         let is_running = IS_RUNNING.load(Ordering::SeqCst);
         match reaction(&mut first, is_running, Instant::now()) {
             Reaction::Stop => {
-                stopping.stop(Cause::Requested("a signal".to_owned()));
+                // The crate does not tell which.
+                stopping.stop(Cause::Requested("received SIGTERM or SIGINT".to_owned()));
             }
-            Reaction::Ignore => log::debug!("ignored a signal at the same time as the first"),
+            Reaction::Ignore => {}
             Reaction::EndStart => {
+                stderr::hurry();
                 log::info!("exiting on a signal during the start");
                 #[expect(clippy::exit, reason = "what the main thread waits for may never come")]
                 std::process::exit(early_code);
             }
             Reaction::EndAtOnce => {
+                stderr::hurry();
                 log::error!("second signal: exiting at once");
                 #[expect(clippy::exit, reason = "the operator has asked twice")]
                 std::process::exit(FAILURE);
@@ -178,25 +182,28 @@ fn reload() {
 }
 
 fn run_reloads(callbacks: Vec<Reload>) {
-    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let (mut good, mut names, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for (name, reload) in callbacks {
         match catch_panic(|| reload()).unwrap_or_else(|panic| Err(format!("panicked: {panic}"))) {
             Ok(change) => good.push(format!("{name}: {change}")),
-            Err(problem) => bad.push(format!("{name}: {problem}")),
+            Err(problem) => {
+                names.push(name);
+                problems.push(problem);
+            }
         }
     }
     let good = if good.is_empty() {
-        "nothing".to_owned()
+        "re-read nothing".to_owned()
     } else {
-        good.join("; ")
+        format!("re-read {}", good.join("; "))
     };
-    if bad.is_empty() {
-        log::info!("SIGHUP: re-read {good}");
+    if problems.is_empty() {
+        log::info!("SIGHUP: {good}");
     } else {
-        let bad = bad.join("; ");
+        let names = names.join(", ");
         log::error!(
-            error:% = bad, then:% = format_args!("re-read {good}");
-            "SIGHUP: not re-read, the old values stay in use"
+            error:% = problems.join("; "), then:% = good;
+            "SIGHUP: {names} not re-read, the old values stay in use"
         );
     }
 }

@@ -23,8 +23,8 @@ pub fn panics_total() -> u64 {
     PANICS_TOTAL.load(Ordering::Relaxed)
 }
 
-/// Starts a thread called `name`. If `body` panics, logs and counts the panic and gives `stop` with
-/// a failure, so that the daemon exits with code 1.
+/// Starts a thread called `name`. If `body` panics, counts the panic and gives `stop` with a
+/// failure, so that the daemon exits with code 1.
 ///
 /// # Errors
 /// If the system refuses another thread, or the name is longer than [`NAME_BYTES_MAX`].
@@ -46,10 +46,6 @@ pub fn try_spawn(
         // Lists the thread in `/debug/threads` even while it is idle.
         activity::register();
         if let Err(message) = catch_panic(body) {
-            log::error!(
-                error:% = message, then = "the daemon stops";
-                "thread {thread_name} panicked"
-            );
             stop.stop(Cause::Failed(format!(
                 "thread {thread_name} panicked: {message}"
             )));

@@ -1,5 +1,6 @@
 //! The log: one line per record on standard error, with the thread's name to match a thread dump.
-//! `main` initializes it once; every thread writes to it; the levels may change at run time.
+//! `main` initializes it once; every thread writes to it; the levels may change at run time. A line
+//! that nobody reads is dropped after a second ([`crate::stdx::stderr`]).
 //!
 //! Levels: *error*: an operator must act; *warn*: abnormal but self-healing; *info*: a change of
 //! the cluster's or the daemon's state; *debug*: each event; *trace*: each request. `limit`
@@ -8,27 +9,28 @@
 //!
 //! Structured data goes into key values and not into the message, since a message may quote text
 //! from elsewhere: `object` names the subject, `error` the cause of a failure, and `then` the
-//! consequence. The text format appends them to the message. It also escapes control characters,
-//! which could otherwise manipulate a terminal.
+//! consequence. The text format appends them to the message. Any other key value, such as
+//! `created`, repeats a part of the message as a field of the JSON format. Control characters,
+//! which could manipulate a terminal, are escaped.
 
 mod json;
 mod levels;
 mod limit;
 mod text;
 
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use log::kv::Key;
+use log::kv::{self, Key, VisitSource};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use self::levels::Filter;
 pub use self::levels::Levels;
 use self::limit::{Limit, RateDecision};
 use crate::stdx::escape::{escaped, escaped_lines, shortened};
+use crate::stdx::stderr;
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,11 +115,9 @@ impl Log for Logger {
             line.insert_str(0, journal_prefix(record.level().to_level_filter()));
         }
         line.push('\n');
-        // Nothing can report that the log itself is not writable.
-        std::io::stderr()
-            .lock()
-            .write_all(line.as_bytes())
-            .unwrap_or_default();
+        if let Ok(n_dropped @ 1..) = stderr::write(&line) {
+            log::warn!("{n_dropped} log lines were dropped: standard error was not writable");
+        }
     }
 
     fn flush(&self) {}
@@ -130,6 +130,8 @@ struct Content {
     error: Option<String>,
     then: Option<String>,
     object: Option<String>,
+    /// The other key values. The message says them too, so only the JSON format has them.
+    fields: Vec<(String, serde_json::Value)>,
 }
 
 impl Content {
@@ -142,8 +144,30 @@ impl Content {
             error: text("error"),
             then: text("then"),
             object: value("object").map(|object| shortened(escaped(&object.to_string()))),
+            fields: fields(record),
         }
     }
+}
+
+/// The key values that only the JSON format has.
+fn fields(record: &Record<'_>) -> Vec<(String, serde_json::Value)> {
+    struct Fields(Vec<(String, serde_json::Value)>);
+
+    impl<'kvs> VisitSource<'kvs> for Fields {
+        fn visit_pair(&mut self, key: Key<'kvs>, value: kv::Value<'kvs>) -> Result<(), kv::Error> {
+            if !["error", "then", "object"].contains(&key.as_str()) {
+                let text = || shortened(escaped_lines(&value.to_string()));
+                let value = value.to_u64().map_or_else(|| text().into(), Into::into);
+                self.0.push((key.to_string(), value));
+            }
+            Ok(())
+        }
+    }
+
+    let mut fields = Fields(Vec::new());
+    // The visitor cannot fail.
+    record.key_values().visit(&mut fields).unwrap_or_default();
+    fields.0
 }
 
 /// The record's message, after the number of suppressed records.

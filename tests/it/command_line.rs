@@ -162,7 +162,7 @@ fn a_second_signal_ends_it_at_once() {
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.eventually("a create is under way", || hold.hits() == 1);
     process.signal(Signal::SIGTERM);
-    cluster.eventually("it stops", || process.log().contains("stopping: "));
+    cluster.eventually("it stops", || process.log().contains("shutting down"));
     cluster.holds("it waits for the answer", || {
         fs::exists(format!("/proc/{}/fd", process.id())).is_ok_and(|exists| exists)
     });
@@ -184,7 +184,7 @@ fn two_signals_at_once_are_one() {
     cluster.eventually("a create is under way", || hold.hits() == 1);
     process.signal(Signal::SIGTERM);
     process.signal(Signal::SIGINT);
-    cluster.eventually("it stops", || process.log().contains("stopping: "));
+    cluster.eventually("it stops", || process.log().contains("shutting down"));
     hold.remove();
     check_ends(process, 0);
 }

@@ -52,10 +52,9 @@ fn json_lines_have_klogs_fields() {
         assert!(line["msg"].is_string() && line["v"] == 0, "{line}");
     }
     let subject = json!({"namespace": cluster.namespace(), "name": "a"});
-    assert!(
-        lines.iter().any(|line| line["replicaSet"] == subject),
-        "{log}"
-    );
+    let is_sync =
+        |line: &Value| line["replicaSet"] == subject && line["created"] == 2 && line["wanted"] == 2;
+    assert!(lines.iter().any(is_sync), "{log}");
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn pending_requests_are_finished_and_their_events_written() {
     cluster.eventually("a create is under way", || hold.hits() == 1);
     process.signal(Signal::SIGTERM);
     cluster.eventually("the daemon is stopping", || {
-        process.log().contains("stopping: ")
+        process.log().contains("shutting down")
     });
     cluster.holds("the daemon waits for the response", || {
         cluster.live().is_empty()

@@ -67,7 +67,10 @@ impl ReplicaSetController {
         }
         if n_adopted + n_released > 0 {
             let object = self.kind.named(&rs.key);
-            log::info!(object:% = object; "adopted {n_adopted} pods, released {n_released}");
+            log::info!(
+                object:% = object, adopted = n_adopted, released = n_released;
+                "adopted {n_adopted} pods, released {n_released}"
+            );
         }
         let is_race = is_deleted && errors.len() == n_not_adopted;
         match error::aggregate(errors) {

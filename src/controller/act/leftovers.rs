@@ -75,7 +75,8 @@ impl ReplicaSetController {
                 let n_deleted = n_of(Deleted::Success);
                 if n_deleted > 0 {
                     log::info!(
-                        object:% = self.kind.named(&rs.key);
+                        object:% = self.kind.named(&rs.key),
+                        deleted = n_deleted, wanted = leftovers.delete.len();
                         "deleted {n_deleted} of {} Failed pods that are not kept",
                         leftovers.delete.len()
                     );

@@ -39,7 +39,17 @@ impl ReplicaSetController {
     ) {
         let object = self.kind.named(&rs.key);
         let level = level_of_batch(done, result);
-        log::log!(level, object:% = object; "{what} {done} of {count} pods");
+        if what == "created" {
+            log::log!(
+                level, object:% = object, created = done, wanted = count;
+                "{what} {done} of {count} pods"
+            );
+        } else {
+            log::log!(
+                level, object:% = object, deleted = done, wanted = count;
+                "{what} {done} of {count} pods"
+            );
+        }
     }
 
     pub(super) fn note_first_request(&self, rs: &ReplicaSet) {

@@ -23,6 +23,7 @@ use crate::manager::Manager;
 use crate::run::output::program;
 use crate::run::{RunError, finish, manager_options, signals};
 use crate::stdx::escape::escaped;
+use crate::stdx::stderr;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
@@ -172,9 +173,7 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         let text = format!(
             "WARNING: every client that reaches {address} has full access without authentication\n"
         );
-        std::io::stderr()
-            .write_all(text.as_bytes())
-            .unwrap_or_default();
+        stderr::write(&text).unwrap_or_default();
     }
     say(&format!("API server    {url}"));
     let (n_nodes, after) = (args.nodes, args.pod_ready_after);

@@ -1,8 +1,8 @@
 //! Formats a record as a JSON object with the field names and the order of
 //! kube-controller-manager's `--logging-format=json` (component-base
 //! `logs/json/json.go:NewJSONLogger`): `ts` in milliseconds since 1970, `caller`, `msg`, `v` except
-//! for errors, the object, `err`. In addition it writes `thread`, and `severity` for warnings,
-//! which klog does not distinguish from info.
+//! for errors, the object, `err`, the other key values. In addition it writes `thread`, and
+//! `severity` for warnings, which klog does not distinguish from info.
 
 use jiff::Timestamp;
 use log::{Level, Record};
@@ -43,6 +43,8 @@ pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, threa
     fields.extend(content.error.as_ref().map(|error| ("err", json!(error))));
     let fields = fields
         .iter()
+        .map(|(name, value)| (*name, value))
+        .chain(content.fields.iter().map(|(name, value)| (&**name, value)))
         .map(|(name, value)| format!("\"{name}\":{value}"));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
@@ -146,12 +148,16 @@ mod tests {
         };
         let expected = r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod""#;
         check_content(Level::Error, &content, expected);
+        let values = [("created", 3_u64.into()), ("lease", "a/\"b".into())];
         let content = Content {
             then: Some("next try in 5s".to_owned()),
+            fields: values.map(|(name, value)| (name.to_owned(), value)).into(),
             ..content
         };
-        let expected =
-            r#""msg":"cannot sync; next try in 5s","thread":"sync-0","err":"no such: pod""#;
+        let expected = concat!(
+            r#""msg":"cannot sync; next try in 5s","thread":"sync-0","err":"no such: pod","#,
+            r#""created":3,"lease":"a/\"b""#
+        );
         check_content(Level::Error, &content, expected);
     }
 

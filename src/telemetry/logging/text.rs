@@ -60,6 +60,7 @@ mod tests {
             error: Some("no\nsuch pod".to_owned()),
             then: Some("next try in 5s".to_owned()),
             object: Some("replicaset=default/web".to_owned()),
+            fields: vec![("created".to_owned(), 3.into())],
         };
         assert_eq!(
             line(&record, &content, now, "sync-0"),

@@ -1,6 +1,6 @@
 //! Metrics of the process: build information and feature gates as constant series (component-base
-//! `metrics/version.go` and `metrics/prometheus/feature/metrics.go`), panics, and the kernel's
-//! counters under the usual names of Prometheus clients (client_golang
+//! `metrics/version.go` and `metrics/prometheus/feature/metrics.go`), panics, dropped log lines,
+//! and the kernel's counters under the usual names of Prometheus clients (client_golang
 //! `prometheus/process_collector.go`).
 
 use std::fs;
@@ -12,6 +12,7 @@ use prometheus::IntGaugeVec;
 use super::registry::Registry;
 use super::whole;
 use crate::stdx::build;
+use crate::stdx::stderr;
 use crate::stdx::thread::panics_total;
 use crate::telemetry::proc_stat::{Stat, page_size, seconds};
 
@@ -82,6 +83,12 @@ pub(super) fn register(registry: &Registry) {
         &[],
     );
     panics.register(&[], || Some(whole(panics_total())));
+    let dropped = registry.computed_counters(
+        "replicaset_controller_log_dropped_total",
+        "Lines of the log that were dropped because standard error was not writable.",
+        &[],
+    );
+    dropped.register(&[], || Some(whole(stderr::dropped_total())));
     for (name, help, value) in COUNTERS {
         registry
             .computed_counters(name, help, &[])

@@ -119,6 +119,13 @@ const STREAMS: &[Shell] = &[
         Runs,
         "",
     ),
+    shell(
+        "a full log that nobody reads",
+        r#"mkfifo log; exec 3<>log
+        dd if=/dev/zero of=log bs=4096 oflag=nonblock 2>/dev/null; exec "$@" 2>&3"#,
+        Runs,
+        "",
+    ),
 ];
 
 const ENVIRONMENTS: &[Shell] = &[

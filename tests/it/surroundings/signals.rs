@@ -21,7 +21,7 @@ const fn ends(signals: &'static [Signal]) -> Together {
     Together {
         signals,
         ends: true,
-        logs: "stopping: a signal",
+        logs: "received SIGTERM or SIGINT, shutting down",
     }
 }
 
