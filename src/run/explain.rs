@@ -16,7 +16,7 @@ use crate::client::{
 };
 use crate::explain::{ApiFacts, Table, read_table, report};
 use crate::run::signals;
-use crate::stdx::escape::escaped_lines;
+use crate::stdx::escape::{escaped_json, escaped_lines};
 use crate::stdx::stop::Stop;
 
 /// Maximum wait for each part of a response; a person waits for it.
@@ -81,7 +81,7 @@ fn rendered(content: &(impl Serialize + ToString), output: OutputFormat) -> Stri
         OutputFormat::Text => content.to_string(),
         OutputFormat::Json => {
             let json = serde_json::to_string_pretty(content);
-            json.expect("the content has text keys") + "\n"
+            escaped_json(&json.expect("the content has text keys")).into_owned() + "\n"
         }
     }
 }
@@ -123,7 +123,7 @@ fn ask_daemon(
     let text = String::from_utf8_lossy(&body);
     Ok(match output {
         OutputFormat::Text => escaped_lines(&text).into_owned(),
-        OutputFormat::Json => text.into_owned(),
+        OutputFormat::Json => escaped_json(&text).into_owned(),
     })
 }
 

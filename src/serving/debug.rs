@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::Pages;
 use crate::http_server::{Request, Response};
+use crate::stdx::escape::escaped_json;
 use crate::telemetry::threads::ThreadReport;
 
 /// Adds the threads page.
@@ -27,7 +28,8 @@ pub fn shown(request: &Request, value: &impl Serialize, text: impl FnOnce() -> S
         format => format == "json",
     };
     if wants_json {
-        Response::object(200, value)
+        let json = serde_json::to_string(value).expect("JSON values have text keys");
+        Response::json(200, escaped_json(&json).into_owned().into_bytes())
     } else {
         Response::text(200, &text())
     }

@@ -17,6 +17,25 @@ pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| c != '\n' && is_harmful(c))
 }
 
+/// Returns the JSON text `json` with the characters that [`escaped`] escapes as `\uXXXX`. Those
+/// below U+0020 stay: within strings JSON escapes them already.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c >= ' ' && is_harmful(c);
+    if !json.contains(is_harmful) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        if is_harmful(c) {
+            // Writing to a string cannot fail. All of them have one unit in UTF-16.
+            write!(escaped, "\\u{:04x}", u32::from(c)).unwrap_or_default();
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Maximum bytes of a text in the log and of an event's message. A server's message may have 1 MiB.
 /// What collects logs splits or cuts lines above 16 to 48 KiB.
 pub const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -66,7 +85,20 @@ fn is_harmful(c: char) -> bool {
 mod tests {
     use std::borrow::Cow;
 
-    use super::{escaped, escaped_lines};
+    use super::{escaped, escaped_json, escaped_lines};
+
+    #[test]
+    fn json_keeps_its_value() {
+        let value = "\u{7f}\u{9b}2J\n\u{1b}\u{202e}txt\u{2028}größer";
+        let json = serde_json::to_string_pretty(&[value]).expect("a text");
+        let safe = escaped_json(&json);
+        assert_eq!(
+            safe,
+            "[\n  \"\\u007f\\u009b2J\\n\\u001b\\u202etxt\\u2028größer\"\n]"
+        );
+        let read: Vec<String> = serde_json::from_str(&safe).expect("JSON");
+        assert_eq!(read, [value]);
+    }
 
     #[test]
     fn control_and_direction_characters_are_escaped() {
