@@ -126,7 +126,7 @@ impl Memory {
             && self.names.is_empty()
             && self.status_throttle.remaining(now).is_none()
             && self.history.is_over(now)
-            && self.suspicion.is_over(now)
+            && self.suspicion.is_over()
             && self.hold.is_none()
             && self.next_leftovers.is_none_or(|next| next <= now)
     }

@@ -12,6 +12,7 @@ use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
 use crate::controller::decide::protection::Block;
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
+use crate::controller::observe::other_writers;
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
 /// selector cannot be used.
@@ -27,6 +28,10 @@ pub fn findings(
     let back_off = decision.and_then(|decision| decision.back_off.as_ref());
     let mut found = Vec::new();
     let mut add = |what: String, way_out: Option<String>| found.push(Finding { what, way_out });
+    let memory = facts.memory.as_ref();
+    if let Some(other) = memory.and_then(|memory| memory.other_writer.as_ref()) {
+        add(other.clone(), Some(other_writers::way_out(facts.kind)));
+    }
     if let Err(error) = &rs.selector {
         add(
             format!("the selector cannot be used: {error}"),
@@ -44,7 +49,6 @@ pub fn findings(
     if let Some(block) = decision.and_then(|decision| decision.block.as_ref()) {
         add(blocked(block, rs), Some(way_out_of_block(block, report)));
     }
-    let memory = facts.memory.as_ref();
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
     let last_error = last_error.map(|error| error.message.to_string());
     let condition = get_condition(&rs.status.conditions, REPLICA_FAILURE);

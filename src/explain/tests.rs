@@ -91,6 +91,7 @@ fn memory() -> Memory {
         last_sync: None,
         last_error: None,
         held_back: None,
+        other_writer: None,
         quotas_are_watched: false,
         queue: KeyState::default(),
     }

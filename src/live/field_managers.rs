@@ -33,12 +33,22 @@ pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Erro
     })
 }
 
-/// The managers of the status of the object in `json`.
+/// The managers of the numbers of pods in the status of the object in `json`. Conditions may have
+/// other managers.
 ///
 /// # Errors
 /// If the text is not an API object.
 pub fn of_status(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
-    matching(json, |entry| entry.subresource.as_deref() == Some("status"))
+    let counts = [
+        "\"f:replicas\"",
+        "\"f:readyReplicas\"",
+        "\"f:availableReplicas\"",
+    ];
+    matching(json, |entry| {
+        let fields = entry.fields.map_or("", RawValue::get);
+        entry.subresource.as_deref() == Some("status")
+            && counts.iter().any(|it| fields.contains(it))
+    })
 }
 
 fn matching(
@@ -96,7 +106,10 @@ mod tests {
             {"manager": "a", "operation": "Update", "time": "2026-01-01T00:00:00Z",
              "fieldsV1": {"f:metadata": {"f:ownerReferences": {".": {}}}}},
             {"manager": "b", "operation": "Update", "fieldsV1": {"f:spec": {}}},
-            {"manager": "c", "operation": "Update", "subresource": "status", "fieldsV1": {}}
+            {"manager": "c", "operation": "Update", "subresource": "status",
+             "fieldsV1": {"f:status": {"f:replicas": {}}}},
+            {"manager": "d", "operation": "Update", "subresource": "status",
+             "fieldsV1": {"f:status": {"f:conditions": {}}}}
         ]}}"#;
         let names = |managers: Vec<super::Manager>| -> Vec<String> {
             managers.into_iter().map(|manager| manager.name).collect()

@@ -61,6 +61,8 @@ mod manifests;
 mod manual;
 /// The metrics that dashboards and alerts use.
 mod metrics;
+/// A second controller beside the daemon.
+mod other_writer;
 /// Pods that a scale-down must not choose.
 mod protection;
 /// The recipes of install.md, run as they are written.

@@ -2,36 +2,18 @@
 //! clock or I/O; [`other_writers`](crate::controller::observe::other_writers) follows them up.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion};
 
-/// No suspicion arises for this long after the take-over; it exceeds the lag of a healthy watch.
-pub const GRACE: Duration = Duration::from_secs(10);
-
-/// The controller reports a ReplicaSet at most once per interval; later hits only increment the
-/// metric.
-const REPORT_INTERVAL: Duration = Duration::from_mins(10);
-
-/// When this daemon started to write, by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Armed {
-    /// By the monotonic clock.
-    pub since: Instant,
-    /// By the wall clock, as the API server stamps objects.
-    pub wall: Timestamp,
-}
-
-/// The suspicion about one ReplicaSet, and the time of the last report.
+/// The suspicion about one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct Suspicion {
     suspects: Suspects,
     /// The last own status, and its version, until the watch has shown it.
     own_status: Option<(ResourceVersion, ReplicaSetStatus)>,
-    told: Option<Instant>,
 }
 
 /// Objects that another writer may have written.
@@ -41,12 +23,6 @@ pub struct Suspects {
     pub pod: Option<Arc<str>>,
     /// The version of a status that this daemon did not write.
     pub status: Option<ResourceVersion>,
-}
-
-impl Armed {
-    fn is_past_grace(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) > GRACE
-    }
 }
 
 impl Suspicion {
@@ -60,23 +36,18 @@ impl Suspicion {
         }
     }
 
-    /// Records that the watch showed a pod that this daemon does not expect.
-    pub fn saw_pod(&mut self, pod: &Pod, armed: &Armed, now: Instant) {
-        let is_new = |creation: &crate::api::CompactTimestamp| creation.timestamp() > armed.wall;
-        if armed.is_past_grace(now) && pod.creation.as_ref().is_some_and(is_new) {
+    /// Records that the watch showed a pod that this daemon, which writes since `armed`, does not
+    /// expect.
+    pub fn saw_pod(&mut self, pod: &Pod, armed: &Timestamp) {
+        let is_new = |creation: &crate::api::CompactTimestamp| creation.timestamp() > *armed;
+        if pod.creation.as_ref().is_some_and(is_new) {
             self.suspects.pod = Some(Arc::clone(&pod.key.name));
         }
     }
 
-    /// Records that the watch showed a change from `old` to `new`. `armed` is `None` while this
+    /// Records that the watch showed a change from `old` to `new`. `is_armed` is false while this
     /// daemon must not write.
-    pub fn saw_status(
-        &mut self,
-        old: &ReplicaSet,
-        new: &ReplicaSet,
-        armed: Option<&Armed>,
-        now: Instant,
-    ) {
+    pub fn saw_status(&mut self, old: &ReplicaSet, new: &ReplicaSet, is_armed: bool) {
         let version = &new.resource_version;
         let is_shown = |(own, _): &mut (ResourceVersion, _)| version.is_as_new_as(own);
         let own = self.own_status.take_if(is_shown);
@@ -84,7 +55,7 @@ impl Suspicion {
         let is_own = self.own_status.is_some()
             || own.is_some_and(|(_, status)| is_alike(&status, &new.status));
         let is_changed = old.uid == new.uid && !is_alike(&old.status, &new.status);
-        if is_changed && !is_own && armed.is_some_and(|armed| armed.is_past_grace(now)) {
+        if is_changed && !is_own && is_armed {
             self.suspects.status = Some(version.clone());
         }
     }
@@ -94,25 +65,14 @@ impl Suspicion {
         self.suspects != Suspects::default()
     }
 
-    /// True if the controller has reported another writer within the interval.
-    pub fn is_reported(&self, now: Instant) -> bool {
-        let is_recent = |told: Instant| now.saturating_duration_since(told) < REPORT_INTERVAL;
-        self.told.is_some_and(is_recent)
-    }
-
     /// Takes out the suspicion.
     pub fn take(&mut self) -> Suspects {
         std::mem::take(&mut self.suspects)
     }
 
-    /// Records that the controller has reported another writer.
-    pub fn note_reported(&mut self, now: Instant) {
-        self.told = Some(now);
-    }
-
     /// True if the suspicion may be dropped.
-    pub fn is_over(&self, now: Instant) -> bool {
-        !self.is_raised() && self.own_status.is_none() && !self.is_reported(now)
+    pub fn is_over(&self) -> bool {
+        !self.is_raised() && self.own_status.is_none()
     }
 }
 
@@ -143,26 +103,12 @@ fn is_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
-    use super::{Armed, GRACE, Suspicion};
+    use super::Suspicion;
     use crate::api::{ObjectKey, Pod, ReplicaSet};
     use crate::controller::testing::replica_set;
     use crate::stdx::clock::{Clock, FakeClock};
-
-    fn armed(clock: &FakeClock) -> Armed {
-        Armed {
-            since: clock.now(),
-            wall: clock.wall(),
-        }
-    }
-
-    fn past_grace() -> (Suspicion, FakeClock, Armed) {
-        let clock = FakeClock::default();
-        let armed = armed(&clock);
-        clock.advance(GRACE + Duration::from_secs(1));
-        (Suspicion::default(), clock, armed)
-    }
 
     /// A ReplicaSet in this version, whose status counts this many pods.
     fn rs(version: &str, replicas: i32) -> ReplicaSet {
@@ -181,87 +127,74 @@ mod tests {
     }
 
     #[test]
-    fn a_predecessors_late_writes_raise_no_suspicion() {
+    fn a_pod_from_before_the_take_over_raises_no_suspicion() {
         let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        let (before, armed) = (pod(&clock), armed(&clock));
-        clock.advance(GRACE);
-        suspicion.saw_pod(&pod(&clock), &armed, clock.now());
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
-        clock.advance(Duration::from_secs(1));
-        // The watch shows it late, but it was created before.
-        suspicion.saw_pod(&before, &armed, clock.now());
+        let (before, armed) = (pod(&clock), clock.wall());
+        suspicion.saw_pod(&before, &armed);
         assert!(!suspicion.is_raised());
-        suspicion.saw_pod(&pod(&clock), &armed, clock.now());
+        clock.advance(Duration::from_secs(1));
+        suspicion.saw_pod(&pod(&clock), &armed);
         assert!(suspicion.is_raised());
     }
 
     #[test]
     fn suspects_are_told_by_kind() {
-        let (mut suspicion, clock, armed) = past_grace();
+        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
+        let armed = clock.wall();
+        clock.advance(Duration::from_secs(1));
         assert_eq!(suspicion.take().kinds().count(), 0);
-        suspicion.saw_pod(&pod(&clock), &armed, clock.now());
+        suspicion.saw_pod(&pod(&clock), &armed);
         assert!(suspicion.take().kinds().eq(["pod"]));
-        suspicion.saw_pod(&pod(&clock), &armed, clock.now());
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
+        suspicion.saw_pod(&pod(&clock), &armed);
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
         assert!(suspicion.take().kinds().eq(["pod", "status"]));
         assert!(!suspicion.is_raised());
     }
 
     #[test]
-    fn a_report_is_not_repeated_for_ten_minutes() {
-        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        assert!(!suspicion.is_reported(clock.now()));
-        suspicion.note_reported(clock.now());
-        clock.advance(Duration::from_secs(599));
-        assert!(suspicion.is_reported(clock.now()));
-        clock.advance(Duration::from_secs(1));
-        assert!(!suspicion.is_reported(clock.now()));
-    }
-
-    #[test]
     fn nothing_is_suspected_while_this_daemon_must_not_write() {
         let mut suspicion = Suspicion::default();
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), None, Instant::now());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), false);
         assert!(!suspicion.is_raised());
     }
 
     #[test]
     fn own_statuses_raise_no_suspicion_in_either_order() {
-        let (mut suspicion, clock, armed) = past_grace();
+        let mut suspicion = Suspicion::default();
         suspicion.wrote_status(&rs("7", 1));
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
-        suspicion.saw_status(&rs("7", 1), &rs("8", 2), Some(&armed), clock.now());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
+        suspicion.saw_status(&rs("7", 1), &rs("8", 2), true);
         suspicion.wrote_status(&rs("8", 2));
-        assert!(suspicion.is_over(clock.now()));
+        assert!(suspicion.is_over());
     }
 
     #[test]
     fn an_own_status_is_kept_until_the_watch_shows_it() {
-        let (mut suspicion, clock, armed) = past_grace();
+        let mut suspicion = Suspicion::default();
         suspicion.wrote_status(&rs("7", 1));
-        assert!(!suspicion.is_over(clock.now()));
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
-        assert!(suspicion.is_over(clock.now()));
-        suspicion.saw_status(&rs("7", 1), &rs("8", 2), Some(&armed), clock.now());
-        assert!(!suspicion.is_over(clock.now()));
+        assert!(!suspicion.is_over());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
+        assert!(suspicion.is_over());
+        suspicion.saw_status(&rs("7", 1), &rs("8", 2), true);
+        assert!(!suspicion.is_over());
     }
 
     #[test]
     fn the_first_of_two_own_statuses_is_no_foreign_one() {
-        let (mut suspicion, clock, armed) = past_grace();
+        let mut suspicion = Suspicion::default();
         suspicion.wrote_status(&rs("7", 1));
         suspicion.wrote_status(&rs("8", 2));
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), Some(&armed), clock.now());
-        suspicion.saw_status(&rs("7", 1), &rs("8", 2), Some(&armed), clock.now());
-        assert!(suspicion.is_over(clock.now()));
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
+        suspicion.saw_status(&rs("7", 1), &rs("8", 2), true);
+        assert!(suspicion.is_over());
     }
 
     #[test]
     fn a_list_may_show_an_own_status_in_a_later_version() {
         for (shown, is_foreign) in [(1, false), (2, true)] {
-            let (mut suspicion, clock, armed) = past_grace();
+            let mut suspicion = Suspicion::default();
             suspicion.wrote_status(&rs("7", 1));
-            suspicion.saw_status(&rs("6", 0), &rs("9", shown), Some(&armed), clock.now());
+            suspicion.saw_status(&rs("6", 0), &rs("9", shown), true);
             assert_eq!(suspicion.is_raised(), is_foreign);
         }
     }

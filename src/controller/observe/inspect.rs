@@ -57,6 +57,8 @@ pub struct Memory {
     pub last_error: Option<LastError>,
     /// Why and how long its creates are held back after a refusal.
     pub held_back: Option<HeldBack>,
+    /// What another controller wrote lately, to any ReplicaSet.
+    pub other_writer: Option<String>,
     /// True if a quota that shows more room ends such a wait.
     pub quotas_are_watched: bool,
     /// The state of its key in the queue.
@@ -217,6 +219,7 @@ impl ReplicaSetController {
         let (cached, now) = (self.cached_versions(), self.clock.now());
         let held_back = self.memories.hold_of(rs, with_place);
         let quotas_are_watched = self.quota_watch.is_open();
+        let other_writer = self.other_writer();
         let queue = self.queue.state_of(&rs.key);
         let copy = |memory: &mut Record| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
@@ -230,6 +233,7 @@ impl ReplicaSetController {
                 last_sync: memory.history.last_sync().cloned(),
                 last_error: memory.history.last_error().cloned(),
                 held_back: held_back.clone(),
+                other_writer: other_writer.clone(),
                 quotas_are_watched,
                 queue,
                 cached: cached.clone(),
