@@ -15,7 +15,7 @@ use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_context::{NodeCounts, count_on_node};
-use crate::controller::observe::inspect::ReplicaSetFacts;
+use crate::controller::observe::inspect::{ReplicaSetFacts, current_of_deployment};
 use crate::stdx::hash::HashSet;
 
 /// Objects per list page.
@@ -32,7 +32,7 @@ pub enum ApiError {
         /// The request's error.
         source: ClientError,
     },
-    /// The object does not exist.
+    /// Neither the object exists nor a ReplicaSet of a Deployment of that name.
     #[error("{kind} {key} not found")]
     NotFound {
         /// Its kind.
@@ -70,9 +70,10 @@ pub struct ApiFacts {
 }
 
 impl ApiFacts {
-    /// Reads the ReplicaSet `key` of `kind`, the pods of its namespace, its siblings, its events
-    /// and its namespace. The API server may refuse events, namespace and siblings, which only add
-    /// detail.
+    /// Reads the object `key` of `kind`, the pods and the other objects of its namespace, its
+    /// events and its namespace. If there is no such ReplicaSet, reads the current one of the
+    /// Deployment of that name. The API server may refuse events, namespace and the other objects,
+    /// which only add detail.
     ///
     /// # Errors
     /// [`ApiError`] if the ReplicaSet or the pods cannot be read.
@@ -82,24 +83,23 @@ impl ApiFacts {
         key: &ObjectKey,
     ) -> Result<Self, ApiError> {
         let namespace = &*key.namespace;
-        let path = format!("{}/{}", kind.collection_path(Some(namespace)), key.name);
-        let body = match client.send(&Request::get(path)) {
-            Ok(response) => response.body,
-            Err(error) if error.status().is_some_and(Status::is_not_found) => {
-                let key = key.clone();
-                return Err(ApiError::NotFound {
-                    kind: kind.kind,
-                    key,
-                });
-            }
-            Err(source) => {
-                let what = format!("{} {key}", kind.kind);
-                return Err(ApiError::Request { what, source });
+        let mut interner = Interner::default();
+        let read = read_object(client, kind, key, &mut interner);
+        let is_not_found = matches!(read, Err(ApiError::NotFound { .. }));
+        let mut neighbours = match neighbours(client, kind, namespace, &mut interner) {
+            Ok(neighbours) => neighbours,
+            Err(error) if is_not_found => return Err(error),
+            Err(error) => {
+                let error = crate::stdx::report::report(&error);
+                log::warn!(error:%; "cannot read the other {}s of the namespace", kind.kind);
+                Vec::new()
             }
         };
-        let mut interner = Interner::default();
-        let rs = ReplicaSet::of_kind(kind, &body, &mut interner);
-        let rs = Arc::new(rs.map_err(|source| decode(kind.kind, source))?);
+        let rs = match (read, current_of_deployment(&neighbours, &key.name)) {
+            (Err(ApiError::NotFound { .. }), Some(current)) => Arc::clone(current),
+            (read, _) => Arc::new(read?),
+        };
+        neighbours.retain(|it| it.uid != rs.uid);
         let mut sources = Sources::default();
         // The list has no label selector, because owned pods may no longer match.
         let mut pods = Vec::new();
@@ -126,7 +126,8 @@ impl ApiFacts {
             kind,
             owned,
             orphans: orphans.cloned().collect(),
-            related: related(client, kind, &rs, &pods),
+            related: related(kind, &rs, &neighbours, &pods),
+            neighbours,
             per_node: per_node(client, rules, &pods),
             rules,
             memory: None,
@@ -138,37 +139,61 @@ impl ApiFacts {
     }
 }
 
+fn read_object(
+    client: &Client,
+    kind: &'static WorkloadKind,
+    key: &ObjectKey,
+    interner: &mut Interner,
+) -> Result<ReplicaSet, ApiError> {
+    let path = format!(
+        "{}/{}",
+        kind.collection_path(Some(&key.namespace)),
+        key.name
+    );
+    match client.send(&Request::get(path)) {
+        Ok(response) => ReplicaSet::of_kind(kind, &response.body, interner)
+            .map_err(|source| decode(kind.kind, source)),
+        Err(error) if error.status().is_some_and(Status::is_not_found) => Err(ApiError::NotFound {
+            kind: kind.kind,
+            key: key.clone(),
+        }),
+        Err(source) => {
+            let what = format!("{} {key}", kind.kind);
+            Err(ApiError::Request { what, source })
+        }
+    }
+}
+
+/// The objects of `kind` in this namespace.
+fn neighbours(
+    client: &Client,
+    kind: &'static WorkloadKind,
+    namespace: &str,
+    interner: &mut Interner,
+) -> Result<Vec<Arc<ReplicaSet>>, ApiError> {
+    let mut all = Vec::new();
+    for_each(client, &kind.collection_path(Some(namespace)), |json| {
+        let object = ReplicaSet::of_kind(kind, json.get().as_bytes(), interner)?;
+        all.push(Arc::new(object));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
 /// As `controller::act::siblings::Siblings`: the pods of this ReplicaSet and of its siblings, with
 /// the orphans that match them.
 fn related(
-    client: &Client,
     kind: &'static WorkloadKind,
-    rs: &ReplicaSet,
+    rs: &Arc<ReplicaSet>,
+    neighbours: &[Arc<ReplicaSet>],
     pods: &[Arc<Pod>],
 ) -> Vec<Arc<Pod>> {
     let Some(owner) = rs.controller.as_ref().filter(|_| kind.ranks_by_siblings) else {
         return Vec::new();
     };
-    let mut interner = Interner::default();
-    let mut siblings = Vec::new();
-    let listed = for_each(
-        client,
-        &kind.collection_path(Some(&rs.key.namespace)),
-        |json| {
-            let sibling = ReplicaSet::of_kind(kind, json.get().as_bytes(), &mut interner)?;
-            if sibling
-                .controller
-                .as_ref()
-                .is_some_and(|c| c.uid == owner.uid)
-            {
-                siblings.push(sibling);
-            }
-            Ok(())
-        },
-    );
-    if let Err(error) = listed {
-        log::warn!(error:%; "cannot count related pods per node");
-    }
+    let is_sibling =
+        |it: &&Arc<ReplicaSet>| it.controller.as_ref().is_some_and(|c| c.uid == owner.uid);
+    let siblings: Vec<_> = neighbours.iter().chain([rs]).filter(is_sibling).collect();
     let is_related = |pod: &&Arc<Pod>| {
         siblings.iter().any(|sibling| {
             let selects = |selector: &crate::api::Selector| selector.matches(&pod.labels);

@@ -91,6 +91,7 @@ pub fn read_table(
                 orphans: matching(&replica_set, orphans.get(in_namespace)),
                 // Only the deletion order depends on them, which a table does not have.
                 related: Vec::new(),
+                neighbours: Vec::new(),
                 per_node: NodeCounts::default(),
                 rules: Rules::by_default(kind, &replica_set),
                 memory: None,

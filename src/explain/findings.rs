@@ -113,6 +113,7 @@ pub fn findings(
             ),
         });
     }
+    found.extend(overlap(facts));
     found.extend(storm);
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
@@ -122,6 +123,27 @@ pub fn findings(
         way_out: Some("correct or remove the annotation; until then it is as if absent".to_owned()),
     }));
     found
+}
+
+/// Reports that the selector also matches the pods of another ReplicaSet.
+fn overlap(facts: &ReplicaSetFacts) -> Option<Finding> {
+    let selector = facts.replica_set.selector.as_ref().ok()?;
+    let is_selected = |it: &&std::sync::Arc<ReplicaSet>| selector.matches(&it.template_labels);
+    let mut others: Vec<_> = facts.neighbours.iter().filter(is_selected).collect();
+    others.sort_by(|a, b| a.key.cmp(&b.key));
+    let (first, more) = others.split_first()?;
+    let and_more = match more.len() {
+        0 => String::new(),
+        n => format!(" and of {n} more"),
+    };
+    let (short, name) = (facts.kind.short_name, &first.key.name);
+    Some(Finding {
+        what: format!("its selector also matches pods of {short}/{name}{and_more}"),
+        way_out: Some(
+            "give each a selector and pod labels of its own: either may adopt an orphan of the other"
+                .to_owned(),
+        ),
+    })
 }
 
 /// Reports a back-off that only the condition shows: a flag of the daemon switches it on.

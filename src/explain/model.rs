@@ -51,6 +51,12 @@ pub struct Report {
     pub name: String,
     /// Its UID.
     pub uid: String,
+    /// Its controller as `Kind/name`, such as the Deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The other ReplicaSets of that controller.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub siblings: Vec<Sibling>,
     /// `daemon` if the facts come from a running daemon, `api` if from the API server alone.
     pub source: &'static str,
     /// `spec.replicas`.
@@ -88,6 +94,17 @@ pub struct Report {
     /// Recent events, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventLine>>,
+}
+
+/// Another ReplicaSet of the same controller, such as the old one of a Deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sibling {
+    /// Its name.
+    pub name: String,
+    /// `spec.replicas`.
+    pub desired: i32,
+    /// `status.replicas`.
+    pub replicas: i32,
 }
 
 impl Report {
@@ -147,6 +164,9 @@ pub struct Deletion {
     pub rule: Option<&'static str>,
     /// The rule in words, with this pod's value and the next pod's.
     pub because: String,
+    /// The pod from which no rule separates it: either of the two may go first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ties_with: Option<String>,
 }
 
 /// One pod that does not count as a replica.

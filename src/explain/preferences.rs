@@ -54,5 +54,6 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
         pod: pod.key.name.to_string(),
         rule: Some(because.preference.name()),
         because: both.collect::<Vec<_>>().join("; "),
+        ties_with: None,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::findings::findings;
-use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sources};
+use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sibling, Sources};
 use super::preferences::{by_preference, preferred};
 use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
 use crate::controller::decide::availability::is_available;
@@ -63,6 +63,11 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         namespace: rs.key.namespace.to_string(),
         name: rs.key.name.to_string(),
         uid: rs.uid.to_string(),
+        owner: rs
+            .controller
+            .as_ref()
+            .map(|owner| format!("{}/{}", owner.kind, owner.name)),
+        siblings: siblings(facts),
         source: if facts.memory.is_some() {
             "daemon"
         } else {
@@ -97,6 +102,23 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     report
 }
 
+fn siblings(facts: &ReplicaSetFacts) -> Vec<Sibling> {
+    let Some(owner) = &facts.replica_set.controller else {
+        return Vec::new();
+    };
+    let sets = facts.neighbours.iter();
+    let siblings = sets.filter(|rs| rs.controller.as_ref() == Some(owner));
+    let mut siblings: Vec<Sibling> = siblings
+        .map(|rs| Sibling {
+            name: rs.key.name.to_string(),
+            desired: rs.replicas,
+            replicas: rs.status.replicas,
+        })
+        .collect();
+    siblings.sort_by(|a, b| a.name.cmp(&b.name));
+    siblings
+}
+
 /// The facts in the form that the controller's own decision takes.
 fn known<'a>(
     facts: &'a ReplicaSetFacts,
@@ -107,12 +129,18 @@ fn known<'a>(
         .memory
         .as_ref()
         .map(|m| m.unresolved_deletions.clone());
+    // A cache and the API server list pods in different orders, which decide between equal ones.
+    let sorted = |pods: &[Arc<Pod>]| {
+        let mut pods = pods.to_vec();
+        pods.sort_by(|a, b| a.key.cmp(&b.key));
+        pods
+    };
     decide::Facts {
         rs: &facts.replica_set,
         selector,
         pods: Pods::Listed {
-            owned: facts.owned.clone(),
-            orphans: facts.orphans.clone(),
+            owned: sorted(&facts.owned),
+            orphans: sorted(&facts.orphans),
         },
         related_pods: Box::new(ReadInAdvance(facts)),
         unresolved: unresolved.unwrap_or_default(),
@@ -285,6 +313,7 @@ fn chosen_deletions(
                 pod: pod.key.name.to_string(),
                 rule: Some("unresolved"),
                 because: "its deletion was requested already, with an unknown outcome".to_owned(),
+                ties_with: None,
             };
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
@@ -297,6 +326,7 @@ fn chosen_deletions(
                 pod: pod.key.name.to_string(),
                 rule: None,
                 because: "all pods are deleted".to_owned(),
+                ties_with: None,
             },
         }
     };
@@ -325,6 +355,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
             pod,
             rule: Some(Rule::Mark.name()),
             because: "it is marked never: no scale-down deletes it".to_owned(),
+            ties_with: None,
         };
     }
     let Some(other) = other else {
@@ -332,11 +363,14 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
             pod,
             rule: None,
             because: "it is deleted last".to_owned(),
+            ties_with: None,
         };
     };
     let rule = first_rule(ranked, other, order).map(|(rule, _)| rule);
+    let ties_with = rule.is_none().then(|| other.pod.key.name.to_string());
     Deletion {
         pod,
+        ties_with,
         rule: rule.map(Rule::name),
         because: match rule {
             Some(rule) => because(rule, ranked, other),

@@ -31,6 +31,9 @@ pub struct Row {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Its controller as `Kind/name`, such as the Deployment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// `spec.replicas`.
     pub desired: i32,
     /// Pods that count as replicas.
@@ -80,6 +83,7 @@ impl Row {
             kind: report.kind.to_owned(),
             namespace: report.namespace.clone(),
             name: report.name.clone(),
+            owner: report.owner.clone(),
             desired: report.desired,
             active: report.active,
             ready: report.ready,
@@ -103,10 +107,11 @@ impl Row {
         format!("{short}/{}", self.name)
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 8] {
         [
             escaped(&self.namespace).into_owned(),
             escaped(&self.object()).into_owned(),
+            escaped(self.owner.as_deref().unwrap_or("-")).into_owned(),
             self.desired.to_string(),
             self.active.to_string(),
             self.ready.to_string(),
@@ -116,9 +121,10 @@ impl Row {
     }
 }
 
-const HEAD: [&str; 7] = [
+const HEAD: [&str; 8] = [
     "NAMESPACE",
     "NAME",
+    "OWNER",
     "DESIRED",
     "ACTIVE",
     "READY",
@@ -170,6 +176,7 @@ mod tests {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            owner: (kind == "ReplicaSet").then(|| "Deployment/web".to_owned()),
             desired: 3,
             active: 2,
             ready: 1,
@@ -192,9 +199,9 @@ mod tests {
         )];
         table.merge(other);
         let expected = "\
-NAMESPACE   NAME     DESIRED   ACTIVE   READY   AVAILABLE   REASON
-a           rc/old   3         2        1       0           a\\nforged\\u{1b}[2K
-shop        rs/web   3         2        1       0           no quota
+NAMESPACE   NAME     OWNER            DESIRED   ACTIVE   READY   AVAILABLE   REASON
+a           rc/old   -                3         2        1       0           a\\nforged\\u{1b}[2K
+shop        rs/web   Deployment/web   3         2        1       0           no quota
 
 10 ReplicaSets and 2 ReplicationControllers: 2 are not in step
 ";

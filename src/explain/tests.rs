@@ -43,6 +43,7 @@ fn facts(replicas: i32, conditions: &serde_json::Value, pods: Vec<Pod>) -> Repli
         owned,
         orphans,
         related: Vec::new(),
+        neighbours: Vec::new(),
         per_node: NodeCounts::default(),
         memory: None,
     }
@@ -388,7 +389,7 @@ fn what_a_cut_list_leaves_out_is_counted() {
         &delete,
         &[
             "A sync would now: delete 500 pods",
-            "  … and 490 more\n",
+            "web-009 and 90 more  no rule separates them from web-500\n  … and 400 more\n",
             "web-new-009 and 190 more; to be deleted: ",
             "web-009 and 140 more\n",
             "web-lost and 110 more\n",
@@ -415,7 +416,7 @@ fn what_a_cut_list_leaves_out_is_counted() {
         &report(&facts, &Sources::default(), NOW),
         &[
             "A scale-down would delete, in this order:",
-            "  … and 495 more\n",
+            "  … and 405 more\n",
         ],
     );
 }
@@ -630,5 +631,68 @@ fn the_reason_of_a_row_is_the_first_finding_or_the_next_step() {
         reason(&known),
         Some((next, None)),
         "although no pod is missing"
+    );
+}
+
+#[test]
+fn pods_that_no_rule_separates_share_a_line_by_name() {
+    let younger = pod(
+        "web-0",
+        &json!({"creationTimestamp": "2025-12-31T23:30:00Z"}),
+        &json!({}),
+    );
+    let equal = |names: [&str; 3]| names.map(running).into_iter().chain([younger.clone()]);
+    // As a cache and the API server list them.
+    let of = |replicas, names| {
+        let facts = facts(replicas, &json!([]), equal(names).collect());
+        report(&facts, &Sources::default(), NOW)
+    };
+    let (names, listed) = (["web-3", "web-1", "web-2"], ["web-1", "web-2", "web-3"]);
+    assert_eq!(of(4, names).to_string(), of(4, listed).to_string());
+    check(
+        &of(4, names),
+        &["any of web-1, web-2, web-3  no rule separates them"],
+    );
+    let one = of(1, names);
+    assert_eq!(one.to_string(), of(1, listed).to_string());
+    check(
+        &one,
+        &["any of web-1, web-2  no rule separates them from web-3"],
+    );
+}
+
+#[test]
+fn siblings_and_overlapping_selectors_are_named() {
+    let set = |name: &str, replicas: i32, owner: &str| {
+        let mut rs = (*facts(replicas, &json!([]), Vec::new()).replica_set).clone();
+        rs.key = crate::api::ObjectKey::new("shop", name);
+        rs.uid = name.into();
+        rs.status.replicas = replicas;
+        if owner.is_empty() {
+            return Arc::new(rs);
+        }
+        rs.template_labels = crate::api::Labels::default();
+        rs.controller = Some(Arc::new(crate::api::ControllerRef {
+            kind: "Deployment".into(),
+            name: owner.into(),
+            uid: owner.into(),
+        }));
+        Arc::new(rs)
+    };
+    let mut facts = facts(0, &json!([]), Vec::new());
+    facts.replica_set = set("web-2", 0, "web");
+    facts.neighbours = vec![
+        set("web-1", 3, "web"),
+        set("web-0", 0, "web"),
+        set("other", 0, "api"),
+        set("twin", 1, ""),
+    ];
+    check(
+        &report(&facts, &Sources::default(), NOW),
+        &[
+            "ReplicaSet shop/web-2 of Deployment web\n",
+            "  beside web-1, which wants 3 and has 3\n  beside 1 that want and have no pods\n",
+            "its selector also matches pods of rs/twin\n",
+        ],
     );
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::model::{Deletion, MemoryReport, NextStep, Report};
+use super::model::{Deletion, MemoryReport, NextStep, Report, Sibling};
 use crate::stdx::escape::{escaped, escaped_lines};
 
 /// Maximum lines per list; the JSON form has more.
@@ -51,7 +51,11 @@ impl fmt::Display for NextStep {
 
 impl Report {
     fn fmt_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} {}/{}", self.kind, self.namespace, self.name)?;
+        let of = self.owner.as_ref();
+        let of = of.map_or_else(String::new, |owner| {
+            format!(" of {}", owner.replace('/', " "))
+        });
+        writeln!(f, "{} {}/{}{of}", self.kind, self.namespace, self.name)?;
         writeln!(
             f,
             "  wants {}, owns {} pods, counts {}: {} ready, {} available",
@@ -63,10 +67,14 @@ impl Report {
             self.generation,
             self.observed_generation,
             match self.source {
-                "daemon" => "the running daemon",
+                "daemon" => {
+                    "the running daemon, which knows neither events nor why a pod does not run \
+                     (without --server: the API)"
+                }
                 _ => "the API alone",
             }
         )?;
+        self.fmt_siblings(f)?;
         self.fmt_findings(f)?;
         self.fmt_next(f)?;
         self.fmt_not_counted(f)?;
@@ -76,6 +84,26 @@ impl Report {
         }
         self.fmt_conditions(f)?;
         self.fmt_events(f)
+    }
+
+    fn fmt_siblings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_idle = |sibling: &&Sibling| sibling.desired == 0 && sibling.replicas == 0;
+        let (idle, busy): (Vec<_>, Vec<_>) = self.siblings.iter().partition(is_idle);
+        for Sibling {
+            name,
+            desired,
+            replicas,
+        } in busy
+        {
+            writeln!(
+                f,
+                "  beside {name}, which wants {desired} and has {replicas}"
+            )?;
+        }
+        match idle.len() {
+            0 => Ok(()),
+            n => writeln!(f, "  beside {n} that want and have no pods"),
+        }
     }
 
     fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,15 +193,41 @@ impl Report {
     }
 }
 
-/// Writes the first of `total` deletions.
+/// Writes the first of `total` deletions. Pods that no rule separates share a line.
 fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for deletion in deletions.iter().take(LINES_MAX) {
-        let rule = deletion
-            .rule
-            .map_or(String::new(), |rule| format!("{rule}: "));
-        writeln!(f, "  {}  {rule}{}", deletion.pod, deletion.because)?;
+    // A pod of a sorted list ties with the next one. Of several chosen pods, each may tie with the
+    // first one that stays.
+    let is_group = |a: &Deletion, b: &Deletion| {
+        a.ties_with.is_some()
+            && (a.ties_with.as_ref() == Some(&b.pod) || a.ties_with == b.ties_with)
+    };
+    let mut n_written = 0;
+    for group in deletions.chunk_by(is_group).take(LINES_MAX) {
+        n_written += group.len();
+        let Some((last, [_, ..])) = group.split_last() else {
+            fmt_deletion(&group[0], f)?;
+            continue;
+        };
+        let names: Vec<String> = group.iter().map(|it| it.pod.clone()).collect();
+        let names = some_of(&names, names.len());
+        match &last.ties_with {
+            Some(kept) => writeln!(f, "  any of {names}  no rule separates them from {kept}")?,
+            None => {
+                writeln!(
+                    f,
+                    "  any of {names}  no rule separates them; the last of them:"
+                )?;
+                fmt_deletion(last, f)?;
+            }
+        }
     }
-    fmt_more(total, f)
+    fmt_more_than(n_written, total, f)
+}
+
+fn fmt_deletion(deletion: &Deletion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let rule = deletion.rule;
+    let rule = rule.map_or(String::new(), |rule| format!("{rule}: "));
+    writeln!(f, "  {}  {rule}{}", deletion.pod, deletion.because)
 }
 
 fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -244,7 +298,11 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
 }
 
 fn fmt_more(total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match total.checked_sub(LINES_MAX) {
+    fmt_more_than(LINES_MAX, total, f)
+}
+
+fn fmt_more_than(n_written: usize, total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match total.checked_sub(n_written) {
         None | Some(0) => Ok(()),
         Some(more) => writeln!(f, "  … and {more} more"),
     }

@@ -56,7 +56,8 @@ fn explain(
     let Some(controller) = controller.upgrade() else {
         return stopping();
     };
-    let Some(facts) = controller.inspect(key) else {
+    let of_deployment = || controller.inspect(&controller.current_of_deployment(key)?);
+    let Some(facts) = controller.inspect(key).or_else(of_deployment) else {
         return Response::text(404, &format!("{key} is not in the cache of this daemon\n"));
     };
     let report = report(&facts, &Sources::default(), Timestamp::now());

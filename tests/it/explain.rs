@@ -517,3 +517,39 @@ fn sigusr1_writes_every_thread_to_the_log() {
         .all(|word| log.contains(word))
     });
 }
+
+/// A user knows the Deployment, not its ReplicaSets.
+#[test]
+fn a_deployment_stands_for_its_current_replica_set() {
+    let cluster = TestCluster::start();
+    let namespace = cluster.namespace();
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&[&port.argument()]);
+    let deployment =
+        json!({"metadata": {"name": "both"}, "spec": new_replica_set("both", 0)["spec"]});
+    let deployment = cluster.create(Kind::Deployments, &deployment);
+    for (name, replicas) in [("both-old", 0), ("both-new", 2), ("both-a", 0)] {
+        let mut set = new_replica_set(name, replicas);
+        let mut owner = controller_reference(&deployment);
+        owner["kind"] = json!("Deployment");
+        set["metadata"]["ownerReferences"] = json!([owner]);
+        cluster.create_replica_set(&set);
+    }
+    cluster.stable("both-new");
+    let daemon = vec![format!("--server={}", port.url())];
+    for source in [&cluster.admin_arguments(), &daemon] {
+        for words in [&["both"][..], &["deploy/both"], &["deployment", "both"]] {
+            let words = [words, &["-n", namespace]].concat();
+            let (text, _) = explain(&words, source);
+            let head = format!("ReplicaSet {namespace}/both-new of Deployment both");
+            assert!(text.contains(&head), "{words:?}\n{text}");
+            assert!(
+                text.contains("beside 2 that want and have no pods"),
+                "{text}"
+            );
+        }
+        let (json, _) = explain(&["both", "-n", namespace, "-o", "json"], source);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["owner"], "Deployment/both");
+    }
+}

@@ -19,8 +19,8 @@ rs/rs/web or -n rs web.";
 /// Flags of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// Object as NAME, rs/NAME, rc/NAME or NAMESPACE/NAME, or kind and name; without a name, list
-    /// all that are not in step.
+    /// Object as NAME, rs/NAME, deploy/NAME, rc/NAME or NAMESPACE/NAME, or kind and name; without a
+    /// name, list all that are not in step.
     #[arg(value_name = "OBJECT", num_args = 0..=2)]
     pub object: Vec<String>,
 
@@ -141,6 +141,14 @@ fn kind_of(word: &str) -> Option<&'static WorkloadKind> {
         | "replicasets.apps"
         | "replicaset.v1.apps"
         | "replicasets.v1.apps" => Some(&REPLICA_SET),
+        // The current ReplicaSet of the Deployment, unless a ReplicaSet has that name.
+        "deploy"
+        | "deployment"
+        | "deployments"
+        | "deployment.apps"
+        | "deployments.apps"
+        | "deployment.v1.apps"
+        | "deployments.v1.apps" => Some(&REPLICA_SET),
         "rc" | "replicationcontroller" | "replicationcontrollers" => Some(&REPLICATION_CONTROLLER),
         _ => None,
     }
@@ -155,8 +163,8 @@ impl ExplainArgs {
         let words = self.object.join(" ");
         let unknown = || {
             format!(
-                "{words:?} names no object: expected NAME, rs/NAME, rc/NAME, NAMESPACE/NAME or \
-                 rs/NAMESPACE/NAME"
+                "{words:?} names no object: expected NAME, rs/NAME, deploy/NAME, rc/NAME, \
+                 NAMESPACE/NAME or rs/NAMESPACE/NAME"
             )
         };
         let (kind, object) = match &*self.object {
@@ -243,7 +251,10 @@ mod tests {
         check(&["-n", "shop", "web"], RS, Some("shop"));
         check(&["-n", "shop", "rc/web"], RC, Some("shop"));
         let words = ["rs", "replicaset", "replicasets", "replicasets.apps"];
-        for word in words.into_iter().chain(["ReplicaSet"]) {
+        for word in words
+            .into_iter()
+            .chain(["ReplicaSet", "deploy", "deployment"])
+        {
             check(&[&format!("{word}/web")], RS, None);
             check(&[word, "web"], RS, None);
             check(&["-n", "shop", word, "web"], RS, Some("shop"));

@@ -30,6 +30,8 @@ pub struct ReplicaSetFacts {
     pub orphans: Vec<Arc<Pod>>,
     /// The pods of all ReplicaSets with the same controller, which determine how crowded a node is.
     pub related: Vec<Arc<Pod>>,
+    /// The other ReplicaSets of its namespace; empty for a table.
+    pub neighbours: Vec<Arc<ReplicaSet>>,
     /// The active pods of all owners on each node; empty unless the ReplicaSet consolidates.
     pub per_node: NodeCounts,
     /// The settings of the decision.
@@ -98,16 +100,25 @@ impl ReplicaSetController {
             Err(_) => Default::default(),
         };
         let [owned, orphans] = self.cache.pods_for(&owner, &key.namespace);
+        let mut neighbours = self.cache.replica_sets_in(&key.namespace);
+        neighbours.retain(|it| it.uid != rs.uid);
         Some(ReplicaSetFacts {
             kind: self.kind,
             owned,
             orphans,
             related,
+            neighbours,
             per_node,
             rules,
             memory: Some(self.memory_of(&rs, true)),
             replica_set: rs,
         })
+    }
+
+    /// The current ReplicaSet of the Deployment with this name.
+    pub fn current_of_deployment(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        let sets = self.cache.replica_sets_in(&key.namespace);
+        current_of_deployment(&sets, &key.name).map(|rs| rs.key.clone())
     }
 
     /// Calls `take` with the state of each ReplicaSet of `namespace`, or of all with `None`, unless
@@ -134,6 +145,7 @@ impl ReplicaSetController {
                 owned: self.cache.pods_owned_by(&self.owner_key(&replica_set)),
                 orphans: self.matching_orphans(&replica_set),
                 related: Vec::new(),
+                neighbours: Vec::new(),
                 per_node: NodeCounts::default(),
                 rules: self.rules_for(&replica_set),
                 memory: Some(memory),
@@ -242,6 +254,20 @@ impl ReplicaSetController {
         let known = self.memories.get(&rs.key, &rs.uid, copy);
         known.unwrap_or_else(|| copy(&mut Record::of(&rs.uid)))
     }
+}
+
+/// The current one of the ReplicaSets of this Deployment: the newest that wants pods, or else the
+/// newest.
+pub fn current_of_deployment<'a>(
+    sets: &'a [Arc<ReplicaSet>],
+    deployment: &str,
+) -> Option<&'a Arc<ReplicaSet>> {
+    let is_its = |rs: &&Arc<ReplicaSet>| {
+        let owner = rs.controller.as_ref();
+        owner.is_some_and(|owner| &*owner.kind == "Deployment" && &*owner.name == deployment)
+    };
+    let sets = sets.iter().filter(is_its);
+    sets.max_by_key(|rs| (rs.replicas > 0, rs.creation, &rs.key.name))
 }
 
 #[cfg(test)]
