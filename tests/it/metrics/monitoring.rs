@@ -27,7 +27,10 @@ const OF_PROMETHEUS: [&str; 1] = ["up"];
 const PICTURE_MAX: usize = 150_000;
 
 /// Families that a daemon without such an event has no series of.
-const RARE: [&str; 1] = ["replicaset_controller_other_writer_total"];
+const RARE: [&str; 2] = [
+    "replicaset_controller_other_writer_total",
+    "replicaset_controller_shadow_decisions_total",
+];
 
 fn read(file: &str) -> String {
     let text = fs::read_to_string(root().join("config").join(file));
@@ -112,6 +115,9 @@ fn alerts_and_dashboard_name_metrics_that_exist() {
         for (expression, _) in &panel.targets {
             check_metrics(&panel.title, expression);
         }
+    }
+    for annotation in dashboard["annotations"]["list"].as_array().expect("a list") {
+        check_metrics("an annotation", &text_at(annotation, "/expr"));
     }
     let variables = dashboard["templating"]["list"].as_array().expect("a list");
     for variable in variables.iter().filter(|it| it["type"] == "query") {
