@@ -86,8 +86,8 @@ impl SelfCheck {
         }
     }
 
-    /// Exports the API server's version as a metric, and warns of one that was not tested, unless it
-    /// is `known`. On failure the metric keeps the last known version.
+    /// Exports the API server's version as a metric, and warns of one that was not tested, unless
+    /// it is `known`. On failure the metric keeps the last known version.
     fn export_version(&self, known: &mut String) {
         let version = match self.version() {
             Ok(version) => version,
