@@ -301,8 +301,8 @@ impl Draft {
         }
         self.tls.tls_proxy = proxy.as_ref().is_some_and(through_tls);
         // INVARIANT: a secret is sent through TLS only (client-go
-        // `tools/clientcmd/client_config.go:ClientConfig`). Impersonation is none: without it the
-        // request would act with the rights of whoever stands behind the server, as upstream sends it.
+        // `tools/clientcmd/client_config.go:ClientConfig`). Impersonation is none, and is sent as
+        // upstream: without it a request would act with the rights of a proxy's user.
         let is_secret =
             self.tls.identity.is_some() || !matches!(self.authorization, Authorization::None);
         let is_withheld = scheme == "http" && is_secret;

@@ -311,7 +311,7 @@ fn no_secret_is_sent_without_tls() {
 }
 
 #[test]
-fn a_server_without_a_scheme_is_asked_through_tls_if_there_is_a_token() {
+fn a_server_without_a_scheme_gets_a_token_through_tls() {
     let home = Home::new().file("token", "secret");
     let token_file = Some(home.path("token"));
     for (url, token_file, server) in [
