@@ -179,6 +179,17 @@ fn j_02_j_03_the_first_request_is_a_streaming_list() {
 }
 
 #[test]
+fn with_its_gate_off_the_daemon_streams_no_list() {
+    let cluster = TestCluster::start();
+    let _process = cluster.start_process(&["--feature-gates=WatchListClient=false"]);
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    let reads = described(&cluster);
+    assert_eq!(reads[0], "list 0 limit 500");
+    assert!(reads[1].starts_with("watch from"), "{reads:?}");
+}
+
+#[test]
 fn j_01_j_03_without_streaming_lists_the_daemon_lists_pages() {
     let mut cluster = TestCluster::start();
     cluster.create_pod(&new_pod("p1"));
