@@ -1,11 +1,18 @@
 //! A point in time in eight bytes.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroI64;
+use std::str::FromStr;
 
+use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
+use serde::de::{Deserialize, Deserializer, Error};
 
 /// A point in time with microsecond resolution, finer than any object's timestamps.
+///
+/// Kubernetes' times end with the year 9999, and its last second is in use as "never". A
+/// [`Timestamp`] ends a day earlier.
 ///
 /// `Option<CompactTimestamp>` takes 8 bytes where an optional [`Timestamp`] takes 24; each pod has
 /// three.
@@ -18,17 +25,71 @@ pub struct CompactTimestamp(
 impl From<Timestamp> for CompactTimestamp {
     /// The epoch itself becomes one microsecond later, since zero is the niche of `Option`.
     fn from(time: Timestamp) -> Self {
-        Self(
-            NonZeroI64::new(time.as_microsecond())
-                .unwrap_or(const { NonZeroI64::new(1).expect("not zero") }),
-        )
+        Self::from_microsecond(time.as_microsecond())
     }
 }
 
+/// Reads a time of an API object. One after the year 9999 is read as the end of time.
+impl FromStr for CompactTimestamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        let error = match text.parse::<Timestamp>() {
+            Ok(time) => return Ok(time.into()),
+            Err(error) => error,
+        };
+        if text.bytes().take_while(u8::is_ascii_digit).count() > 4 {
+            return Ok(Self::from_microsecond(i64::MAX));
+        }
+        match text.strip_suffix('Z') {
+            Some(plain) if plain.starts_with("9999-12-3") => {
+                let time = plain.parse::<DateTime>()?.duration_since(EPOCH);
+                Ok(Self::from_second(time.as_secs()))
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CompactTimestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        let Text(text) = Text::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Reads an optional time for calculations, to use with `deserialize_with`.
+///
+/// # Errors
+/// If it is not a time.
+pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let time = Option::<CompactTimestamp>::deserialize(deserializer)?;
+    Ok(time.map(CompactTimestamp::timestamp))
+}
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
 impl CompactTimestamp {
-    /// Converts to a [`Timestamp`] for calculations.
+    /// The time so many seconds after 1970, or the end of time.
+    pub fn from_second(seconds: i64) -> Self {
+        Self::from_microsecond(seconds.saturating_mul(1_000_000))
+    }
+
+    fn from_microsecond(microseconds: i64) -> Self {
+        let niche = const { NonZeroI64::new(1).expect("not zero") };
+        Self(NonZeroI64::new(microseconds).unwrap_or(niche))
+    }
+
+    /// Converts to a [`Timestamp`] for calculations, or to the nearest one that there is.
     pub fn timestamp(self) -> Timestamp {
-        Timestamp::from_microsecond(self.0.get()).expect("it was converted from a timestamp")
+        let nearest = if self.0.get() < 0 {
+            Timestamp::MIN
+        } else {
+            Timestamp::MAX
+        };
+        Timestamp::from_microsecond(self.0.get()).unwrap_or(nearest)
     }
 
     /// Time since then; negative for a future time.
@@ -84,5 +145,25 @@ mod tests {
             0
         );
         assert_eq!(size_of::<Option<CompactTimestamp>>(), 8);
+    }
+
+    #[test]
+    fn times_at_the_end_are_read_and_ordered() {
+        let texts = [
+            "9999-12-30T21:59:59Z",
+            "9999-12-30T22:00:01Z",
+            "9999-12-31T23:59:58Z",
+            "9999-12-31T23:59:59Z",
+            "10000-01-01T00:00:00Z",
+        ];
+        let times = texts.map(|text| text.parse::<CompactTimestamp>().expect("a time"));
+        assert!(times.is_sorted_by(|a, b| a < b));
+        assert_eq!(times[3], CompactTimestamp::from_second(253_402_300_799));
+        assert_eq!(times[4].timestamp(), Timestamp::MAX);
+        let before = CompactTimestamp::from_second(i64::MIN);
+        assert_eq!(before.timestamp(), Timestamp::MIN);
+        for text in ["", "never", "9999-12-32T00:00:00Z", "2026-01-01"] {
+            assert!(text.parse::<CompactTimestamp>().is_err(), "{text}");
+        }
     }
 }

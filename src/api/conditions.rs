@@ -1,8 +1,14 @@
 //! Conditions of a ReplicaSet's status, with upstream's three helpers.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::compact_timestamp::optional;
 
 /// Condition type: creating or deleting pods failed.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -10,30 +16,100 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// Condition type: protected pods block a scale-down. Upstream has no such condition.
 pub const SCALE_DOWN_BLOCKED: &str = "ScaleDownBlocked";
 
-/// One condition. Keeps unknown fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// One condition. One that is not changed is written as it was received, with all that this build
+/// does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// The condition type, such as [`REPLICA_FAILURE`].
-    #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// When `status` last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     /// A machine-readable reason in one word.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// A sentence for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Unknown fields of an object decoded from JSON.
-    #[serde(flatten)]
-    pub other: Map<String, Value>,
-    /// Unknown fields of an object decoded from protobuf.
-    #[serde(skip)]
-    pub unknown: Vec<u8>,
+    /// The condition as it was received; a new one has none.
+    pub original: Original,
+}
+
+/// A received condition, in its encoding. Equal to any other: what it says is in the fields.
+#[derive(Clone, Default)]
+pub enum Original {
+    /// A new condition.
+    #[default]
+    None,
+    /// In JSON.
+    Json(Box<RawValue>),
+    /// In protobuf.
+    Protobuf(Box<[u8]>),
+}
+
+impl PartialEq for Original {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Original {}
+
+impl fmt::Debug for Original {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+/// The fields that are read.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionJson<'a> {
+    #[serde(borrow, default, rename = "type")]
+    type_: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Cow<'a, str>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "optional"
+    )]
+    last_transition_time: Option<Timestamp>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    reason: Option<Cow<'a, str>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    message: Option<Cow<'a, str>>,
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let original = Box::<RawValue>::deserialize(deserializer)?;
+        let read = serde_json::from_str::<ConditionJson<'_>>(original.get());
+        let read = read.map_err(D::Error::custom)?;
+        Ok(Self {
+            type_: read.type_.into_owned(),
+            status: read.status.into_owned(),
+            last_transition_time: read.last_transition_time,
+            reason: read.reason.map(Cow::into_owned),
+            message: read.message.map(Cow::into_owned),
+            original: Original::Json(original),
+        })
+    }
+}
+
+impl Serialize for Condition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Original::Json(original) = &self.original {
+            return original.serialize(serializer);
+        }
+        let written = ConditionJson {
+            type_: Cow::Borrowed(&self.type_),
+            status: Cow::Borrowed(&self.status),
+            last_transition_time: self.last_transition_time,
+            reason: self.reason.as_deref().map(Cow::Borrowed),
+            message: self.message.as_deref().map(Cow::Borrowed),
+        };
+        written.serialize(serializer)
+    }
 }
 
 /// The condition of this type, if any.
@@ -77,6 +153,14 @@ mod tests {
         let mut conditions = before.to_vec();
         change(&mut conditions);
         assert_eq!(conditions, after);
+    }
+
+    #[test]
+    fn a_received_condition_is_written_as_it_came() {
+        let json = r#"{"type":"N","x":[1, 2],"lastTransitionTime":"9999-12-31T23:59:59Z"}"#;
+        let read: Condition = serde_json::from_str(json).expect("a condition");
+        assert_eq!(read.last_transition_time, Some(jiff::Timestamp::MAX));
+        assert_eq!(serde_json::to_string(&read).ok().as_deref(), Some(json));
     }
 
     #[test]

@@ -32,7 +32,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -272,8 +271,8 @@ struct MetadataJson<'a> {
     finalizers: Option<Vec<IgnoredAny>>,
     #[serde(borrow)]
     owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
-    creation_timestamp: Option<Timestamp>,
-    deletion_timestamp: Option<Timestamp>,
+    creation_timestamp: Option<CompactTimestamp>,
+    deletion_timestamp: Option<CompactTimestamp>,
 }
 
 #[derive(Default, Deserialize)]
@@ -301,7 +300,7 @@ struct StatusJson<'a> {
     phase: Option<Cow<'a, str>>,
     #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
-    start_time: Option<Timestamp>,
+    start_time: Option<CompactTimestamp>,
     #[serde(borrow)]
     conditions: Option<Vec<ConditionJson<'a>>>,
     #[serde(borrow)]
@@ -317,7 +316,7 @@ struct ConditionJson<'a> {
     type_: Option<Cow<'a, str>>,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
-    last_transition_time: Option<Timestamp>,
+    last_transition_time: Option<CompactTimestamp>,
 }
 
 #[derive(Deserialize)]
@@ -338,7 +337,6 @@ impl PodJson<'_> {
             .find(|condition| condition.type_.as_deref() == Some("Ready"));
         let transitions = conditions.filter_map(|condition| condition.last_transition_time);
         let last_change = transitions.max().max(status.start_time);
-        let last_change = last_change.map(CompactTimestamp::from);
         let phase = PodPhase::from_text(status.phase.as_deref().unwrap_or_default());
         let reason = status.reason.as_deref().unwrap_or_default();
         let annotations = metadata.annotations.unwrap_or_default();
@@ -364,11 +362,9 @@ impl PodJson<'_> {
             phase,
             node: node.map(|node| interner.text(node)),
             is_ready: ready.is_some_and(|ready| ready.status.as_deref() == Some("True")),
-            ready_transition: ready
-                .and_then(|ready| ready.last_transition_time)
-                .map(CompactTimestamp::from),
-            creation: metadata.creation_timestamp.map(CompactTimestamp::from),
-            deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
+            ready_transition: ready.and_then(|ready| ready.last_transition_time),
+            creation: metadata.creation_timestamp,
+            deletion: metadata.deletion_timestamp,
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
             deletion_cost: annotations.deletion_cost,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::objects::{entries, number, text};
 use super::resource::Resource;
 use super::selector::selector_text;
+use crate::api::CompactTimestamp;
 
 /// A column with its name.
 enum Column {
@@ -306,10 +307,10 @@ fn node_cells(node: &Value, name: &str, age: &str) -> Value {
 
 /// The time since `time`.
 fn since(time: &str) -> String {
-    let Ok(time) = time.parse::<Timestamp>() else {
+    let Ok(time) = time.parse::<CompactTimestamp>() else {
         return "<unknown>".to_owned();
     };
-    human(Timestamp::now().duration_since(time).as_secs())
+    human(time.age(Timestamp::now()).as_secs())
 }
 
 /// A duration in one or two units (apimachinery `pkg/util/duration:HumanDuration`).

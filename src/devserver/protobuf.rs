@@ -8,7 +8,8 @@ mod schemas;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use jiff::Timestamp;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde_json::{Map, Value, json};
 
 use crate::api::protobuf::wire::{self, Fields};
@@ -191,10 +192,11 @@ fn time_of(bytes: &[u8], format: &str) -> Result<Value, DecodeError> {
         &[One(1, "seconds", Integer), One(2, "nanos", Integer)],
     )?;
     let number = |name: &str| time.get(name).and_then(Value::as_i64).unwrap_or(0);
-    let nanos = i32::try_from(number("nanos"))
-        .ok()
-        .ok_or(DecodeError::Malformed)?;
-    let time = Timestamp::new(number("seconds"), nanos);
+    let nanos = i32::try_from(number("nanos")).ok();
+    let nanos = nanos.filter(|nanos| nanos.abs_diff(0) < 1_000_000_000);
+    let nanos = nanos.ok_or(DecodeError::Malformed)?;
+    let time = SignedDuration::new(number("seconds"), nanos);
+    let time = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(time);
     let time = time.ok().ok_or(DecodeError::Malformed)?;
     Ok(json!(time.strftime(format).to_string()))
 }

@@ -4,11 +4,11 @@
 //! DIFFERS: the table has only the fields that the server itself or a controller reads; other
 //! fields may have any type.
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::plain::Template;
 use super::resource::Resource;
+use crate::api::CompactTimestamp;
 
 /// Maximum entries of one list.
 const LIST_LENGTH_MAX: usize = 10_000;
@@ -352,7 +352,7 @@ fn check_shape(kind: &Struct, shape: Shape, value: &Value, path: &str) -> Result
             let text = value.as_str().unwrap_or_default();
             // DIFFERS: upstream says which part it could not read.
             let error = format!("parsing time {value} as \"2006-01-02T15:04:05Z07:00\"");
-            text.parse::<Timestamp>().map(drop).or(Err(error))
+            text.parse::<CompactTimestamp>().map(drop).or(Err(error))
         }
         Texts => {
             fits(value.is_object(), value, "map[string]string")?;

@@ -4,14 +4,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::model::{EventLine, Sources};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
-use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
+use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_context::{NodeCounts, count_on_node};
@@ -252,8 +251,8 @@ fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
         reason: Option<String>,
         message: Option<String>,
         count: Option<i64>,
-        last_timestamp: Option<Timestamp>,
-        event_time: Option<Timestamp>,
+        last_timestamp: Option<CompactTimestamp>,
+        event_time: Option<CompactTimestamp>,
         source: Option<SourceJson>,
     }
     #[derive(Deserialize)]
@@ -262,7 +261,10 @@ fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
     }
     let event: EventJson = serde_json::from_str(json.get())?;
     Ok(EventLine {
-        last_seen: event.last_timestamp.or(event.event_time),
+        last_seen: event
+            .last_timestamp
+            .or(event.event_time)
+            .map(CompactTimestamp::timestamp),
         count: event.count.unwrap_or(1),
         type_: event.type_.unwrap_or_default(),
         reason: event.reason.unwrap_or_default(),

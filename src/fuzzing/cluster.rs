@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::mutate::{Form, frame};
 use super::{Reader, Target, data, encode, text_of};
+use crate::api::conditions::Original;
 use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, MEDIA_TYPE};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
@@ -185,8 +186,7 @@ fn told(rs: &ReplicaSet) -> String {
     status.other.clear();
     status.unknown.clear();
     for condition in &mut status.conditions {
-        condition.other.clear();
-        condition.unknown.clear();
+        condition.original = Original::None;
         // Protobuf writes an absent text as an empty one.
         for text in [&mut condition.reason, &mut condition.message] {
             *text = text.take().filter(|text| !text.is_empty());

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::api::compact_timestamp::optional;
+
 /// The field manager of this program's writes: the user agent up to its slash (apiserver
 /// `pkg/endpoints/handlers/create.go:managerOrUserAgent`).
 pub const MANAGER: &str = "replicaset-controller";
@@ -90,6 +92,7 @@ struct EntryJson<'a> {
     manager: Option<Cow<'a, str>>,
     #[serde(borrow)]
     subresource: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "optional")]
     time: Option<Timestamp>,
     #[serde(borrow, rename = "fieldsV1")]
     fields: Option<&'a RawValue>,

@@ -48,7 +48,8 @@ impl WrittenPod {
                 ObjectMeta::OWNER_REFERENCES if written.controller.is_none() => {
                     let owner = OwnerReference::decode(field.bytes)?;
                     let is_controller = owner.controller == Some(true);
-                    written.controller = is_controller.then(|| Uid::new(&owner.uid));
+                    written.controller =
+                        is_controller.then(|| Uid::new(&String::from_utf8_lossy(&owner.uid)));
                 }
                 _ => {}
             }

@@ -3,6 +3,7 @@
 //! Decodes field by field without intermediate structures, since this runs for every event of every
 //! pod. A pod with known labels, owner and node costs one allocation, for its name.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -124,17 +125,17 @@ impl Pod {
         spec: &[u8],
         interner: &mut Interner,
     ) -> Result<(), ProtobufError> {
-        let (mut reason, mut last_change) = ("", None);
+        let (mut reason, mut last_change) = (Cow::Borrowed(""), None);
         let mut sidecars = None;
         for field in Fields::of(status) {
             let field = field?;
             match field.tag {
-                status::PHASE => self.phase = PodPhase::from_text(field.text()?),
+                status::PHASE => self.phase = PodPhase::from_text(&field.lossy()),
                 status::CONDITIONS => {
                     let transition = self.read_condition(field.bytes)?;
                     last_change = last_change.max(transition);
                 }
-                status::REASON => reason = field.text()?,
+                status::REASON => reason = field.lossy(),
                 status::START_TIME => last_change = last_change.max(time(field)?),
                 status::CONTAINER_STATUSES => {
                     let (_, restarts) = container_status(field.bytes)?;
@@ -155,7 +156,7 @@ impl Pod {
                 _ => {}
             }
         }
-        self.failure = PodFailure::of(self.phase, reason, last_change, interner);
+        self.failure = PodFailure::of(self.phase, &reason, last_change, interner);
         Ok(())
     }
 
@@ -217,6 +218,7 @@ fn sidecars_of(spec: &[u8]) -> Result<HashSet<&[u8]>, ProtobufError> {
 mod tests {
     use super::{Interner, Pod, ProtobufError};
     use crate::api::protobuf::Envelope;
+    use crate::api::protobuf::wire::put_bytes;
 
     /// The same pod in both encodings, written by a kube-apiserver.
     const JSON: &[u8] = include_bytes!("../../../tests/data/pod.json");
@@ -247,6 +249,51 @@ mod tests {
         assert_eq!(pod, from_json);
         let at = pod.failure.expect("it failed").at.expect("a time");
         assert_eq!(at.timestamp().as_second(), 1_767_225_600);
+    }
+
+    /// A kube-apiserver does not check the texts of an owner reference, nor the reason of a status.
+    #[test]
+    fn texts_that_are_not_utf_8_are_read() {
+        let (mut reference, mut metadata) = (Vec::new(), Vec::new());
+        let (mut status, mut message) = (Vec::new(), Vec::new());
+        for (tag, text) in [(1, b"k\xff"), (3, b"w\xfe"), (4, b"u\xfd"), (5, b"v\xfc")] {
+            put_bytes(tag, text, &mut reference);
+        }
+        reference.extend_from_slice(&[6 << 3, 1]);
+        put_bytes(1, b"p", &mut metadata);
+        put_bytes(13, &reference, &mut metadata);
+        put_bytes(1, b"Failed", &mut status);
+        put_bytes(4, b"Ev\xff", &mut status);
+        put_bytes(1, &metadata, &mut message);
+        put_bytes(3, &status, &mut message);
+        let pod = Pod::from_protobuf(&message, &mut Interner::default()).expect("a pod");
+        let controller = pod.controller.expect("a controller");
+        assert_eq!(
+            (&*controller.kind, &*controller.name),
+            ("k\u{fffd}", "w\u{fffd}")
+        );
+        assert_eq!(&*pod.failure.expect("it failed").reason, "Ev\u{fffd}");
+    }
+
+    /// Kubernetes' last time, and what only a message can hold beyond it.
+    #[test]
+    fn times_up_to_the_end_are_read() {
+        let read = |seconds: &[u8]| {
+            let mut time = vec![8];
+            time.extend_from_slice(seconds);
+            let (mut metadata, mut message) = (Vec::new(), Vec::new());
+            put_bytes(1, b"p", &mut metadata);
+            put_bytes(9, &time, &mut metadata);
+            put_bytes(1, &metadata, &mut message);
+            Pod::from_protobuf(&message, &mut Interner::default()).expect("a pod")
+        };
+        let json = br#"{"metadata": {"name": "p", "deletionTimestamp": "9999-12-31T23:59:59Z"}}"#;
+        let from_json = Pod::from_json(json, &mut Interner::default()).expect("a pod");
+        let last = read(b"\xff\x82\xd1\xff\xaf\x07");
+        assert_eq!(last, from_json);
+        assert!(last.is_terminating());
+        let beyond = read(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f");
+        assert!(beyond.deletion > last.deletion);
     }
 
     #[test]

@@ -38,18 +38,19 @@ pub struct ObjectMeta {
     pub deletion: Option<Time>,
 }
 
-/// One entry of `metadata.ownerReferences`.
+/// One entry of `metadata.ownerReferences`. The API server checks only that its texts are not
+/// empty, so they may not be UTF-8.
 #[derive(Clone, PartialEq, Message)]
 pub struct OwnerReference {
     /// `kind`.
-    #[prost(string, tag = "1")]
-    pub kind: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub kind: Vec<u8>,
     /// `name`.
-    #[prost(string, tag = "3")]
-    pub name: String,
+    #[prost(bytes = "vec", tag = "3")]
+    pub name: Vec<u8>,
     /// `uid`.
-    #[prost(string, tag = "4")]
-    pub uid: String,
+    #[prost(bytes = "vec", tag = "4")]
+    pub uid: Vec<u8>,
     /// `controller`.
     #[prost(bool, optional, tag = "6")]
     pub controller: Option<bool>,
@@ -137,16 +138,8 @@ impl Time {
     /// The time in whole seconds, which is all that JSON has (apimachinery
     /// `pkg/apis/meta/v1/time_proto.go:Time.Unmarshal`); `None` for the empty message that encodes
     /// an absent time.
-    pub fn timestamp(self) -> Option<Timestamp> {
-        if self == Self::default() {
-            return None;
-        }
-        Timestamp::new(self.seconds.unwrap_or(0), 0).ok()
-    }
-
-    /// The time in compact form.
     pub fn compact(self) -> Option<CompactTimestamp> {
-        self.timestamp().map(CompactTimestamp::from)
+        (self != Self::default()).then(|| CompactTimestamp::from_second(self.seconds.unwrap_or(0)))
     }
 }
 
@@ -188,11 +181,12 @@ pub fn annotations_in(
 }
 
 fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerRef> {
-    let kind = interner.text(&reference.kind);
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    let kind = interner.text(&text(&reference.kind));
     interner.owner(ControllerRef {
         kind,
-        name: Arc::from(&*reference.name),
-        uid: Uid::new(&reference.uid),
+        name: Arc::from(&*text(&reference.name)),
+        uid: Uid::new(&text(&reference.uid)),
     })
 }
 
@@ -205,18 +199,19 @@ mod tests {
 
     #[test]
     fn times_are_read_in_whole_seconds() {
-        let time = |seconds, nanos| Time { seconds, nanos }.timestamp();
+        let time = |seconds, nanos| Time { seconds, nanos }.compact();
         assert_eq!(time(Some(7), 1), time(Some(7), 0));
         assert_eq!(time(Some(7), i32::MIN), time(Some(7), 0));
-        assert_eq!(time(Some(7), 0).map(Timestamp::as_second), Some(7));
+        let seconds = time(Some(7), 0).map(|time| time.timestamp().as_second());
+        assert_eq!(seconds, Some(7));
     }
 
     #[test]
     fn only_an_empty_message_is_an_absent_time() {
-        assert_eq!(Time::default().timestamp(), None);
+        assert_eq!(Time::default().compact(), None);
         assert_eq!(Time::default().encoded_len(), 0);
         let epoch = Time::from(Timestamp::UNIX_EPOCH);
         assert_eq!(epoch.encode_to_vec(), [8, 0]);
-        assert_eq!(epoch.timestamp(), Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(epoch.compact(), Some(Timestamp::UNIX_EPOCH.into()));
     }
 }

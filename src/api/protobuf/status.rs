@@ -21,12 +21,12 @@ pub fn read_status(bytes: &[u8]) -> Result<Option<StatusObject>, ProtobufError> 
 
 #[derive(Clone, PartialEq, Message)]
 struct StatusMessage {
-    #[prost(string, optional, tag = "2")]
-    status: Option<String>,
-    #[prost(string, optional, tag = "3")]
-    message: Option<String>,
-    #[prost(string, optional, tag = "4")]
-    reason: Option<String>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    status: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    message: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    reason: Option<Vec<u8>>,
     #[prost(message, optional, tag = "5")]
     details: Option<DetailsMessage>,
     #[prost(int32, optional, tag = "6")]
@@ -35,36 +35,41 @@ struct StatusMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct DetailsMessage {
-    #[prost(string, optional, tag = "1")]
-    name: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    group: Option<String>,
-    #[prost(string, optional, tag = "3")]
-    kind: Option<String>,
+    #[prost(bytes = "vec", optional, tag = "1")]
+    name: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    group: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    kind: Option<Vec<u8>>,
     #[prost(message, repeated, tag = "4")]
     causes: Vec<CauseMessage>,
     #[prost(int32, optional, tag = "5")]
     retry_after_seconds: Option<i32>,
-    #[prost(string, optional, tag = "6")]
-    uid: Option<String>,
+    #[prost(bytes = "vec", optional, tag = "6")]
+    uid: Option<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct CauseMessage {
-    #[prost(string, optional, tag = "1")]
-    reason: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    message: Option<String>,
-    #[prost(string, optional, tag = "3")]
-    field: Option<String>,
+    #[prost(bytes = "vec", optional, tag = "1")]
+    reason: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    message: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    field: Option<Vec<u8>>,
+}
+
+/// A message may quote bytes of the request, which need not be UTF-8.
+fn text(bytes: Option<Vec<u8>>) -> Option<String> {
+    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl StatusMessage {
     fn into_object(self) -> StatusObject {
         StatusObject {
-            status: self.status,
-            message: self.message,
-            reason: self.reason,
+            status: text(self.status),
+            message: text(self.message),
+            reason: text(self.reason),
             details: self.details.map(DetailsMessage::into_object),
             // This encoding writes an absent number as zero.
             code: self.code.filter(|code| *code != 0),
@@ -76,16 +81,16 @@ impl StatusMessage {
 impl DetailsMessage {
     fn into_object(self) -> StatusDetails {
         let causes = self.causes.into_iter().map(|cause| StatusCause {
-            reason: cause.reason,
-            message: cause.message,
-            field: cause.field,
+            reason: text(cause.reason),
+            message: text(cause.message),
+            field: text(cause.field),
         });
         let causes: Vec<StatusCause> = causes.collect();
         StatusDetails {
-            name: self.name,
-            group: self.group,
-            kind: self.kind,
-            uid: self.uid,
+            name: text(self.name),
+            group: text(self.group),
+            kind: text(self.kind),
+            uid: text(self.uid),
             causes: (!causes.is_empty()).then_some(causes),
             retry_after_seconds: self.retry_after_seconds.filter(|seconds| *seconds != 0),
         }
@@ -102,13 +107,13 @@ mod tests {
 
     fn sealed(kind: &str) -> Vec<u8> {
         let cause = CauseMessage {
-            reason: Some("NamespaceTerminating".to_owned()),
+            reason: Some(b"NamespaceTerminating".to_vec()),
             ..CauseMessage::default()
         };
         let message = StatusMessage {
-            status: Some("Failure".to_owned()),
-            message: Some("namespace a is being terminated".to_owned()),
-            reason: Some("Forbidden".to_owned()),
+            status: Some(b"Failure".to_vec()),
+            message: Some(b"namespace \xff is being terminated".to_vec()),
+            reason: Some(b"Forbidden".to_vec()),
             details: Some(DetailsMessage {
                 causes: vec![cause],
                 retry_after_seconds: Some(3),
@@ -123,7 +128,7 @@ mod tests {
     fn a_status_decodes_as_in_json() {
         let status = Status::from_body(403, &sealed("Status"));
         assert_eq!((status.code(), status.reason()), (403, "Forbidden"));
-        assert_eq!(status.to_string(), "namespace a is being terminated");
+        assert_eq!(status.to_string(), "namespace \u{fffd} is being terminated");
         assert!(status.is_namespace_terminating());
         assert_eq!(status.retry_after().map(|after| after.as_secs()), Some(3));
     }

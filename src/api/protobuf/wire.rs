@@ -1,5 +1,7 @@
 //! Iterates over the fields of a protobuf message without copying, and encodes fields.
 
+use std::borrow::Cow;
+
 use prost::encoding::{
     DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint,
     encoded_len_varint, key_len, skip_field,
@@ -88,6 +90,12 @@ impl<'a> Field<'a> {
     /// If the content is not UTF-8.
     pub fn text(&self) -> Result<&'a str, ProtobufError> {
         text(self.bytes)
+    }
+
+    /// Content as a string; what is not UTF-8 is replaced. The API server checks no more of most
+    /// texts than their length.
+    pub fn lossy(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.bytes)
     }
 
     /// Key and value of an entry of a string map. The value may not be UTF-8.

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -47,8 +46,8 @@ pub(super) fn read(
         uid: metadata.uid,
         resource_version: metadata.resource_version,
         generation: metadata.generation.unwrap_or(0),
-        creation: metadata.creation_timestamp.map(CompactTimestamp::from),
-        deletion: metadata.deletion_timestamp.map(CompactTimestamp::from),
+        creation: metadata.creation_timestamp,
+        deletion: metadata.deletion_timestamp,
         controller: controller_of(metadata.owner_references, interner),
         opt_ins: metadata.annotations.unwrap_or_default(),
         replicas: spec.replicas.unwrap_or(1),
@@ -123,8 +122,8 @@ struct MetadataJson<'a> {
     #[serde(default)]
     resource_version: ResourceVersion,
     generation: Option<i64>,
-    creation_timestamp: Option<Timestamp>,
-    deletion_timestamp: Option<Timestamp>,
+    creation_timestamp: Option<CompactTimestamp>,
+    deletion_timestamp: Option<CompactTimestamp>,
     annotations: Option<OptIns>,
     #[serde(borrow)]
     owner_references: Option<Vec<OwnerReferenceJson<'a>>>,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::{Carried, ReplicaSet, ReplicaSetStatus};
-use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition};
+use crate::api::conditions::{
+    Condition, Original, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition,
+};
 use crate::api::encoded::Encoded;
 use crate::api::interner::Interner;
 use crate::api::label_selector::{Expressions, LabelSelector, Selector, Values};
@@ -15,7 +17,7 @@ use crate::api::protobuf::meta::{ObjectMeta, Time, annotations_in, controller_in
 use crate::api::protobuf::wire::{Fields, contents, fields_of, last, put_bytes, text};
 use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
-use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
 /// Field number of `spec.selector`.
 const SELECTOR: u32 = 2;
@@ -63,18 +65,19 @@ struct StatusMessage {
     terminating_replicas: Option<i32>,
 }
 
+/// The API server checks none of the texts, so they may not be UTF-8.
 #[derive(Clone, PartialEq, Message)]
 struct ConditionMessage {
-    #[prost(string, tag = "1")]
-    type_: String,
-    #[prost(string, tag = "2")]
-    status: String,
+    #[prost(bytes = "vec", tag = "1")]
+    type_: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    status: Vec<u8>,
     #[prost(message, optional, tag = "3")]
     last_transition_time: Option<Time>,
-    #[prost(string, tag = "4")]
-    reason: String,
-    #[prost(string, tag = "5")]
-    message: String,
+    #[prost(bytes = "vec", tag = "4")]
+    reason: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    message: Vec<u8>,
 }
 
 pub(super) fn read(
@@ -197,15 +200,16 @@ fn read_status(bytes: &[u8]) -> Result<ReplicaSetStatus, ProtobufError> {
 
 fn read_condition(bytes: &[u8]) -> Result<Condition, ProtobufError> {
     let message = ConditionMessage::decode(bytes)?;
-    let text = |text: String| (!text.is_empty()).then_some(text);
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let optional = |bytes: Vec<u8>| (!bytes.is_empty()).then(|| text(bytes));
+    let time = message.last_transition_time.and_then(Time::compact);
     Ok(Condition {
-        type_: message.type_,
-        status: message.status,
-        last_transition_time: message.last_transition_time.and_then(Time::timestamp),
-        reason: text(message.reason),
-        message: text(message.message),
-        unknown: all_but(bytes, &[1, 2, 3, 4, 5])?,
-        ..Condition::default()
+        type_: text(message.type_),
+        status: text(message.status),
+        last_transition_time: time.map(CompactTimestamp::timestamp),
+        reason: optional(message.reason),
+        message: optional(message.message),
+        original: Original::Protobuf(bytes.into()),
     })
 }
 
@@ -220,16 +224,19 @@ fn status_message(status: &ReplicaSetStatus) -> Vec<u8> {
     };
     let mut bytes = message.encode_to_vec();
     for condition in &status.conditions {
+        if let Original::Protobuf(original) = &condition.original {
+            put_bytes(CONDITIONS, original, &mut bytes);
+            continue;
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
         let message = ConditionMessage {
-            type_: condition.type_.clone(),
-            status: condition.status.clone(),
+            type_: condition.type_.clone().into_bytes(),
+            status: condition.status.clone().into_bytes(),
             last_transition_time: condition.last_transition_time.map(Time::from),
-            reason: condition.reason.clone().unwrap_or_default(),
-            message: condition.message.clone().unwrap_or_default(),
+            reason: text(&condition.reason),
+            message: text(&condition.message),
         };
-        let mut condition_bytes = message.encode_to_vec();
-        condition_bytes.extend_from_slice(&condition.unknown);
-        put_bytes(CONDITIONS, &condition_bytes, &mut bytes);
+        put_bytes(CONDITIONS, message.encode_to_vec(), &mut bytes);
     }
     bytes.extend_from_slice(&status.unknown);
     bytes
@@ -343,6 +350,37 @@ mod tests {
             assert!(text.contains(unknown), "{unknown} is lost: {text}");
         }
         assert_eq!(read(&REPLICA_SET, &body.bytes).status, status);
+    }
+
+    /// Another program's condition, with what a kube-apiserver takes in protobuf: texts that are
+    /// not UTF-8, and the time that stands for "never".
+    #[test]
+    fn a_status_update_sends_other_conditions_back_as_they_came() {
+        let (mut reference, mut metadata) = (Vec::new(), Vec::new());
+        let (mut condition, mut status, mut message) = (Vec::new(), Vec::new(), Vec::new());
+        put_bytes(3, b"\xff\xfe", &mut reference);
+        put_bytes(1, b"web", &mut metadata);
+        put_bytes(13, &reference, &mut metadata);
+        for (tag, text) in [(1, b"T\xff"), (2, b"S\xfe"), (4, b"R\xfd"), (5, b"M\xfc")] {
+            put_bytes(tag, text, &mut condition);
+        }
+        put_bytes(3, b"\x08\xff\x82\xd1\xff\xaf\x07", &mut condition);
+        put_bytes(6, &condition, &mut status);
+        put_bytes(1, &metadata, &mut message);
+        put_bytes(3, &status, &mut message);
+        let rs = ReplicaSet::from_protobuf(&REPLICA_SET, &message, &mut Interner::default());
+        let rs = rs.expect("a ReplicaSet");
+        let read = &rs.status.conditions[0];
+        assert_eq!((&*read.type_, &*read.status), ("T\u{fffd}", "S\u{fffd}"));
+        assert_eq!(read.reason.as_deref(), Some("R\u{fffd}"));
+        assert!(read.last_transition_time.is_some());
+        let mut status = rs.status.clone();
+        status.replicas = 7;
+        let body = rs.with_status(&REPLICA_SET, &status).expect("a body");
+        for bytes in [&condition, &metadata] {
+            let is_sent = body.bytes.windows(bytes.len()).any(|sent| sent == bytes);
+            assert!(is_sent, "{bytes:?} is not in {:?}", body.bytes);
+        }
     }
 
     #[test]
