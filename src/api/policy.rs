@@ -345,14 +345,14 @@ mod tests {
              expected off, or a number of pods",
             "9".repeat(60)
         );
-        assert_eq!(mistakes[0].to_string(), expected);
+        assert_eq!(mistakes[0], expected);
     }
 
     #[test]
     fn every_name_is_an_annotation() {
         for name in NAMES {
             let mistakes = Policy::mistakes(&annotations(&[(name, "?")]));
-            assert!(!mistakes[0].to_string().contains("one of"), "{name}");
+            assert!(!mistakes[0].contains("one of"), "{name}");
         }
     }
 }

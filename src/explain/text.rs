@@ -210,15 +210,12 @@ fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_
         };
         let names: Vec<String> = group.iter().map(|it| it.pod.clone()).collect();
         let names = some_of(&names, names.len());
-        match &last.ties_with {
-            Some(kept) => writeln!(f, "  any of {names}  no rule separates them from {kept}")?,
-            None => {
-                writeln!(
-                    f,
-                    "  any of {names}  no rule separates them; the last of them:"
-                )?;
-                fmt_deletion(last, f)?;
-            }
+        write!(f, "  any of {names}  no rule separates them")?;
+        if let Some(kept) = &last.ties_with {
+            writeln!(f, " from {kept}")?;
+        } else {
+            writeln!(f, "; the last of them:")?;
+            fmt_deletion(last, f)?;
         }
     }
     fmt_more_than(n_written, total, f)

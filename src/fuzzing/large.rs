@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use allocation_counter::{AllocationInfo, measure};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::encode::{self, Table};
 use crate::api::interner::Interner;
@@ -26,13 +26,12 @@ enum Kind {
 }
 
 fn set(n: usize) -> Value {
-    let entries = (0..n).map(|i| (format!("{i:x}"), Value::from("")));
-    Value::Object(Map::from_iter(entries))
+    prefixed(n, "")
 }
 
 fn prefixed(n: usize, prefix: &str) -> Value {
     let entries = (0..n).map(|i| (format!("{prefix}{i:x}"), Value::from("")));
-    Value::Object(Map::from_iter(entries))
+    Value::Object(entries.collect())
 }
 
 fn list(n: usize, element: impl Fn(String) -> Value) -> Value {
@@ -41,7 +40,7 @@ fn list(n: usize, element: impl Fn(String) -> Value) -> Value {
 
 type Named = (&'static str, Kind, Value);
 
-fn metadata(field: &str, value: Value) -> Value {
+fn metadata(field: &str, value: &Value) -> Value {
     json!({"metadata": {"name": "a", field: value}, "spec": {}})
 }
 
@@ -75,10 +74,10 @@ fn selectors(n: usize) -> Vec<Named> {
 /// Objects with `n` of something else.
 fn others(n: usize) -> Vec<Named> {
     let owner = |uid: String| json!({"apiVersion": "v", "kind": "K", "name": "n", "uid": uid});
-    let owners = || metadata("ownerReferences", list(n, owner));
-    let opt_ins = || metadata("annotations", prefixed(n, "replicaset-controller/"));
+    let owners = || metadata("ownerReferences", &list(n, owner));
+    let opt_ins = || metadata("annotations", &prefixed(n, "replicaset-controller/"));
     let condition = |name: String| json!({"type": name, "status": ""});
-    let mut conditions = metadata("uid", "u".into());
+    let mut conditions = metadata("uid", &"u".into());
     conditions["status"] = json!({"conditions": list(n, condition)});
     let container = |name: String| json!({"name": name, "restartPolicy": "Always"});
     let restarts = |name: String| {
@@ -90,12 +89,12 @@ fn others(n: usize) -> Vec<Named> {
         "status": {"initContainerStatuses": list(n, restarts)}});
     let (rs, pod) = (Kind::ReplicaSet, Kind::Pod);
     vec![
-        ("labels", rs, metadata("labels", set(n))),
-        ("annotations", rs, metadata("annotations", set(n))),
+        ("labels", rs, metadata("labels", &set(n))),
+        ("annotations", rs, metadata("annotations", &set(n))),
         ("opt-ins", rs, opt_ins()),
         ("owners", rs, owners()),
         ("conditions", rs, conditions),
-        ("labels", pod, metadata("labels", set(n))),
+        ("labels", pod, metadata("labels", &set(n))),
         ("annotations", pod, opt_ins()),
         ("owners", pod, owners()),
         ("sidecars", pod, sidecars),
@@ -157,7 +156,7 @@ fn time(work: impl Fn()) -> Duration {
     let times = (0..3).map(|_| {
         let before = thread_time();
         work();
-        thread_time() - before
+        thread_time().saturating_sub(before)
     });
     times.min().expect("three")
 }
@@ -192,7 +191,7 @@ fn labels_in_any_order_are_sorted_once() {
                     .iter()
                     .map(|(key, value)| (&**key, *value))
                     .collect::<Labels>(),
-            )
+            );
         })
     };
     check_linear("labels", read(4_000), read(32_000));

@@ -140,9 +140,9 @@ fn kind_of(word: &str) -> Option<&'static WorkloadKind> {
         | "replicaset.apps"
         | "replicasets.apps"
         | "replicaset.v1.apps"
-        | "replicasets.v1.apps" => Some(&REPLICA_SET),
+        | "replicasets.v1.apps"
         // The current ReplicaSet of the Deployment, unless a ReplicaSet has that name.
-        "deploy"
+        | "deploy"
         | "deployment"
         | "deployments"
         | "deployment.apps"

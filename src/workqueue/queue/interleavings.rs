@@ -42,6 +42,10 @@ struct Model {
 }
 
 /// The first two keys have the same tenant.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the type that the queue takes"
+)]
 fn tenant_of(key: &u8) -> u64 {
     u64::from(key / 2)
 }
