@@ -44,6 +44,7 @@ mod stream_state;
 mod tcp;
 mod throttle;
 mod tls;
+mod tls_error;
 mod warnings;
 
 #[cfg(test)]

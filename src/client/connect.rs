@@ -26,6 +26,7 @@ use super::fence::{Fence, FenceConnector, HeldBack};
 use super::live_tls::LiveTls;
 use super::stream_state::StreamState;
 use super::tcp::{Tcp, check_room};
+use super::tls_error::describe;
 
 /// Builds the connector chain. A closed `fence` holds back everything on its connections. With
 /// `close_on_change` a new identity closes connections in use; otherwise they end with their
@@ -82,20 +83,11 @@ impl Unsent {
                 TransportErrorKind::TimedOut,
                 "the connection was not opened in time".to_owned(),
             ),
-            Error::Io(error) => (kind_of(error), describe_io(error)),
+            Error::Io(error) => (kind_of(error), error.to_string()),
             Error::HostNotFound => (TransportErrorKind::Other, "unknown host".to_owned()),
             error => (TransportErrorKind::Other, error.to_string()),
         };
         Error::Other(Box::new(Self { kind, message }))
-    }
-}
-
-/// Describes an I/O error for the log, above all a certificate problem.
-pub(super) fn describe_io(error: &io::Error) -> String {
-    let inner = error.get_ref();
-    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => super::tls::describe(error),
-        None => error.to_string(),
     }
 }
 
@@ -271,13 +263,14 @@ impl<In: Transport> Connector<In> for Wrap {
             conn: connection,
             sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
         };
+        let peer = tls.peer(details.uri);
         stream.sock.set_timeout(remaining_time(details)?);
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
             if is_certificate_problem(&error) {
                 // The cluster's authority may have been rotated since the last check.
                 tls.server_certificate_rejected();
             }
-            return Err(error.into());
+            return Err(described(peer, error).into());
         }
         Ok(Some(Either::B(TlsTransport {
             buffers,
@@ -285,6 +278,7 @@ impl<In: Transport> Connector<In> for Wrap {
             send_timeout: details.timeout,
             stream,
             tls: Arc::clone(tls),
+            peer,
             generation,
         })))
     }
@@ -306,10 +300,20 @@ fn remaining_time(details: &ConnectionDetails) -> Result<NextTimeout, Error> {
     Ok(timeout)
 }
 
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
 fn is_certificate_problem(error: &io::Error) -> bool {
-    let inner = error.get_ref();
-    let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+    matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// Replaces a failure of TLS by one that names the peer, the cause and the way out.
+fn described(peer: &str, error: io::Error) -> io::Error {
+    match tls_error(&error) {
+        Some(failure) => io::Error::new(error.kind(), describe(peer, failure)),
+        None => error,
+    }
 }
 
 /// Maximum bytes per send; a shorter request is sent in one piece.
@@ -331,6 +335,8 @@ struct TlsTransport {
     send_timeout: NextTimeout,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     tls: Arc<LiveTls>,
+    /// "the server" or "the proxy".
+    peer: &'static str,
     /// The identity that this connection was opened with.
     generation: u64,
 }
@@ -340,7 +346,7 @@ impl TlsTransport {
         self.stream.sock.set_timeout(self.send_timeout);
         let sent = io::Write::write_all(&mut self.stream, &self.unsent);
         self.unsent.clear();
-        Ok(sent?)
+        sent.map_err(|error| described(self.peer, error).into())
     }
 }
 
@@ -365,7 +371,8 @@ impl Transport for TlsTransport {
         self.stream.sock.set_timeout(timeout);
         check_room(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
-        let amount = io::Read::read(&mut self.stream, input)?;
+        let amount = io::Read::read(&mut self.stream, input);
+        let amount = amount.map_err(|error| described(self.peer, error))?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }

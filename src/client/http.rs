@@ -12,7 +12,7 @@ use ureq::{Agent, Body, Error, Timeout, http};
 
 use super::access::Access;
 use super::config::ClientConfig;
-use super::connect::{LazyResolver, Unsent, connector, describe_io};
+use super::connect::{LazyResolver, Unsent, connector};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
 use super::meter::Meter;
@@ -290,7 +290,7 @@ impl Http {
             {
                 (TransportErrorKind::Other, false, error.to_string())
             }
-            Error::Io(error) => (kind_of(&error), true, describe_io(&error)),
+            Error::Io(error) => (kind_of(&error), true, error.to_string()),
             Error::Http(error) => return ClientError::Invalid(error.to_string()),
             Error::BadUri(error) => return ClientError::Invalid(error),
             error => (TransportErrorKind::Other, true, error.to_string()),

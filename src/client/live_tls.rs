@@ -168,7 +168,7 @@ impl LiveTls {
         let current = self.current.load_full();
         let generation = current.generation;
         match &current.proxy {
-            Some(proxy) if uri.authority() != self.server.authority() => {
+            Some(proxy) if self.is_proxy(uri) => {
                 let name = server_name(uri.host().unwrap_or_default())?;
                 Ok((Arc::clone(proxy), name, generation))
             }
@@ -177,6 +177,19 @@ impl LiveTls {
                 current.server_name.clone(),
                 generation,
             )),
+        }
+    }
+
+    fn is_proxy(&self, uri: &Uri) -> bool {
+        uri.authority() != self.server.authority()
+    }
+
+    /// Names the other end of a connection to `uri` for messages.
+    pub(super) fn peer(&self, uri: &Uri) -> &'static str {
+        if self.is_proxy(uri) {
+            "the proxy"
+        } else {
+            "the server"
         }
     }
 
@@ -318,13 +331,15 @@ impl LiveTls {
     /// Makes `new` the settings of new connections.
     fn adopt(&self, mut state: MutexGuard<'_, State>, new: Ingredients) -> Result<Changes, String> {
         let changes = state.ingredients.changes(&new);
+        if changes.is_empty() {
+            state.ingredients = new;
+            return Ok(changes);
+        }
         let new_identity = changes.contains(&CLIENT_CERTIFICATE);
         let generation = self.generation() + u64::from(new_identity);
         let current = settings(&self.server, &new, generation)?;
         state.ingredients = new;
-        if !changes.is_empty() {
-            self.current.store(Arc::new(current));
-        }
+        self.current.store(Arc::new(current));
         drop(state);
         if new_identity {
             // ORDER: the new settings are public by now, so the reopened watches present the new

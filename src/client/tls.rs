@@ -3,14 +3,20 @@
 //! whenever a source has changed.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::SingleCertAndKey;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
+
+use crate::stdx::certificate::Certificate;
+use crate::stdx::tls::{certificates, certified_key, provider};
 
 /// Certificate (with its intermediates) and key, in PEM.
 pub(super) type Identity = (Vec<u8>, Vec<u8>);
@@ -19,9 +25,17 @@ pub(super) type Identity = (Vec<u8>, Vec<u8>);
 #[derive(Clone)]
 pub(super) enum Trust {
     /// Servers whose certificates these authorities have signed.
-    Authorities(Arc<RootCertStore>),
+    Authorities(Authorities),
     /// Any server.
     Anyone,
+}
+
+/// Certificate authorities.
+#[derive(Clone)]
+pub(super) struct Authorities {
+    roots: Arc<RootCertStore>,
+    /// The same, whole: a server may present one of them as its own certificate.
+    listed: Arc<Vec<CertificateDer<'static>>>,
 }
 
 /// Builds the settings for connections to servers that `trust` accepts, with `identity` as the
@@ -33,40 +47,23 @@ pub(super) fn client_config(
     trust: &Trust,
     identity: Option<&Identity>,
 ) -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .expect("the provider knows TLS 1.2 and 1.3");
-    let builder = match trust {
-        Trust::Anyone => {
-            let verifier = Arc::new(TrustAnyone(provider));
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(verifier)
-        }
-        Trust::Authorities(roots) => builder.with_root_certificates(Arc::clone(roots)),
-    };
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(match trust {
+            Trust::Anyone => Arc::new(TrustAnyone(provider)),
+            Trust::Authorities(authorities) => authorities.verifier(provider)?,
+        });
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
-            let (chain, key) = parse_identity(certificate, key)?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| match error {
-                    rustls::Error::InconsistentKeys(_) => {
-                        "the client key does not belong to the client certificate".to_owned()
-                    }
-                    rustls::Error::InvalidCertificate(_) => format!(
-                        "the client certificate cannot be used, is it one of X.509 version 3? \
-                         {error}"
-                    ),
-                    rustls::Error::General(_) => {
-                        "the client key is of a kind that cannot be used: give it an RSA, P-256, \
-                         P-384 or Ed25519 key"
-                            .to_owned()
-                    }
-                    error => format!("the client certificate or key cannot be used: {error}"),
-                })?
+            let certificate = ("the client certificate", certificate.as_slice());
+            let certified = certified_key(certificate, ("the client key", key))?;
+            // Without rustls' check of the certificate, which only the server judges.
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
         }
     };
     // This client has no HTTP/2, so offer only HTTP/1.1 to a server that speaks both.
@@ -78,83 +75,120 @@ pub(super) fn client_config(
 ///
 /// # Errors
 /// What is wrong with them, as text.
-pub(super) fn authorities(pem: Option<&[u8]>) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    if let Some(pem) = pem {
-        let all = certificates(pem, "the certificate authority")?;
-        // As with Go, certificates that cannot serve as an authority do not invalidate the bundle.
-        let (_, n_ignored) = store.add_parsable_certificates(all);
-        if store.is_empty() {
-            return Err(
-                "the certificate authority holds no certificate that can be used".to_owned(),
+pub(super) fn authorities(pem: Option<&[u8]>) -> Result<Authorities, String> {
+    let listed = match pem {
+        Some(pem) => certificates("the certificate authority", pem)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    let mut roots = RootCertStore::empty();
+    // As with Go, certificates that cannot serve as an authority do not invalidate the bundle.
+    let (_, n_ignored) = roots.add_parsable_certificates(listed.iter().cloned());
+    if pem.is_none() && roots.is_empty() {
+        return Err("no certificate authority is configured and the system has none".to_owned());
+    }
+    if roots.is_empty() {
+        return Err("the certificate authority holds no certificate that can be used".to_owned());
+    }
+    if pem.is_some() && n_ignored > 0 {
+        log::warn!("{n_ignored} of the certificate authority's certificates cannot be used");
+    }
+    Ok(Authorities {
+        roots: Arc::new(roots),
+        listed: Arc::new(listed),
+    })
+}
+
+impl Authorities {
+    /// These and the system's, if it has any.
+    pub(super) fn and_the_systems(&self) -> Self {
+        let mut all = self.clone();
+        if let Ok(system) = authorities(None) {
+            let roots = Arc::make_mut(&mut all.roots);
+            roots.roots.extend_from_slice(&system.roots.roots);
+            Arc::make_mut(&mut all.listed).extend_from_slice(&system.listed);
+        }
+        all
+    }
+
+    fn verifier(
+        &self,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, String> {
+        let roots = Arc::clone(&self.roots);
+        let signed = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        Ok(Arc::new(TrustAuthorities {
+            listed: Arc::clone(&self.listed),
+            signed: signed.map_err(|error| format!("the certificate authority: {error}"))?,
+        }))
+    }
+}
+
+/// Trusts what the authorities have signed and, as Go does, a certificate that is one of theirs.
+#[derive(Debug)]
+struct TrustAuthorities {
+    listed: Arc<Vec<CertificateDer<'static>>>,
+    signed: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for TrustAuthorities {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.listed.contains(end_entity) {
+            let signed = &self.signed;
+            return signed.verify_server_cert(
+                end_entity,
+                intermediates,
+                server_name,
+                ocsp_response,
+                now,
             );
         }
-        if n_ignored > 0 {
-            log::warn!("{n_ignored} of the certificate authority's certificates cannot be used");
+        verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+        let certificate = Certificate::parse(end_entity).ok();
+        let certificate = certificate.ok_or(CertificateError::BadEncoding)?;
+        let (begin, end) = certificate.validity.ok_or(CertificateError::BadEncoding)?;
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(now.as_secs());
+        if now < begin {
+            return Err(CertificateError::NotValidYet.into());
         }
-    } else {
-        let system = rustls_native_certs::load_native_certs();
-        store.add_parsable_certificates(system.certs);
-        if store.is_empty() {
-            return Err(
-                "no certificate authority is configured and the system has none".to_owned(),
-            );
+        if now > end {
+            return Err(CertificateError::Expired.into());
         }
+        if !certificate.is_for_servers {
+            return Err(CertificateError::InvalidPurpose.into());
+        }
+        Ok(ServerCertVerified::assertion())
     }
-    Ok(store)
-}
 
-fn parse_identity(
-    certificate: &[u8],
-    key: &[u8],
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
-    let chain = certificates(certificate, "the client certificate")?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-        rustls::pki_types::pem::Error::NoItemsFound => {
-            "the client key holds no unencrypted private key in PEM".to_owned()
-        }
-        error => format!("the client key is not valid PEM: {error}"),
-    })?;
-    Ok((chain, key))
-}
-
-fn certificates(pem: &[u8], name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| format!("{name} is not valid PEM: {error}"))?;
-    if all.is_empty() {
-        return Err(format!("{name} holds no certificate in PEM"));
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signed
+            .verify_tls12_signature(message, certificate, signature)
     }
-    Ok(all)
-}
 
-/// Describes a TLS failure for the log.
-pub(super) fn describe(error: &rustls::Error) -> String {
-    let problem = match error {
-        rustls::Error::InvalidCertificate(problem) => problem,
-        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
-            return "the server does not speak TLS; does it serve plain HTTP \
-                    (http:// as the server of the kubeconfig)?"
-                .to_owned();
-        }
-        error => return format!("TLS: {error}"),
-    };
-    let hint = match problem {
-        // `BadSignature` is an authority of the same name with another key: most clusters call
-        // theirs "kubernetes".
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "it is not signed by a certificate authority that is trusted here \
-             (certificate-authority in the kubeconfig)"
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for another name (tls-server-name in the kubeconfig says which to expect)"
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "it is not valid yet; is the clock right?"
-        }
-        _ => "it cannot be used",
-    };
-    format!("the server's certificate is not accepted, {hint}: {problem}")
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signed
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signed.supported_verify_schemes()
+    }
 }
 
 /// `insecure-skip-tls-verify`: the connection is encrypted, but the server is not authenticated.
@@ -207,20 +241,4 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned())
         .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::describe;
-
-    #[test]
-    fn a_server_of_plain_http_is_named_as_such() {
-        let error = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
-        let text = describe(&error);
-        assert!(text.contains("plain HTTP"), "{text}");
-        assert!(
-            text.contains("http:// as the server of the kubeconfig"),
-            "{text}"
-        );
-    }
 }

@@ -1,5 +1,6 @@
-//! The parts of an X.509 certificate that the daemon needs: subject and validity (RFC 5280, section
-//! 4.1). Pure. It verifies nothing; whoever needs a trustworthy certificate asks rustls.
+//! The parts of an X.509 certificate that the daemon needs: subject, validity and whether it is for
+//! servers (RFC 5280, sections 4.1 and 4.2.1.12). Pure. It verifies nothing; whoever needs a
+//! trustworthy certificate asks rustls.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,6 +8,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 // Tags of ASN.1 (X.690).
+const BOOLEAN: u8 = 0x01;
+const OCTET_STRING: u8 = 0x04;
 const OID: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
 const NUMERIC_STRING: u8 = 0x12;
@@ -18,6 +21,12 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 /// The version, the only optional field before the serial number.
 const VERSION: u8 = 0xa0;
+/// The extensions, the last field.
+const EXTENSIONS: u8 = 0xa3;
+
+/// The extension with the purposes of the key, and `serverAuth` and `anyExtendedKeyUsage` of these.
+const EXTENDED_KEY_USAGE_OID: &[u8] = &[0x55, 0x1d, 0x25];
+const SERVER_PURPOSES: [&[u8]; 2] = [&[0x2b, 6, 1, 5, 5, 7, 3, 1], &[0x55, 0x1d, 0x25, 0]];
 
 /// Subject and validity of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +35,8 @@ pub struct Certificate {
     pub subject: Vec<Attribute>,
     /// Begin and end of the validity; `None` for a time before 1970.
     pub validity: Option<(SystemTime, SystemTime)>,
+    /// False if the certificate lists purposes and being a server's is none of them.
+    pub is_for_servers: bool,
 }
 
 /// An attribute of a certificate's subject.
@@ -65,9 +76,18 @@ impl Certificate {
                 subject.push(attribute(attributes.take(SEQUENCE)?)?);
             }
         }
+        fields.take(SEQUENCE)?;
+        let mut is_for_servers = true;
+        while !fields.0.is_empty() {
+            let (tag, contents) = fields.take_any()?;
+            if tag == EXTENSIONS {
+                is_for_servers = is_for_servers_by(Elements(contents).only(SEQUENCE)?)?;
+            }
+        }
         Some(Self {
             subject,
             validity: time(begin).zip(time(end)),
+            is_for_servers,
         })
     }
 
@@ -77,6 +97,29 @@ impl Certificate {
         let attributes = attributes.filter(move |attribute| attribute.oid == oid);
         attributes.map(|attribute| attribute.value.as_str())
     }
+}
+
+fn is_for_servers_by(extensions: &[u8]) -> Option<bool> {
+    let mut extensions = Elements(extensions);
+    while !extensions.0.is_empty() {
+        let mut fields = Elements(extensions.take(SEQUENCE)?);
+        if fields.take(OID)? != EXTENDED_KEY_USAGE_OID {
+            continue;
+        }
+        let (mut tag, mut value) = fields.take_any()?;
+        if tag == BOOLEAN {
+            (tag, value) = fields.take_any()?;
+        }
+        let value = (tag == OCTET_STRING).then_some(value)?;
+        let mut purposes = Elements(Elements(value).only(SEQUENCE)?);
+        while !purposes.0.is_empty() {
+            if SERVER_PURPOSES.contains(&purposes.take(OID)?) {
+                return Some(true);
+            }
+        }
+        return Some(false);
+    }
+    Some(true)
 }
 
 fn attribute(fields: &[u8]) -> Option<Attribute> {
@@ -179,6 +222,24 @@ mod tests {
         let der = certificate("old", [1960, 2030]);
         let parsed = Certificate::parse(&der).expect("a certificate");
         assert_eq!(parsed.validity, None);
+    }
+
+    #[test]
+    fn only_listed_purposes_exclude_servers() {
+        use rcgen::ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+        for (purposes, expected) in [
+            (vec![], true),
+            (vec![ClientAuth], false),
+            (vec![ClientAuth, ServerAuth], true),
+            (vec![Any], true),
+        ] {
+            let mut params = CertificateParams::new(vec!["host".to_owned()]).expect("valid names");
+            params.extended_key_usages.clone_from(&purposes);
+            let key = KeyPair::generate().expect("a key");
+            let signed = params.self_signed(&key).expect("a certificate");
+            let parsed = Certificate::parse(signed.der()).expect("a certificate");
+            assert_eq!(parsed.is_for_servers, expected, "{purposes:?}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn trust(
     Ok(if source.insecure {
         Trust::Anyone
     } else {
-        Trust::Authorities(Arc::new(authorities(certificate_authority)?))
+        Trust::Authorities(authorities(certificate_authority)?)
     })
 }
 
@@ -85,12 +85,7 @@ pub(super) fn settings(
     let proxy = source.tls_proxy.then(|| {
         let trust = match trust {
             Trust::Authorities(cluster) if source.certificate_authority.is_some() => {
-                let mut roots = cluster.as_ref().clone();
-                // If the system has no authorities, the cluster's remain.
-                roots
-                    .roots
-                    .extend(authorities(None).map_or_else(|_| Vec::new(), |system| system.roots));
-                Trust::Authorities(Arc::new(roots))
+                Trust::Authorities(cluster.and_the_systems())
             }
             trust => trust.clone(),
         };

@@ -214,3 +214,24 @@ fn a_connection_to_the_proxy_may_use_tls() {
     );
     thread.join().expect("the proxy does not panic");
 }
+
+#[test]
+fn a_proxy_s_bad_certificate_is_named_as_the_proxy_s() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let proxy = Server::tls(stranger.server(&["127.0.0.1"], None), |_| {
+        Reply::Write(response(200, "", ""))
+    });
+    let (ca, url) = (base64(&authority.pem()), proxy.url());
+    let cluster = [
+        ("certificate-authority-data", ca.as_str()),
+        ("proxy-url", url.as_str()),
+    ];
+    let config = load(&kubeconfig("https://cluster.invalid:6443", &cluster, &[]));
+    let (client, _) = client(&config.expect("the kubeconfig is good"), &unlimited());
+    let error = client.send(&Request::get("/a")).expect_err("a stranger");
+    let text = error.to_string();
+    assert!(
+        text.contains("the proxy's certificate is not accepted"),
+        "{text}"
+    );
+}

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::RootCertStore;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+};
 
 use super::server::{Reply, Server, chunked, response};
 use super::{carried_by, check_within, client, stopped_while, unlimited};
@@ -20,6 +23,7 @@ use crate::client::{
     Client, ClientConfig, ClientError, ConfigError, ConfigSource, Environment, Request,
 };
 use crate::stdx::stop::Stop;
+use crate::stdx::tls::{certified_key, provider};
 
 /// A certificate authority for one test.
 pub(in crate::client) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -53,7 +57,7 @@ impl Authority {
     /// A server configuration with a certificate for `names`. With `clients`, every client needs a
     /// certificate of that authority.
     pub(super) fn server(&self, names: &[&str], clients: Option<&Self>) -> Arc<ServerConfig> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("the provider knows them");
@@ -68,14 +72,12 @@ impl Authority {
             }
         };
         let (certificate, key) = self.issue(names);
-        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is a key");
-        let chain = vec![certificate.expect("it is a certificate")];
-        Arc::new(
-            builder
-                .with_single_cert(chain, key)
-                .expect("they belong together"),
-        )
+        let certified = certified_key(
+            ("certificate", certificate.as_bytes()),
+            ("key", key.as_bytes()),
+        );
+        let certified = certified.expect("they belong together");
+        Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified))))
     }
 }
 
@@ -229,9 +231,134 @@ fn a_client_certificate_is_presented() {
         .send(&Request::get("/a"))
         .expect_err("the server does not know us");
     assert!(
-        error.status().is_none() && error.to_string().contains("Certificate"),
+        error.status().is_none() && error.to_string().contains("requires a client certificate"),
         "{error}"
     );
+}
+
+/// A server configuration from PEM that accepts any client certificate without parsing it.
+fn server_of(pem: &[u8]) -> Arc<ServerConfig> {
+    let certified = certified_key(("certificate", pem), ("key", pem)).expect("they are good");
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider knows them");
+    let builder = builder.with_client_cert_verifier(Arc::new(RequireAny));
+    Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified))))
+}
+
+#[derive(Debug)]
+struct RequireAny;
+
+impl ClientCertVerifier for RequireAny {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[test]
+fn certificates_of_version_1_are_presented_and_p521_is_trusted() {
+    let p521 = include_str!("../../../tests/data/tls/p521.pem");
+    let version_1 = include_str!("../../../tests/data/tls/version-1.pem");
+    let authority = include_str!("../../../tests/data/tls/p521-authority.pem");
+    let server = Server::tls(server_of(p521.as_bytes()), ok());
+    let ca = base64(authority);
+    for identity in [p521, version_1] {
+        let identity = base64(identity);
+        let user = [(CERTIFICATE, identity.as_str()), (KEY, &identity)];
+        let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca)], &user);
+        client.send(&Request::get("/a")).expect("both are accepted");
+    }
+}
+
+#[test]
+fn a_server_may_present_a_certificate_from_the_authority_list() {
+    let own = |edit: &dyn Fn(&mut CertificateParams)| {
+        let key = KeyPair::generate().expect("there is enough chance");
+        let names = vec!["127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).expect("the names are good");
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        edit(&mut params);
+        let certificate = params.self_signed(&key).expect("the parameters are good");
+        certificate.pem() + &key.serialize_pem()
+    };
+    let tried = |pem: &str, ca: &str, name: &str| {
+        let server = Server::tls(server_of(pem.as_bytes()), ok());
+        let identity = base64(pem);
+        let user = [(CERTIFICATE, identity.as_str()), (KEY, &identity)];
+        let ca = base64(ca);
+        let cluster = [(CA_DATA, ca.as_str()), ("tls-server-name", name)];
+        let (client, _) = client_with(&server.url(), &cluster, &user);
+        let result = client.send(&Request::get("/a"));
+        result.map(drop).map_err(|error| error.to_string())
+    };
+    let here = "127.0.0.1";
+    let good = own(&|_| ());
+    assert_eq!(tried(&good, &good, here), Ok(()));
+    let other = own(&|_| ());
+    for (pem, ca, name, problem) in [
+        (&good, &other, here, "authority's (CA:TRUE)"),
+        (
+            &good,
+            &good,
+            "a.example",
+            "another name than a.example, namely for 127.0.0.1",
+        ),
+        (
+            &own(&|params| params.not_after = rcgen::date_time_ymd(2001, 1, 1)),
+            &String::new(),
+            here,
+            "expired",
+        ),
+        (
+            &own(&|params| params.not_before = rcgen::date_time_ymd(2999, 1, 1)),
+            &String::new(),
+            here,
+            "not valid yet",
+        ),
+        (
+            &own(&|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]),
+            &String::new(),
+            here,
+            "not that of a server",
+        ),
+    ] {
+        let ca = if ca.is_empty() { pem } else { ca };
+        let error = tried(pem, ca, name).expect_err(problem);
+        assert!(error.contains(problem), "{error}");
+    }
 }
 
 #[test]
