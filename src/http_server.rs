@@ -15,7 +15,8 @@
 //! # Locks
 //!
 //! `server` guards the table of open connections. The accepting and the connection threads take it,
-//! and the thread that stops the server.
+//! and the thread that stops the server. [`Peer`] guards the outcome of a verification; only its
+//! connection's thread takes it.
 
 mod connection;
 mod exchange;

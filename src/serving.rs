@@ -12,8 +12,8 @@
 //! # Locks
 //!
 //! The threads `http-N` take all of them. `pages` guards the registry of pages, `certificates` the
-//! loaded files (`signal` takes it too, for a reload), `ttl_cache` the review results, and `gate`
-//! the time of the last warning.
+//! loaded files (`signal` takes it too, for a reload), `ttl_cache` the review results, `slots` the
+//! numbers of reviews in progress, and `gate` the time of the last warning.
 
 mod authentication;
 mod authorization;
@@ -25,6 +25,7 @@ mod health_pages;
 mod index;
 mod pages;
 mod reviews;
+mod slots;
 mod ttl_cache;
 mod user;
 mod zpages;

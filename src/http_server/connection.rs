@@ -80,10 +80,16 @@ impl Connection {
     fn serve_requests(&mut self) -> io::Result<()> {
         self.limit(|limits| limits.request);
         self.socket.handshake()?;
-        let peer = Peer(self.socket.client_certificates().into());
+        let address = self
+            .socket
+            .tcp()
+            .peer_addr()
+            .ok()
+            .map(|address| address.ip());
+        let peer = Peer::new(address, self.socket.client_certificates());
         // The first request's limit includes the handshake, so it already runs.
         let mut is_limited = true;
-        while let Some((request, exchange)) = self.read_request(&peer, is_limited)? {
+        while let Some((request, mut exchange)) = self.read_request(&peer, is_limited)? {
             let waits = &self.shared.waits_for_client;
             waits.store(false, Ordering::Relaxed);
             // The handler must not see a request that a foreign web page forged.
@@ -92,6 +98,7 @@ impl Connection {
                 Err(message) => Response::status(&Status::new(403, "Forbidden", &message)),
             };
             waits.store(true, Ordering::Relaxed);
+            exchange.closes |= response.closes;
             self.limit(|limits| limits.answer);
             if !self.write_response(exchange, response)? || exchange.closes {
                 break;

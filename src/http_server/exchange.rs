@@ -4,7 +4,8 @@
 //! Connection threads call handlers concurrently.
 
 use std::fmt;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -41,24 +42,73 @@ pub struct Request {
     pub peer: Peer,
 }
 
-/// The client's certificates. Clones are cheap.
-#[derive(Clone, Default)]
-pub struct Peer(pub(super) Arc<[Vec<u8>]>);
+/// The client of a connection. Clones are cheap and share the outcome of
+/// [`verified`](Self::verified).
+#[derive(Clone, Debug, Default)]
+pub struct Peer(Arc<PeerParts>);
+
+#[derive(Default)]
+struct PeerParts {
+    address: Option<IpAddr>,
+    certificates: Vec<Vec<u8>>,
+    verified: Mutex<Option<(u64, Result<(), String>)>>,
+}
 
 impl Peer {
+    pub(super) fn new(address: Option<IpAddr>, certificates: Vec<Vec<u8>>) -> Self {
+        Self(Arc::new(PeerParts {
+            address: address.map(|address| address.to_canonical()),
+            certificates,
+            verified: Mutex::default(),
+        }))
+    }
+
+    /// The client's address; `None` without a connection, or if the connection is broken.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.0.address
+    }
+
     /// The client certificates in DER, the client's own first; empty if the client sent none. TLS
     /// has proven that the client holds the key. The caller checks whether a trusted authority
     /// signed them.
     pub fn certificates(&self) -> &[Vec<u8>] {
-        &self.0
+        &self.0.certificates
+    }
+
+    /// Runs `verify`, which checks the certificates, once for the connection and each `generation`
+    /// of what it checks them with. Returns its outcome.
+    ///
+    /// # Errors
+    /// Those of `verify`.
+    pub fn verified(
+        &self,
+        generation: u64,
+        verify: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let lock = || {
+            self.0
+                .verified
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let known = lock().clone();
+        if let Some((of, outcome)) = known
+            && of == generation
+        {
+            return outcome;
+        }
+        let outcome = verify();
+        *lock() = Some((generation, outcome.clone()));
+        outcome
     }
 }
 
-impl fmt::Debug for Peer {
+impl fmt::Debug for PeerParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer")
-            .field("n_certificates", &self.0.len())
-            .finish()
+        f.debug_struct("PeerParts")
+            .field("address", &self.address)
+            .field("n_certificates", &self.certificates.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -99,6 +149,8 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: ResponseBody,
+    /// The server closes the connection after the response.
+    pub closes: bool,
 }
 
 /// The body of a [`Response`].
@@ -119,6 +171,7 @@ impl Response {
             content_type: "application/json".to_owned(),
             headers: vec![("cache-control".to_owned(), "no-cache, private".to_owned())],
             body: ResponseBody::Whole(body),
+            closes: false,
         }
     }
 
@@ -135,6 +188,7 @@ impl Response {
             content_type: "text/plain; charset=utf-8".to_owned(),
             headers: Vec::new(),
             body: ResponseBody::Whole(text.as_bytes().to_vec()),
+            closes: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Decides whether a user may see a page: one group may do everything, and the API server decides
 //! the rest. Runs on the connection's thread.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::reviews::{ReviewError, Reviews};
@@ -43,11 +44,12 @@ impl Authorization {
         }
     }
 
-    /// Decides whether `user` may do `verb` (an HTTP method in lower case) on `path`. Blocks for
-    /// the API server unless the cache has a decision.
+    /// Decides whether `user`, at `address`, may do `verb` (an HTTP method in lower case) on
+    /// `path`. Blocks for the API server unless the cache has a decision.
     pub(super) fn decide(
         &self,
         user: &User,
+        address: Option<IpAddr>,
         verb: &str,
         path: &str,
     ) -> Result<Decision, ReviewError> {
@@ -59,7 +61,7 @@ impl Authorization {
         if let Some(decision) = self.decisions.get(&key, Instant::now()) {
             return Ok(decision);
         }
-        let status = self.reviews.access(user, verb, path)?;
+        let status = self.reviews.access(user, address, verb, path)?;
         let decision = if status.allowed && status.denied != Some(true) {
             Decision::Allowed
         } else {

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use jiff::{Timestamp, ToSpan};
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
 use super::client_certificates::AnyCertificate;
 use crate::stdx::bounded_file;
+use crate::stdx::tls::{certificates, certified_key, in_words, provider};
 
 /// Minimum time between two checks of the files. Renewed certificates overlap with old ones by
 /// hours, and an operator who waits for a reload waits at most this long.
@@ -55,6 +55,8 @@ pub(super) struct Certificates {
 
 struct State {
     checked: Instant,
+    /// Number of the contents, from 0.
+    generation: u64,
     contents: Contents,
     built: Built,
 }
@@ -102,6 +104,7 @@ impl Certificates {
             reloading: Mutex::default(),
             state: Mutex::new(State {
                 checked: Instant::now(),
+                generation: 0,
                 contents,
                 built,
             }),
@@ -114,11 +117,12 @@ impl Certificates {
         Arc::clone(&self.lock().built.config)
     }
 
-    /// The verifier of client certificates; `None` if they do not count.
-    pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+    /// The verifier of client certificates and its number; `None` if they do not count.
+    pub(super) fn verifier(&self) -> Option<(u64, Arc<dyn ClientCertVerifier>)> {
         // An old connection must not outlast the authority that signed its client's certificate.
         self.refresh_if_due();
-        self.lock().built.verifier.clone()
+        let state = self.lock();
+        Some((state.generation, state.built.verifier.clone()?))
     }
 
     /// Reads the files again and returns the outcome. Unusable files leave the previous ones in
@@ -137,6 +141,7 @@ impl Certificates {
         // Built without the lock, so handshakes go on with the previous configuration.
         let built = build(&self.files, &contents, self.versions)?;
         let mut state = self.lock();
+        state.generation += 1;
         state.contents = contents;
         state.built = built;
         Ok("changed and in use".to_owned())
@@ -209,11 +214,9 @@ fn build(
     let serving = files.serving.as_ref();
     let chain_name = name("--tls-cert-file", serving.map(|(chain, _)| chain));
     let key_name = name("--tls-private-key-file", serving.map(|(_, key)| key));
-    let chain = certificates(&chain_name, &contents.chain)?;
-    let key = PrivateKeyDer::from_pem_slice(&contents.key)
-        .map_err(|error| format!("{key_name}: no unencrypted private key in PEM: {error}"))?;
+    let certified = certified_key((&chain_name, &contents.chain), (&key_name, &contents.key))?;
 
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = provider();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder
         .with_protocol_versions(versions)
@@ -228,13 +231,11 @@ fn build(
             (builder, Some(verifier))
         }
     };
-    let config = builder.with_single_cert(chain, key);
-    let mut config = config.map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            format!("{key_name} does not belong to {chain_name}")
-        }
-        error => format!("{chain_name}, {key_name}: {error}"),
-    })?;
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    // Monitors return within a minute, on the same connection. A stored session or a ticket holds
+    // its client's certificates, which any client can make large.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     // Clients that offer HTTP/2 too need ALPN to choose HTTP/1.1.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Built {
@@ -253,16 +254,10 @@ fn client_verifier(
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let verifier = verifier.build();
-    verifier.map_err(|error| format!("{name}: no certificate that can be used: {error}"))
-}
-
-fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| format!("{name}: not valid PEM: {error}"))?;
-    if all.is_empty() {
-        return Err(format!("{name}: no certificate in PEM"));
-    }
-    Ok(all)
+    verifier.map_err(|error| {
+        let error = in_words(error);
+        format!("{name}: no certificate that can be used: {error}")
+    })
 }
 
 /// A self-signed certificate for `names` and its key, in PEM.

@@ -1,7 +1,8 @@
 //! Client certificates in the TLS handshake, which accepts any certificate whose key the client
 //! holds (as Go's `tls.RequestClientCert`). An untrusted certificate then yields code 401, or is
 //! ignored beside a valid token, instead of a broken connection. `authentication` checks the
-//! issuer.
+//! issuer. Only a chain beyond all that authorities issue breaks the connection, because each
+//! certificate costs memory and, to verify, time.
 
 use std::sync::Arc;
 
@@ -12,6 +13,10 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+/// Maximum certificates of a client, and their bytes together.
+const CHAIN_MAX: usize = 5;
+const CHAIN_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(super) struct AnyCertificate {
@@ -40,10 +45,17 @@ impl ClientCertVerifier for AnyCertificate {
 
     fn verify_client_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        let bytes: usize = intermediates.iter().map(|der| der.len()).sum();
+        if intermediates.len() >= CHAIN_MAX || end_entity.len() + bytes > CHAIN_BYTES_MAX {
+            let text = format!(
+                "the client's chain exceeds {CHAIN_MAX} certificates or {CHAIN_BYTES_MAX} bytes"
+            );
+            return Err(Error::General(text));
+        }
         Ok(ClientCertVerified::assertion())
     }
 

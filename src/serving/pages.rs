@@ -111,6 +111,11 @@ impl Pages {
         folders
     }
 
+    /// True if there is a page at `path`.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.find(path).is_some()
+    }
+
     /// Serves the page at the request's path, or returns 404.
     pub fn answer(&self, request: &Request) -> Response {
         let Some(page) = self.find(&request.path) else {

@@ -2,7 +2,7 @@
 //! bound on the time of each and on their number. An API server that hangs therefore never occupies
 //! all connections of the pages that need no review.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -12,15 +12,13 @@ use k8s_openapi::api::authorization::v1::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::slots::{self, Slots};
 use super::user::User;
 use crate::client::{Client, ClientError, Request};
 
 /// Timeout of one review. DIFFERS: upstream allows 10 s, which is as long as a monitor waits for
 /// the whole page.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum concurrent reviews, well below the limit on connections. Further reviews fail.
-const REVIEWS_MAX: usize = 16;
 
 /// Why a review failed.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +47,7 @@ pub(super) type TokenFinding = Result<User, String>;
 #[derive(Debug)]
 pub(super) struct Reviews {
     client: Client,
-    n_in_flight: AtomicUsize,
+    slots: Slots,
 }
 
 impl Reviews {
@@ -57,13 +55,17 @@ impl Reviews {
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
-            n_in_flight: AtomicUsize::default(),
+            slots: Slots::default(),
         }
     }
 
-    /// Returns the token's user, or why the token is invalid. Blocks for the API server, at most
-    /// twice [`REVIEW_TIMEOUT`].
-    pub(super) fn token(&self, token: &str) -> Result<TokenFinding, ReviewError> {
+    /// Returns the token's user, or why the token is invalid. `address` is the client's. Blocks for
+    /// a slot and the API server, at most twice [`REVIEW_TIMEOUT`].
+    pub(super) fn token(
+        &self,
+        token: &str,
+        address: Option<IpAddr>,
+    ) -> Result<TokenFinding, ReviewError> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 token: token.to_owned(),
@@ -72,7 +74,11 @@ impl Reviews {
             ..TokenReview::default()
         };
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-        let response: TokenReview = self.review("TokenReview", path, &review)?;
+        let client = slots::Client {
+            has_credentials: true,
+            address,
+        };
+        let response: TokenReview = self.review(client, "TokenReview", path, &review)?;
         let status = response.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             let why = status.error.filter(|why| !why.is_empty());
@@ -90,11 +96,12 @@ impl Reviews {
         Ok(Ok(user.authenticated()))
     }
 
-    /// Returns whether the user has access. Blocks for the API server, at most twice
-    /// [`REVIEW_TIMEOUT`].
+    /// Returns whether the user, at `address`, has access. Blocks for a slot and the API server, at
+    /// most twice [`REVIEW_TIMEOUT`].
     pub(super) fn access(
         &self,
         user: &User,
+        address: Option<IpAddr>,
         verb: &str,
         path: &str,
     ) -> Result<SubjectAccessReviewStatus, ReviewError> {
@@ -114,30 +121,29 @@ impl Reviews {
             ..SubjectAccessReview::default()
         };
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let response: SubjectAccessReview = self.review("SubjectAccessReview", path, &review)?;
+        let client = slots::Client {
+            has_credentials: *user != User::anonymous(),
+            address,
+        };
+        let response: SubjectAccessReview =
+            self.review(client, "SubjectAccessReview", path, &review)?;
         Ok(response.status.unwrap_or_default())
     }
 
     fn review<T: DeserializeOwned>(
         &self,
+        client: slots::Client,
         kind: &'static str,
         path: &str,
         review: &impl Serialize,
     ) -> Result<T, ReviewError> {
-        // The excess review fails at once: if it waited, it would hold its connection.
-        let n_in_flight = self.n_in_flight.fetch_add(1, Ordering::Relaxed);
-        let response = if n_in_flight < REVIEWS_MAX {
-            self.send(path, review).map_err(|error| match error {
-                ReviewError::Client(ClientError::Status(status)) if status.code() == 404 => {
-                    ReviewError::NotServed(kind)
-                }
-                error => error,
-            })
-        } else {
-            Err(ReviewError::TooMany)
-        };
-        self.n_in_flight.fetch_sub(1, Ordering::Relaxed);
-        response
+        let _slot = self.slots.take(client).ok_or(ReviewError::TooMany)?;
+        self.send(path, review).map_err(|error| match error {
+            ReviewError::Client(ClientError::Status(status)) if status.code() == 404 => {
+                ReviewError::NotServed(kind)
+            }
+            error => error,
+        })
     }
 
     fn send<T: DeserializeOwned>(

@@ -1,6 +1,8 @@
 //! The daemon's HTTP pages: authentication, authorization, certificates, failures, and systemd
 //! notifications.
 
+/// Clients that cost the pages much, and the monitor beside them.
+mod clients;
 /// The pages of the binary, and its flags for them.
 mod daemon;
 /// Floods of connections, beside which probes are answered.
