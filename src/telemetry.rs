@@ -2,6 +2,8 @@
 //!
 //! # Locks
 //!
+//! - [`expiry`] guards which warning was last. The threads that look for renewed certificates take
+//!   it.
 //! - [`health`] guards the list of checks. Threads that add a check, `http-N` and `systemd` take
 //!   it.
 //! - [`logging`] (`limit`) guards how much each place in the code has logged. Every logging thread
@@ -13,6 +15,7 @@
 //! - [`systemd`] guards whether systemd knows that the daemon is ready. `systemd` sets it, `signal`
 //!   reads it.
 
+pub mod expiry;
 pub mod health;
 pub mod logging;
 pub mod metrics;

@@ -27,6 +27,7 @@ use self::settings::{settings, trust};
 use super::pem::{Pem, rejection_reason};
 use super::tls::{Identity, Trust, server_name};
 use crate::stdx::clock::Clock;
+use crate::telemetry::expiry::Expiry;
 use crate::telemetry::metrics;
 
 /// Interval between two checks of the files (client-go
@@ -64,6 +65,7 @@ pub(super) struct Current {
     proxy: Option<Arc<ClientConfig>>,
     /// Number of the identity. Connections with another generation are retired.
     generation: u64,
+    expiry: Option<Arc<Expiry>>,
 }
 
 /// TLS settings that follow their files.
@@ -155,6 +157,9 @@ impl LiveTls {
         self.check_in(CHECK_INTERVAL);
         self.refresh_certificate_authority();
         self.refresh_identity();
+        if let Some(expiry) = &self.current.load().expiry {
+            expiry.warn_if_due();
+        }
     }
 
     /// Returns configuration, server name and generation for a new connection to `uri`, the API

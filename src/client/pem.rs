@@ -1,7 +1,7 @@
 //! The source of a certificate or key: the configuration itself, or a file that may be replaced at
 //! any time. `live_tls` reads it on the thread that runs a check.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::stdx::bounded_file;
 
@@ -27,9 +27,17 @@ impl Pem {
         }
     }
 
+    /// The file, if the source is one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Data(_) => None,
+            Self::File { path, .. } => Some(path),
+        }
+    }
+
     /// True if the source may change after it was read.
     pub(super) fn is_file(&self) -> bool {
-        matches!(self, Self::File { .. })
+        self.path().is_some()
     }
 }
 

@@ -21,6 +21,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use super::client_certificates::AnyCertificate;
 use crate::stdx::bounded_file;
 use crate::stdx::tls::{certificates, certified_key, in_words, provider};
+use crate::telemetry::expiry::Expiry;
 
 /// Minimum time between two checks of the files. Renewed certificates overlap with old ones by
 /// hours, and an operator who waits for a reload waits at most this long.
@@ -74,6 +75,7 @@ struct Contents {
 struct Built {
     config: Arc<ServerConfig>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    expiry: Option<Arc<Expiry>>,
 }
 
 impl Certificates {
@@ -160,6 +162,10 @@ impl Certificates {
             Ok(outcome) => log::debug!("certificates of the HTTPS port: {outcome}"),
             Err(error) => log::error!("{error}; the previous certificates stay in use"),
         }
+        let expiry = self.lock().built.expiry.clone();
+        if let Some(expiry) = expiry {
+            expiry.warn_if_due();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -241,6 +247,11 @@ fn build(
     Ok(Built {
         config: Arc::new(config),
         verifier,
+        expiry: Expiry::of(
+            "serving",
+            serving.map(|(file, _)| file.as_path()),
+            &contents.chain,
+        ),
     })
 }
 

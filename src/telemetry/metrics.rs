@@ -19,6 +19,7 @@ pub mod workqueue;
 
 use std::sync::LazyLock;
 
+pub(super) use credentials::seconds_until;
 pub use text::CONTENT_TYPE;
 
 use controller::ControllerFamilies;

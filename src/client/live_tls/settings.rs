@@ -8,6 +8,7 @@ use super::TlsSource;
 use super::{CERTIFICATE_AUTHORITY, CLIENT_CERTIFICATE, Changes, Current, Ingredients, Material};
 use crate::client::pem::Pem;
 use crate::client::tls::{Identity, Trust, authorities, client_config, server_name};
+use crate::telemetry::expiry::Expiry;
 
 impl Ingredients {
     /// Reads the files that `source` names. `plugin` is the identity if `source` names none.
@@ -96,5 +97,13 @@ pub(super) fn settings(
         server: Arc::new(client_config(trust, material.identity.as_ref())?),
         proxy: proxy.transpose()?,
         generation,
+        expiry: expiry(ingredients),
     })
+}
+
+/// The life of the configured client certificate. A plugin looks after its own.
+fn expiry(ingredients: &Ingredients) -> Option<Arc<Expiry>> {
+    let (source, _) = ingredients.source.identity.as_ref()?;
+    let (certificate, _) = ingredients.material.identity.as_ref()?;
+    Expiry::of("client", source.path(), certificate)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use prometheus::{Histogram, IntCounterVec, IntGauge};
 
+use super::computed::Computed;
 use super::registry::Registry;
 
 /// In seconds, from ten minutes (too early) to four years (far too late).
@@ -47,6 +48,8 @@ pub struct CredentialMetrics {
     transport_cache_entries: IntGauge,
     transport_create_calls: IntCounterVec,
     ca_reloads: IntCounterVec,
+    /// The rest of the life of each certificate that the daemon presents.
+    pub(in crate::telemetry) certificate_ttl: Computed,
 }
 
 impl CredentialMetrics {
@@ -99,6 +102,12 @@ impl CredentialMetrics {
                 "[ALPHA] Number of times a CA reload is attempted, partitioned by the result and \
                  reason for the reload attempt",
                 &["result", "reason"],
+            ),
+            certificate_ttl: registry.computed_gauges(
+                "replicaset_controller_certificate_ttl_seconds",
+                "Seconds until a certificate in use expires, negative after that. The client \
+                 certificates of exec plugins have a metric of their own.",
+                &["usage", "file"],
             ),
         }
     }
@@ -154,7 +163,8 @@ impl CredentialMetrics {
     }
 }
 
-fn seconds_until(time: SystemTime) -> f64 {
+/// Seconds until `time`, negative after it.
+pub(in crate::telemetry) fn seconds_until(time: SystemTime) -> f64 {
     match time.duration_since(SystemTime::now()) {
         Ok(remaining) => remaining.as_secs_f64(),
         Err(error) => -error.duration().as_secs_f64(),
