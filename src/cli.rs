@@ -13,6 +13,7 @@ pub mod parse;
 mod sources;
 pub mod values;
 
+pub use effective::effective_file;
 pub use flags::{Cli, Command, ExplainArgs, RunArgs};
 pub use kcm::Ignored;
 pub use parse::{ParseOutcome, Parsed, Sources, parse};

@@ -206,6 +206,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             signals::stop_in_order();
             debug::add_pages(&shown);
             manager.add_pages(&shown);
+            shown.set_status(manager.status(config.server().to_string()));
             let systemd = systemd::start(&health, manager.systemd_status(), stop);
             let result = finish(manager);
             let deadline = Instant::now() + SYSTEMD_WITHIN;

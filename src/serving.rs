@@ -39,7 +39,7 @@ use jiff::Timestamp;
 
 pub use certificates::CertificateFiles;
 pub use gate::AllowedPaths;
-pub use pages::Pages;
+pub use pages::{Facts, Pages};
 pub use zpages::ZPages;
 
 use authentication::Authentication;
@@ -163,6 +163,10 @@ impl Serving {
         index::add(pages);
         if !options.debug {
             pages.hide("/debug/");
+        }
+        if options.secure_port == 0 {
+            // The plain port is read-only.
+            pages.hide("/debug/flags/");
         }
         let mut serving = Self {
             secure: None,

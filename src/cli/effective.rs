@@ -7,6 +7,12 @@ use super::sources::fields::{API_VERSION, FIELDS, Field, KIND, Shape};
 use super::sources::{Argument, Origin};
 use super::values::parse_bool;
 
+/// The configuration file that gives all flags their `values`.
+pub fn effective_file(values: &BTreeMap<String, String>) -> String {
+    let arguments = &[];
+    Effective { arguments, values }.yaml()
+}
+
 /// The values of all flags.
 pub(super) struct Effective<'a> {
     /// The arguments of all sources, in the order of rising precedence.

@@ -21,6 +21,8 @@ struct Shared {
     clock: Arc<dyn BootClock>,
     /// When this process renewed the Lease last; `None` if the last seen Lease does not name it.
     renewed_at: Mutex<Option<Duration>>,
+    /// The first of the uninterrupted renewals.
+    leading_since: Mutex<Option<Duration>>,
 }
 
 impl LeaderElectionHealth {
@@ -30,6 +32,7 @@ impl LeaderElectionHealth {
             lease_duration,
             clock,
             renewed_at: Mutex::default(),
+            leading_since: Mutex::default(),
         }))
     }
 
@@ -63,8 +66,18 @@ impl LeaderElectionHealth {
         self.renewed_at().is_some()
     }
 
+    /// How long this process has held the Lease; `None` for a standby.
+    pub fn leading_for(&self) -> Option<Duration> {
+        let since = self.0.leading_since.lock();
+        let since = *since.unwrap_or_else(PoisonError::into_inner);
+        Some(self.0.clock.boot_time().saturating_sub(since?))
+    }
+
     pub(super) fn observed(&self, renewed_at: Option<Duration>) {
         *self.renewed_at() = renewed_at;
+        let since = self.0.leading_since.lock();
+        let mut since = since.unwrap_or_else(PoisonError::into_inner);
+        *since = renewed_at.map(|renewed_at| since.unwrap_or(renewed_at));
     }
 
     fn renewed_at(&self) -> MutexGuard<'_, Option<Duration>> {

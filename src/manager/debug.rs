@@ -1,17 +1,19 @@
 //! The debug pages of the controllers: `/debug/replicasets`, `/debug/replicasets/NAMESPACE/NAME`,
-//! and the same for ReplicationControllers. The threads of the HTTP server call this code.
+//! and the same for ReplicationControllers; and the status of the daemon. The threads of the HTTP
+//! server call this code.
 
 use std::sync::{Arc, Weak};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Manager;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::controller::ReplicaSetController;
 use crate::explain::{Sources, Table, report};
 use crate::http_server::{Request, Response};
-use crate::serving::Pages;
 use crate::serving::debug::shown;
+use crate::serving::{Facts, Pages};
+use crate::telemetry::{logging, metrics};
 
 impl Manager {
     /// Adds a page per controlled object that explains its state, and a page per kind with the
@@ -40,6 +42,63 @@ impl Manager {
                     _ => Response::text(400, &format!("expected {form}\n")),
                 }
             });
+        }
+    }
+}
+
+impl Manager {
+    /// What the pages `/` and `/statusz` show of a daemon for the API server at `server`.
+    pub fn status(&self, server: String) -> impl Fn() -> Facts + Send + Sync + use<> {
+        let election = self.leader_election_health().cloned();
+        let controllers = self.instances.iter().map(|instance| {
+            let queue = Arc::clone(instance.queue());
+            (
+                instance.kind(),
+                instance.cache().clone(),
+                queue,
+                Arc::downgrade(instance.controller()),
+            )
+        });
+        let controllers: Vec<_> = controllers.collect();
+        move || {
+            let role = match &election {
+                None => "running without leader election".to_owned(),
+                Some(election) => election.leading_for().map_or("standby".to_owned(), |time| {
+                    format!(
+                        "leading for {:#}",
+                        SignedDuration::from_secs(time.as_secs().cast_signed())
+                    )
+                }),
+            };
+            let version = metrics::global().build.kubernetes_version();
+            let version = version.unwrap_or_else(|| "version unknown".to_owned());
+            let mut facts = vec![
+                ("Role".to_owned(), role),
+                ("API server".to_owned(), format!("{server} {version}")),
+            ];
+            for (kind, cache, queue, controller) in &controllers {
+                let Some(controller) = controller.upgrade() else {
+                    continue;
+                };
+                let objects = if cache.has_synced() {
+                    format!(
+                        "{}, of which {} have not converged and {} are held back; {} pods; \
+                         {} keys queued",
+                        cache.replica_sets.len(),
+                        controller.n_not_in_step(),
+                        controller.n_held_back().iter().sum::<usize>(),
+                        cache.pods.len(),
+                        queue.len(),
+                    )
+                } else {
+                    "waiting for the first lists".to_owned()
+                };
+                facts.push((format!("{}s", kind.kind), objects));
+            }
+            let warning = logging::last_warning();
+            let warning = warning.map_or("none".to_owned(), |line| line.to_string());
+            facts.push(("Last warning".to_owned(), warning));
+            facts
         }
     }
 }

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::RunError;
 use super::logs::set_verbosity;
-use crate::cli::RunArgs;
 use crate::cli::flags::TlsVersion;
+use crate::cli::{RunArgs, effective_file};
 use crate::client::{ClientConfig, ConfigSource};
 use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, ZPages};
+use crate::telemetry::logging;
 
 /// Maximum open descriptors of the daemon, rounded up: 100 connections of clients to each of its
 /// two ports, some 60 connections of its own for each controlled kind, and files.
@@ -85,6 +86,7 @@ pub(super) fn zpages(args: &RunArgs) -> ZPages {
     ZPages {
         flags: args.in_effect.clone(),
         config: configuration(args),
+        levels: || logging::levels().map_or_else(String::new, |levels| levels.to_string()),
         set_verbosity,
     }
 }
@@ -95,7 +97,14 @@ fn configuration(args: &RunArgs) -> Value {
     let flag = |name: &str| args.in_effect.get(name).cloned().unwrap_or_default();
     let election = &args.leader_election;
     let go = |duration: std::time::Duration| go_duration(duration);
-    json!({"kubecontrollermanager.config.k8s.io": {
+    // The file in effect, of which upstream's part is below under upstream's names.
+    let mut own: Value =
+        serde_saphyr::from_str(&effective_file(&args.in_effect)).unwrap_or_default();
+    if let Some(sections) = own.as_object_mut() {
+        let own = ["pods", "optIn", "serving", "featureGates", "logging"];
+        sections.retain(|section, _| own.contains(&section.as_str()));
+    }
+    json!({"replicaset-controller": own, "kubecontrollermanager.config.k8s.io": {
         "kind": "KubeControllerManagerConfiguration",
         "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
         "Generic": {

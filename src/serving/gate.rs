@@ -132,7 +132,14 @@ impl Gate {
         let verb = request.method.to_ascii_lowercase();
         let address = request.peer.address();
         match self.authorization.decide(&user, address, &verb, path) {
-            Ok(Decision::Allowed) => self.pages.answer(request),
+            Ok(Decision::Allowed) => {
+                if !matches!(verb.as_str(), "get" | "head") {
+                    let (name, from) = (&user.name, request.peer.address());
+                    let from = from.map_or_else(String::new, |from| format!(" from {from}"));
+                    log::info!("{} {path} by user {name:?}{from}", request.method);
+                }
+                self.pages.answer(request)
+            }
             Ok(Decision::Denied(reason)) => {
                 let name = &user.name;
                 log::debug!("forbidden: {verb} {path} for user {name:?}: {reason}");
@@ -171,7 +178,7 @@ fn with_common_headers(response: Response) -> Response {
 
 /// Escapes the text, so that no error message is HTML (apiserver
 /// `pkg/endpoints/handlers/responsewriters/errors.go:sanitizer`).
-fn sanitized(text: &str) -> String {
+pub(super) fn sanitized(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,12 +1,15 @@
-//! The pages `/` and `/debug/`: links to every page, as text, JSON, or HTML for a browser.
+//! The pages `/` and `/debug/`: the daemon's status and links to every page, as text, JSON, or HTML
+//! for a browser.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::debug::shown;
-use super::pages::{Entry, Pages};
+use super::gate::sanitized;
+use super::pages::{Entry, Facts, Pages};
 use crate::http_server::{Request, Response};
 
 /// Adds both pages.
@@ -15,31 +18,56 @@ pub(super) fn add(pages: &Arc<Pages>) {
         // Weak, since the pages hold this one.
         let listed = Arc::downgrade(pages);
         pages.page(prefix, about, move |request| {
-            let entries = listed.upgrade().map(|pages| pages.index(prefix));
-            index(request, &entries.unwrap_or_default())
+            let Some(pages) = listed.upgrade() else {
+                return Response::text(503, "the daemon is stopping\n");
+            };
+            let status = if prefix == "/" {
+                pages.status()
+            } else {
+                Vec::new()
+            };
+            index(request, &status, &pages.index(prefix))
         });
     }
 }
 
-fn index(request: &Request, entries: &[Entry]) -> Response {
+fn index(request: &Request, status: &Facts, entries: &[Entry]) -> Response {
     #[derive(Serialize)]
     struct Index<'a> {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        status: BTreeMap<&'a str, &'a str>,
         pages: &'a [Entry],
     }
     let is_browser =
         request.query_value("format").is_empty() && request.header("accept").contains("text/html");
     if is_browser {
-        return Response::text(200, &html(entries))
+        return Response::text(200, &html(status, entries))
             .with_content_type("text/html; charset=utf-8")
             .with_header("content-security-policy", "default-src 'none'");
     }
-    shown(request, &Index { pages: entries }, || text(entries))
+    let facts = status.iter();
+    let index = Index {
+        status: facts.map(|(name, value)| (&**name, &**value)).collect(),
+        pages: entries,
+    };
+    shown(request, &index, || text(status, entries))
 }
 
-fn text(entries: &[Entry]) -> String {
+/// One line for each fact.
+pub(super) fn lines(status: &Facts) -> String {
+    let lines = status
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\n"));
+    lines.collect()
+}
+
+fn text(status: &Facts, entries: &[Entry]) -> String {
     let width = entries.iter().map(|entry| entry.path.len()).max();
     let width = width.unwrap_or_default();
-    let mut text = String::new();
+    let mut text = lines(status);
+    if !text.is_empty() {
+        text.push('\n');
+    }
     for Entry { path, about, .. } in entries {
         // Writing to a string cannot fail.
         writeln!(text, "{path:width$}   {about}").unwrap_or_default();
@@ -47,8 +75,9 @@ fn text(entries: &[Entry]) -> String {
     text
 }
 
-/// No entry holds text from outside, so nothing needs an escape.
-fn html(entries: &[Entry]) -> String {
+/// No entry holds text from outside; facts may.
+fn html(status: &Facts, entries: &[Entry]) -> String {
+    let status = sanitized(&lines(status));
     let mut rows = String::new();
     for entry in entries {
         let (path, about) = (&entry.path, &entry.about);
@@ -62,7 +91,8 @@ fn html(entries: &[Entry]) -> String {
     }
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <title>replicaset-controller</title>\n<table>\n{rows}</table>\n</html>\n"
+         <title>replicaset-controller</title>\n<pre>{status}</pre>\n<table>\n{rows}</table>\n\
+         </html>\n"
     )
 }
 
@@ -112,6 +142,24 @@ mod tests {
         let rest = "/          this list\n/metrics   numbers\n";
         assert_eq!(body(&pages, "/", &[], &[]), rest);
         assert_eq!(body(&pages, "/debug/", &[], &[]), "404 page not found\n");
+    }
+
+    #[test]
+    fn the_status_is_above_the_list() {
+        let pages = pages();
+        pages.set_status(|| vec![("Role".to_owned(), "<leading>".to_owned())]);
+        let text = body(&pages, "/", &[], &[]);
+        assert!(text.starts_with("Role: <leading>\n\n/ "), "{text}");
+        let html = body(&pages, "/", &[("accept", "text/html")], &[]);
+        assert!(
+            html.contains("<pre>Role: &lt;leading&gt;\n</pre>"),
+            "{html}"
+        );
+        let json = body(&pages, "/", &[], &[("format", "json")]);
+        assert!(
+            json.starts_with(r#"{"status":{"Role":"<leading>"},"#),
+            "{json}"
+        );
     }
 
     #[test]

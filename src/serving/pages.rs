@@ -30,7 +30,13 @@ struct State {
     index: BTreeMap<String, String>,
     /// Prefixes of paths that return 404.
     hidden: Vec<String>,
+    status: Option<StatusSource>,
 }
+
+/// What the daemon is doing, each with its name.
+pub type Facts = Vec<(String, String)>;
+
+type StatusSource = Arc<dyn Fn() -> Facts + Send + Sync>;
 
 /// One line of the index.
 #[derive(Serialize)]
@@ -74,6 +80,17 @@ impl Pages {
         if !form.is_empty() {
             state.index.insert(form.to_owned(), about.to_owned());
         }
+    }
+
+    /// Sets what `/` and `/statusz` show of the daemon's state. It must not block.
+    pub fn set_status(&self, status: impl Fn() -> Facts + Send + Sync + 'static) {
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        state.status = Some(Arc::new(status));
+    }
+
+    pub(super) fn status(&self) -> Facts {
+        let source = self.lock().status.clone();
+        source.map_or_else(Vec::new, |source| source())
     }
 
     /// Makes all paths below `prefix` return 404.

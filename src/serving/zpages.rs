@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::index::lines;
 use super::pages::Pages;
 use crate::api::Status;
 use crate::http_server::{Request, Response};
@@ -37,6 +38,8 @@ pub struct ZPages {
     pub flags: BTreeMap<String, String>,
     /// The effective configuration by section.
     pub config: Value,
+    /// The log levels as text.
+    pub levels: fn() -> String,
     /// Sets the log verbosity on klog's `--v` scale.
     pub set_verbosity: fn(u8),
 }
@@ -51,23 +54,26 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     pages.page("/flagz", "all flags and their values", move |request| {
         flagz(&flags, request)
     });
-    let set = content.set_verbosity;
-    let about = "PUT sets the log's verbosity, over HTTPS only";
+    let (levels, set) = (content.levels, content.set_verbosity);
+    let about = "the log's level; PUT sets its verbosity, over HTTPS only";
     pages.page("/debug/flags/v", about, move |request| {
-        verbosity(set, request)
+        verbosity(levels, set, request)
     });
     pages.tree("/debug/pprof/", "", "", |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
         Response::text(404, hint)
     });
     let listed = Arc::downgrade(pages);
-    pages.page("/statusz", "version and uptime", move |request| {
-        let paths = listed.upgrade().map(|pages| pages.folders());
-        statusz(&paths.unwrap_or_default(), started, request)
+    pages.page("/statusz", "version, uptime and status", move |request| {
+        let Some(pages) = listed.upgrade() else {
+            return Response::text(503, "the daemon is stopping\n");
+        };
+        statusz(&pages, started, request)
     });
 }
 
-fn statusz(paths: &[String], started: Timestamp, request: &Request) -> Response {
+fn statusz(pages: &Pages, started: Timestamp, request: &Request) -> Response {
+    let paths = pages.folders();
     let uptime = Timestamp::now().duration_since(started).as_secs().max(0);
     let (version, follows) = (build::VERSION, build::KUBERNETES);
     match Form::requested_by(request, "Statusz") {
@@ -76,13 +82,14 @@ fn statusz(paths: &[String], started: Timestamp, request: &Request) -> Response 
             let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
             let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
             let paths = paths.join(" ");
+            let status = lines(&pages.status());
             Response::text(
                 200,
                 &format!(
                     "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {started}\n\
                      Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
                      Binary version: {version}\nEmulation version: {follows}\n\
-                     Paths: {paths}\n"
+                     Paths: {paths}\n{status}"
                 ),
             )
         }
@@ -126,7 +133,11 @@ fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Response {
     }
 }
 
-fn verbosity(set: fn(u8), request: &Request) -> Response {
+/// DIFFERS: upstream has no GET.
+fn verbosity(levels: fn() -> String, set: fn(u8), request: &Request) -> Response {
+    if matches!(request.method.as_str(), "GET" | "HEAD") {
+        return Response::text(200, &format!("{}\n", levels()));
+    }
     if request.method != "PUT" {
         return Response::text(406, "unsupported http method");
     }

@@ -19,12 +19,12 @@ mod limit;
 mod text;
 
 use std::os::unix::fs::MetadataExt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use log::kv::{self, Key, VisitSource};
-use log::{LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use self::levels::Filter;
 pub use self::levels::Levels;
@@ -44,6 +44,9 @@ pub enum Format {
 
 /// The active filter; unset before [`init`].
 static FILTER: OnceLock<ArcSwap<Filter>> = OnceLock::new();
+
+/// The last record of *warn* or *error*, as a text line.
+static LAST_WARNING: ArcSwapOption<String> = ArcSwapOption::const_empty();
 
 /// Initializes the log of the process. `RUST_LOG` overrides `levels`. Libraries log only warnings
 /// and errors unless `RUST_LOG` says otherwise. A second call has no effect.
@@ -70,7 +73,7 @@ pub fn set_levels(levels: &Levels) {
     if let Some(current) = FILTER.get() {
         let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
         let max = filter.max();
-        current.store(std::sync::Arc::new(filter));
+        current.store(Arc::new(filter));
         log::set_max_level(max);
     }
 }
@@ -78,6 +81,11 @@ pub fn set_levels(levels: &Levels) {
 /// The levels of the last [`init`] or [`set_levels`]; `None` before [`init`].
 pub fn levels() -> Option<Levels> {
     Some(FILTER.get()?.load().levels().clone())
+}
+
+/// The last record of *warn* or *error*, as a text line.
+pub fn last_warning() -> Option<Arc<String>> {
+    LAST_WARNING.load_full()
 }
 
 struct Logger {
@@ -107,8 +115,12 @@ impl Log for Logger {
         let thread = thread.name().unwrap_or("?");
         let content = Content::of(record, suppressed);
         let now = Timestamp::now();
+        let text = text::line(record, &content, now, thread);
+        if record.level() <= Level::Warn {
+            LAST_WARNING.store(Some(Arc::new(text.clone())));
+        }
         let mut line = match self.format {
-            Format::Text => text::line(record, &content, now, thread),
+            Format::Text => text,
             Format::Json => json::line(record, &content, now, thread),
         };
         if self.journal {

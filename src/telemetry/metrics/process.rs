@@ -8,6 +8,7 @@ use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit};
 use prometheus::IntGaugeVec;
+use prometheus::core::Collector as _;
 
 use super::registry::Registry;
 use super::whole;
@@ -209,6 +210,14 @@ impl BuildMetrics {
         ];
         self.kubernetes.reset();
         self.kubernetes.with_label_values(&values).set(1);
+    }
+
+    /// The reported version of Kubernetes, such as `v1.37.2`, once it is set.
+    pub fn kubernetes_version(&self) -> Option<String> {
+        let families = self.kubernetes.collect();
+        let labels = families.first()?.get_metric().first()?.get_label();
+        let version = labels.iter().find(|label| label.name() == "git_version")?;
+        Some(version.value().to_owned())
     }
 
     /// Sets whether the feature gate `name` is enabled; `stage` is `ALPHA`, `BETA`, `DEPRECATED`,

@@ -50,6 +50,15 @@ fn flagz_and_configz_show_the_merged_configuration() {
     }
     let (_, configuration) = port.get("/configz");
     let configuration: Value = serde_json::from_str(&configuration).expect("JSON");
+    let own = &configuration["replicaset-controller"];
+    assert_eq!(own["pods"]["burstReplicas"], 12, "{own}");
+    assert_eq!(own["optIn"]["failedPodBackoff"], "off", "{own}");
+    assert_eq!(
+        own["serving"]["insecurePort"],
+        port.address().port(),
+        "{own}"
+    );
+    assert_eq!(own["logging"]["format"], "text", "{own}");
     let section = &configuration["kubecontrollermanager.config.k8s.io"];
     let generic = &section["Generic"];
     assert_eq!(generic["ClientConnection"]["burst"], 41, "{section}");
@@ -182,6 +191,20 @@ fn the_verbosity_changes_at_run_time_until_sighup() {
     cluster.stable("a");
     cluster.eventually("debug lines are logged", || n_debug() > 0);
     set("2");
+    assert_eq!(plain.get("/debug/flags/v"), (200, "INFO\n".to_owned()));
+    let audit = "PUT /debug/flags/v by user \"alice\" from 127.0.0.1";
+    assert!(process.log().contains(audit), "{}", process.log());
+    for path in ["/", "/statusz"] {
+        let (_, page) = plain.get(path);
+        for part in [
+            "\nAPI server: http://",
+            "\nReplicaSets: 1, of which ",
+            "\nLast warning: ",
+        ] {
+            assert!(page.contains(part), "{page}");
+        }
+        assert!(page.contains("Role: "), "{page}");
+    }
     let n_before = n_debug();
     cluster.scale("a", 3);
     cluster.stable("a");
