@@ -96,6 +96,9 @@ pub struct Options {
     pub status_update_interval: Duration,
     /// How refused creates are tried again.
     pub retry_backoff: RetryBackoff,
+    /// Refused tries of all ReplicaSets in front of quotas in each second, beyond each one's first;
+    /// 0 for no limit.
+    pub quota_tries_per_second: f64,
     /// The feature gates.
     pub gates: FeatureGates,
     /// The default of the opt-in annotations.
@@ -110,6 +113,7 @@ impl Default for Options {
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             retry_backoff: RetryBackoff::default(),
+            quota_tries_per_second: 5.0,
             gates: FeatureGates::default(),
             policy: Policy::default(),
         }
@@ -158,6 +162,7 @@ impl ReplicaSetController {
             memories: Memories::new(
                 Arc::clone(&parts.clock),
                 parts.options.gates.stale_controller_consistency,
+                parts.options.quota_tries_per_second,
             ),
             clock: parts.clock,
             metrics: parts.metrics,

@@ -152,10 +152,11 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     }
 
     /// Queues `key` when the rate limiter permits, and counts a failure of `key`. Never blocks.
-    /// Ignored after shutdown.
-    pub fn add_rate_limited(&self, key: K) {
+    /// Ignored after shutdown. Returns the delay.
+    pub fn add_rate_limited(&self, key: K) -> Duration {
         let delay = self.rate_limiter.when(&key);
         self.add_after(key, delay);
+        delay
     }
 
     /// Resets the failure count of `key` after a success. Does not replace [`WorkQueue::done`],

@@ -1,8 +1,27 @@
 //! Errors of a sync.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::writes::WriteError;
+
+/// How much of a batch of creates or deletes succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// `created` or `deleted`.
+    pub what: &'static str,
+    /// Pods that were.
+    pub done: usize,
+    /// Pods that were to be.
+    pub count: usize,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, done, count } = self;
+        write!(f, "{what} {done} of {count} pods")
+    }
+}
 
 /// An error that ended a sync early. The worker requeues the key with back-off.
 #[derive(Debug, thiserror::Error)]
@@ -10,10 +29,20 @@ pub enum SyncError {
     /// One write failed.
     #[error("{0}")]
     Write(#[from] WriteError),
+    /// Creating pods failed.
+    #[error("{error}")]
+    Create {
+        /// How many were created.
+        batch: Batch,
+        /// The first error.
+        error: WriteError,
+    },
     /// The API server refused a pod for a known reason. The worker requeues the key after this
     /// time.
     #[error("{error}")]
     HeldBack {
+        /// How many were created.
+        batch: Batch,
         /// The error of the create.
         error: WriteError,
         /// Time until the next try, if nothing ends the wait earlier.
@@ -28,8 +57,13 @@ pub enum SyncError {
         retry_after: Option<Duration>,
     },
     /// Deleting pods failed.
-    #[error("unable to delete pods: {0}")]
-    Delete(WriteError),
+    #[error("unable to delete pods: {error}")]
+    Delete {
+        /// How many were deleted.
+        batch: Batch,
+        /// The first error.
+        error: WriteError,
+    },
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
@@ -46,15 +80,35 @@ impl SyncError {
     pub fn is_stopped(&self) -> bool {
         matches!(
             self,
-            Self::Write(WriteError::Stopped) | Self::Delete(WriteError::Stopped)
+            Self::Write(WriteError::Stopped)
+                | Self::Create {
+                    error: WriteError::Stopped,
+                    ..
+                }
+                | Self::Delete {
+                    error: WriteError::Stopped,
+                    ..
+                }
         )
     }
 
     /// Time after which an overloaded API server asks for another try.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Write(error) | Self::Delete(error) => retry_after(error),
+            Self::Write(error) | Self::Create { error, .. } | Self::Delete { error, .. } => {
+                retry_after(error)
+            }
             Self::Several { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// The batch that failed, if that is what failed.
+    pub(super) fn batch(&self) -> Option<&Batch> {
+        match self {
+            Self::Create { batch, .. }
+            | Self::HeldBack { batch, .. }
+            | Self::Delete { batch, .. } => Some(batch),
             _ => None,
         }
     }

@@ -20,12 +20,12 @@ impl ReplicaSetController {
             CacheEvent::Updated { old, new } => {
                 self.update_replica_set(old, new);
                 if new.replicas < old.replicas {
-                    self.wake_quota_lines(&new.key.namespace, None);
+                    self.may_free_quota(&new.key.namespace);
                 }
             }
             CacheEvent::Deleted(rs) => {
                 self.delete_replica_set(rs);
-                self.wake_quota_lines(&rs.key.namespace, None);
+                self.may_free_quota(&rs.key.namespace);
             }
         }
     }
@@ -38,12 +38,12 @@ impl ReplicaSetController {
                 self.update_pod(old, new);
                 let ends = new.phase.is_terminal() && !old.phase.is_terminal();
                 if ends || old.uid != new.uid {
-                    self.wake_quota_lines(&new.key.namespace, None);
+                    self.may_free_quota(&new.key.namespace);
                 }
             }
             CacheEvent::Deleted(pod) => {
                 self.delete_pod(pod);
-                self.wake_quota_lines(&pod.key.namespace, None);
+                self.may_free_quota(&pod.key.namespace);
             }
         }
     }
@@ -56,7 +56,7 @@ impl ReplicaSetController {
             CacheEvent::Deleted(quota) => (quota, true),
         };
         if may_admit {
-            self.wake_quota_lines(&quota.key.namespace, Some(&quota.key.name));
+            self.wake_quota_queues(&quota.key.namespace, Some(&quota.key.name));
         }
     }
 

@@ -8,7 +8,7 @@
 //! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
 //! pods ([`pod_names`]), the time of the next status write ([`status_throttle`]), past events
 //! ([`history`]), signs of another writer ([`suspicion`]), and the wait after a refusal ([`hold`]).
-//! The lines in front of quotas ([`quota_line`]) name the ReplicaSets that wait for one.
+//! The queues in front of quotas ([`quota_queue`]) name the ReplicaSets that wait for one.
 //!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
 //! doubled since the last sweep, a sweep also drops those that hold nothing of use
@@ -19,7 +19,7 @@ pub mod hold;
 pub mod own_writes;
 pub mod pod_names;
 pub mod positions;
-pub mod quota_line;
+pub mod quota_queue;
 pub mod refusals;
 pub mod status_throttle;
 pub mod suspicion;
@@ -35,7 +35,7 @@ use self::hold::Hold;
 use self::own_writes::OwnWrites;
 use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
-use self::refusals::QuotaLines;
+use self::refusals::{Left, QuotaQueues};
 use self::status_throttle::StatusThrottle;
 use self::suspicion::Suspicion;
 use self::take_over::TakeOver;
@@ -67,7 +67,7 @@ struct State {
     /// Keys with written versions that the caches lacked at [`Memories::wake_when_shown`]. A key
     /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
-    lines: QuotaLines,
+    queues: QuotaQueues,
     take_over: TakeOver,
     /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over
     /// as many new records.
@@ -138,11 +138,19 @@ impl Memories {
     ///
     /// DIFFERS: upstream's no-op store records nothing (kubernetes
     /// `pkg/controller/util/consistency:NewNoopConsistencyStore`).
-    pub fn new(clock: Arc<dyn Clock>, waits_for_written: bool) -> Self {
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        waits_for_written: bool,
+        quota_tries_per_second: f64,
+    ) -> Self {
+        let state = State {
+            queues: QuotaQueues::new(quota_tries_per_second),
+            ..State::default()
+        };
         Self {
             clock,
             waits_for_written,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             stands_by: AtomicBool::new(false),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -331,7 +339,8 @@ impl Memories {
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
         let memory = state.records.remove(key);
         if let Some(hold) = memory.and_then(|memory| memory.hold) {
-            state.lines.leave(key, &hold, true, self.clock.now());
+            let now = self.clock.now();
+            state.queues.leave(key, &hold, Left::NeedsNone, now);
         }
         state.waiting.remove(key);
     }

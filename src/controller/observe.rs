@@ -2,7 +2,7 @@
 //! writes.
 
 pub mod dry_run;
-mod failing_pods;
+pub mod failing_pods;
 pub mod inspect;
 pub mod opt_ins;
 pub mod other_writers;

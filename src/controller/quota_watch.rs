@@ -31,7 +31,7 @@ impl QuotaWatch {
         self.is_open.store(is_open, Ordering::Relaxed);
     }
 
-    /// True if a quota that shows more room wakes its line.
+    /// True if a quota whose status shows more room wakes its queue, and nothing else does.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }

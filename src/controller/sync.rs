@@ -107,7 +107,7 @@ impl ReplicaSetController {
         }
         // The status goes out even after a failed create or delete, since it carries the failure.
         let failure = match &managed {
-            Err(error) => Some(self.failure(decision.plan, error.to_string())),
+            Err(error) => Some(self.failure(decision.plan, &error.to_string())),
             Ok(()) => self.lasting_failure(&rs, &decision, freshness),
         };
         let is_held_back = failure.is_some();

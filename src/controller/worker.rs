@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use log::Level;
+
+use super::held_back::Milliseconds;
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
 use super::sync::SyncOutcome;
@@ -44,45 +47,21 @@ impl ReplicaSetController {
             Ok(SyncOutcome::TooLarge) => {
                 self.queue.add_large(key.clone());
                 // The key may have been the one that brings the next turn.
-                self.serve_quota_lines(&key.namespace, Some(key));
+                self.serve_quota_queues(&key.namespace, Some(key));
                 return self.queue.done(key);
             }
             Err(SyncError::Panic(_)) => SyncEnd::Panicked,
             Err(_) => SyncEnd::Failed,
         };
         let took = self.clock.now().saturating_duration_since(began);
-        self.note_sync(key, LastSync { at, took, end }, result.as_ref().err());
+        let is_news = self.note_sync(key, LastSync { at, took, end }, result.as_ref().err());
         match result {
             // A frozen leader's lease runs out, yet it may find itself still leading, so the key is
             // requeued. A queue that shuts down ignores the add.
-            Err(error) if error.is_stopped() => self.queue.add_rate_limited(key.clone()),
+            Err(error) if error.is_stopped() => drop(self.queue.add_rate_limited(key.clone())),
             Err(error) => {
-                let object = self.kind.named(key);
-                let level = error.level();
-                let what = match error {
-                    SyncError::HeldBack { .. } => "creates are held back",
-                    _ => "sync failed, requeuing with back-off",
-                };
-                log::log!(level, object:% = object, error:%; "{what}");
                 self.metrics.sync_ended(end);
-                match error {
-                    // No token of the bucket that all failed keys share: another ReplicaSet's first
-                    // retry must not wait behind thousands of refused ones.
-                    SyncError::HeldBack { retry_in, .. } => {
-                        self.queue.forget(key);
-                        self.queue.add_after(key.clone(), retry_in);
-                        // The next sync is held back, and schedules everything but creates.
-                        self.queue.add_low(key.clone());
-                    }
-                    // The key waits, and no worker does.
-                    _ => match error.retry_after() {
-                        Some(after) => {
-                            let after = spread(after, fastrand::f64());
-                            self.queue.add_after(key.clone(), after);
-                        }
-                        None => self.queue.add_rate_limited(key.clone()),
-                    },
-                }
+                self.retry(key, &error, is_news);
             }
             Ok(outcome) => {
                 self.metrics.sync_ended(end);
@@ -92,9 +71,54 @@ impl ReplicaSetController {
                 }
             }
         }
-        self.serve_quota_lines(&key.namespace, Some(key));
+        self.serve_quota_queues(&key.namespace, Some(key));
         // Last, as in upstream: another worker may take the key from here on.
         self.queue.done(key);
+    }
+
+    /// Requeues the key after an error, and logs it: as a warning if it `is_news`, and after 10,
+    /// 100, … tries.
+    fn retry(&self, key: &ObjectKey, error: &SyncError, is_news: bool) {
+        let (n_failures, retry_in) = match error {
+            // No token of the bucket that all failed keys share: another ReplicaSet's first retry
+            // must not wait behind thousands of refused ones.
+            SyncError::HeldBack { retry_in, .. } => {
+                self.queue.forget(key);
+                self.queue.add_after(key.clone(), *retry_in);
+                // The next sync is held back, and schedules everything but creates.
+                self.queue.add_low(key.clone());
+                self.serve_quota_queues(&key.namespace, Some(key));
+                (self.n_refusals(key), *retry_in)
+            }
+            _ => {
+                let delay = match error.retry_after() {
+                    // The key waits, and no worker does.
+                    Some(after) => {
+                        let after = spread(after, fastrand::f64());
+                        self.queue.add_after(key.clone(), after);
+                        after
+                    }
+                    None => self.queue.add_rate_limited(key.clone()),
+                };
+                (self.queue.num_requeues(key), delay)
+            }
+        };
+        let is_decade = n_failures > 0 && 10_u32.pow(n_failures.ilog10()) == n_failures;
+        let level = match error.level() {
+            Level::Warn if !is_news && !is_decade => Level::Debug,
+            level => level,
+        };
+        if !log::log_enabled!(level) {
+            return;
+        }
+        let object = self.kind.named(key);
+        if let Some(what) = self.why_quota_refuses(key, error) {
+            return log::log!(level, object:% = object; "{what}");
+        }
+        let what = error.batch();
+        let what = what.map_or_else(|| "sync failed".to_owned(), ToString::to_string);
+        let next = Milliseconds(retry_in);
+        log::log!(level, object:% = object, error:%; "{what}, next try in {next}");
     }
 
     /// Runs one sync, or the dry run in its place.
@@ -108,14 +132,16 @@ impl ReplicaSetController {
         }
     }
 
-    fn note_sync(&self, key: &ObjectKey, sync: LastSync, error: Option<&SyncError>) {
+    /// Records how a sync ended. Returns true if it failed for another reason than the one before.
+    fn note_sync(&self, key: &ObjectKey, sync: LastSync, error: Option<&SyncError>) -> bool {
         let error = error.map(ToString::to_string);
-        if let Some(rs) = self.cache.replica_set(key) {
-            let note = |memory: &mut Memory| {
-                memory.history.note_sync(sync, error);
-                memory.names.forget_versions_before(&rs.resource_version);
-            };
-            self.memories.with(key, &rs.uid, note);
-        }
+        let Some(rs) = self.cache.replica_set(key) else {
+            return error.is_some();
+        };
+        self.memories.with(key, &rs.uid, |memory: &mut Memory| {
+            let is_news = memory.history.note_sync(&key.name, sync, error);
+            memory.names.forget_versions_before(&rs.resource_version);
+            is_news
+        })
     }
 }

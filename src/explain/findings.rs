@@ -301,17 +301,20 @@ fn way_out_of(message: &str, namespace: &str) -> Option<String> {
              quota"
         )
     } else if message.contains("error looking up service account") {
+        let name = message.rsplit_once("error looking up service account ");
+        let name = name.and_then(|(_, rest)| rest.split_once('/')?.1.split(':').next());
+        let name = name.unwrap_or("NAME");
         format!(
             "create the service account that the error names: kubectl -n {namespace} create \
-             serviceaccount NAME"
+             serviceaccount {name}"
         )
     } else if message.contains("violates PodSecurity") {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()
     } else if message.contains("admission webhook") || message.contains("failed calling webhook") {
         "check the named webhook: its log, and that it responds".to_owned()
     } else if message.contains("denied request") {
-        "make the template meet the named policy; or mend the policy, and then scale up and back: \
-         nothing else starts a try within 16 minutes"
+        "make the template meet the named policy, or repair the policy: the next try comes by \
+         itself, within 5 minutes"
             .to_owned()
     } else if message.contains("no PriorityClass") {
         "create the PriorityClass that the template names, or name another".to_owned()

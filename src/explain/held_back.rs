@@ -1,23 +1,21 @@
 //! Creates that are held back after a refusal: why, until when, and the way out. Pure.
 
-use std::time::Duration;
-
 use super::model::{Finding, HoldReport, LineReport};
 use crate::controller::decide::refusal::Refusal;
-use crate::controller::memory::quota_line::PAUSE_MAX;
+use crate::controller::memory::quota_queue::PAUSE_MAX;
 use crate::controller::memory::refusals::HeldBack;
 
 /// The finding about a ReplicaSet in this namespace. `is_watched` tells whether quotas are watched.
 pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
     let way_out = match &held_back.refusal {
         Refusal::Quota(quota) if is_watched => format!(
-            "a change of the quota that leaves more room starts a probe at once, and so does a pod \
-             of the namespace that ends: kubectl -n {namespace} describe quota {quota}"
+            "free some of the quota, or raise it; its status starts the next try at once: kubectl \
+             -n {namespace} describe quota {quota}"
         ),
         Refusal::Quota(quota) => format!(
-            "a pod of the namespace that ends, or a ReplicaSet that shrinks, starts a probe at \
-             once; after any other change of the quota it takes {:.0} s at most, because quotas \
-             are not watched: kubectl -n {namespace} describe quota {quota}",
+            "free some of the quota, which starts the next try at once, or raise it: quotas are \
+             not watched, so that takes up to {:.0} s: kubectl -n {namespace} describe quota \
+             {quota}",
             PAUSE_MAX.as_secs_f64()
         ),
         Refusal::Overload { .. } => {
@@ -25,14 +23,13 @@ pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Findi
              that the error names"
                 .to_owned()
         }
-        Refusal::Invalid => "change the spec: that starts a try at once, unlike an annotation or \
-                             a change of its pods; once a policy or webhook that rejects them is \
-                             mended, scale up and back"
+        Refusal::Invalid => "change the spec, which starts a try at once, or repair the policy or \
+                             webhook that rejects the pods, and wait for the next try"
             .to_owned(),
     };
     Finding {
         what: format!(
-            "creates of pods are held back: {}",
+            "creates of pods are backed off: {}",
             why(held_back, is_watched)
         ),
         way_out: Some(way_out),
@@ -40,8 +37,8 @@ pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Findi
 }
 
 /// Why, and until when. `is_watched` tells whether quotas are watched.
-pub fn why(held_back: &HeldBack, is_watched: bool) -> String {
-    let next = in_seconds(held_back.remaining);
+fn why(held_back: &HeldBack, is_watched: bool) -> String {
+    let next = next_try(held_back);
     let plural = if held_back.n_refusals == 1 { "" } else { "s" };
     let since = format!(
         "{} refusal{plural} in {:.0} s",
@@ -50,32 +47,40 @@ pub fn why(held_back: &HeldBack, is_watched: bool) -> String {
     );
     match &held_back.refusal {
         Refusal::Quota(quota) => {
-            let place = held_back.place.map_or_else(String::new, |place| {
-                let sooner = if is_watched {
-                    ", or as soon as it shows more room"
-                } else {
-                    ""
-                };
+            let position = held_back.position.map_or_else(String::new, |position| {
                 format!(
-                    " at place {} of {}, whose next probe is {}{sooner}",
-                    place.n_before + 1,
-                    place.len,
-                    in_seconds(place.next_probe_in)
+                    ", number {} of {} waiting",
+                    position.n_before + 1,
+                    position.len
                 )
             });
+            let sooner = if is_watched {
+                ", or as soon as its status shows free quota"
+            } else {
+                ""
+            };
             format!(
-                "it waits in the line of the quota {quota}{place}; {since}; its own next try is \
-                 {next} at the latest"
+                "blocked by quota \"{quota}\"{position}; {since}; {next}{sooner}; its own try at \
+                 the latest in {:.0} s",
+                held_back.remaining.as_secs_f64()
             )
         }
         Refusal::Overload { .. } => {
-            format!("the API server or a webhook is overloaded; {since}; the next try is {next}")
+            format!("the API server or a webhook is overloaded; {since}; {next}")
         }
-        Refusal::Invalid => format!(
-            "the API server calls the pods invalid; {since}; the next try comes with the next \
-             generation, or {next}"
-        ),
+        Refusal::Invalid => {
+            format!("the API server calls the pods invalid; {since}; {next}")
+        }
     }
+}
+
+/// When a create is tried again: its own, or that of another one in the queue of its quota.
+pub fn next_try(held_back: &HeldBack) -> String {
+    let remaining = held_back.remaining;
+    let next = held_back
+        .position
+        .map_or(remaining, |it| it.next_try_in.min(remaining));
+    format!("next try in {:.1} s", next.as_secs_f64())
 }
 
 /// The same as data.
@@ -83,9 +88,9 @@ pub fn report(held_back: &HeldBack, is_watched: bool) -> HoldReport {
     let line = match &held_back.refusal {
         Refusal::Quota(quota) => Some(LineReport {
             quota: quota.to_string(),
-            place: held_back.place.map(|place| place.n_before + 1),
-            length: held_back.place.map(|place| place.len),
-            next_probe_seconds: held_back.place.map(|it| it.next_probe_in.as_secs_f64()),
+            place: held_back.position.map(|it| it.n_before + 1),
+            length: held_back.position.map(|it| it.len),
+            next_probe_seconds: held_back.position.map(|it| it.next_try_in.as_secs_f64()),
             is_watched,
         }),
         Refusal::Overload { .. } | Refusal::Invalid => None,
@@ -99,10 +104,6 @@ pub fn report(held_back: &HeldBack, is_watched: bool) -> HoldReport {
     }
 }
 
-fn in_seconds(time: Duration) -> String {
-    format!("in {:.1} s", time.as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -111,7 +112,7 @@ mod tests {
 
     use super::{finding, report, why};
     use crate::controller::decide::refusal::Refusal;
-    use crate::controller::memory::refusals::{HeldBack, LinePlace};
+    use crate::controller::memory::refusals::{HeldBack, QueuePosition};
 
     fn held_back(refusal: Refusal) -> HeldBack {
         HeldBack {
@@ -119,45 +120,40 @@ mod tests {
             n_refusals: 3,
             since: Duration::from_secs(70),
             remaining: Duration::from_millis(640_200),
-            place: Some(LinePlace {
+            position: Some(QueuePosition {
                 n_before: 4,
                 len: 12,
-                next_probe_in: Duration::from_millis(12_300),
+                next_try_in: Duration::from_millis(12_300),
             }),
         }
     }
 
     #[test]
-    fn a_watched_quota_need_not_be_probed() {
-        let quota = held_back(Refusal::Quota("few".into()));
-        let finding = finding(&quota, "shop", true);
-        let words = "whose next probe is in 12.3 s, or as soon as it shows more room; 3 refusals";
-        assert!(finding.what.contains(words), "{}", finding.what);
-        let way_out = finding.way_out.expect("a way out");
-        assert!(
-            way_out.starts_with("a change of the quota that leaves more room starts a probe"),
-            "{way_out}"
-        );
+    fn a_queue_is_named_with_the_position_in_it_and_the_next_try() {
+        for (is_watched, sooner) in [
+            (false, ""),
+            (true, ", or as soon as its status shows free quota"),
+        ] {
+            let quota = held_back(Refusal::Quota("few".into()));
+            let finding = finding(&quota, "shop", is_watched);
+            assert_eq!(
+                finding.what,
+                format!(
+                    "creates of pods are backed off: blocked by quota \"few\", number 5 of 12 \
+                     waiting; 3 refusals in 70 s; next try in 12.3 s{sooner}; its own try at the \
+                     latest in 640 s"
+                )
+            );
+            let way_out = finding.way_out.expect("a way out");
+            assert!(
+                way_out.contains("kubectl -n shop describe quota few"),
+                "{way_out}"
+            );
+        }
     }
 
     #[test]
-    fn a_line_is_named_with_the_place_in_it_and_the_next_probe() {
-        let finding = finding(&held_back(Refusal::Quota("few".into())), "shop", false);
-        assert_eq!(
-            finding.what,
-            "creates of pods are held back: it waits in the line of the quota few at place 5 of \
-             12, whose next probe is in 12.3 s; 3 refusals in 70 s; its own next try is in 640.2 \
-             s at the latest"
-        );
-        let way_out = finding.way_out.expect("a way out");
-        assert!(
-            way_out.contains("kubectl -n shop describe quota few"),
-            "{way_out}"
-        );
-    }
-
-    #[test]
-    fn the_report_names_the_line_as_data() {
+    fn the_report_names_the_queue_as_data() {
         let quota = report(&held_back(Refusal::Quota("few".into())), true);
         assert_eq!(
             serde_json::to_value(&quota).expect("JSON"),
@@ -176,13 +172,9 @@ mod tests {
     #[test]
     fn the_other_kinds_name_the_next_try() {
         let overload = why(&held_back(Refusal::Overload { retry_after: None }), true);
-        assert!(overload.contains("overloaded") && overload.contains("the next try is in 640.2 s"));
+        assert!(overload.contains("overloaded") && overload.contains("next try in 12.3 s"));
         let invalid = finding(&held_back(Refusal::Invalid), "shop", true);
-        assert!(
-            invalid
-                .what
-                .contains("with the next generation, or in 640.2 s")
-        );
+        assert!(invalid.what.contains("next try in 12.3 s"));
         assert!(
             invalid
                 .way_out

@@ -10,6 +10,7 @@ use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::availability::is_available;
 use crate::controller::decide::failed_pods::back_off::BackOff;
+use crate::controller::observe::failing_pods::back_off_command;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 
 /// Failures older than this are not part of a failure loop.
@@ -100,7 +101,11 @@ pub(super) fn failing(
             failed.len(),
             within.max(1)
         ),
-        way_out: Some(describe(newest)),
+        way_out: Some(format!(
+            "{}; to slow the replacements down: {}",
+            describe(newest),
+            back_off_command(&facts.replica_set, facts.kind.singular)
+        )),
     })
 }
 

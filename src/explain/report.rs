@@ -56,7 +56,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         .as_ref()
         .map(|context| deletion_ranking(active, context));
     let order = order.unwrap_or_default();
-    let next = next_step(facts, decision.as_ref(), &order, context.as_ref());
+    let next = next_step(facts, sources, decision.as_ref(), &order, context.as_ref());
     let count = |is_counted: &dyn Fn(&Pod) -> bool| active.iter().filter(|p| is_counted(p)).count();
     let mut report = Report {
         kind: facts.kind.kind,
@@ -225,6 +225,7 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
 
 fn next_step(
     facts: &ReplicaSetFacts,
+    sources: &Sources,
     decision: Option<&Decision>,
     order: &[RankedPod],
     context: Option<&DeletionContext<'_>>,
@@ -263,6 +264,9 @@ fn next_step(
         (Ok(_), _) if rs.is_terminating() => {
             Some("the ReplicaSet is terminating; the garbage collector deletes its pods".to_owned())
         }
+        (Ok(_), Plan::Create(_)) if sources.namespace_is_terminating == Some(true) => {
+            Some("the namespace is being terminated".to_owned())
+        }
         (Ok(_), _) => facts.memory.as_ref().and_then(held_back).or_else(|| {
             let n_pods = decision
                 .map(Decision::n_held_back)
@@ -292,8 +296,15 @@ fn held_back(memory: &Memory) -> Option<String> {
     if memory.waits_for.is_some() {
         return Some("the cache does not have the last write yet".to_owned());
     }
-    let held_back = memory.held_back.as_ref()?;
-    Some(super::held_back::why(held_back, memory.quotas_are_watched))
+    // The problems say why, so this says when.
+    if let Some(held_back) = &memory.held_back {
+        return Some(super::held_back::next_try(held_back));
+    }
+    let next = memory
+        .queue
+        .due_in
+        .filter(|_| memory.queue.n_failures > 0)?;
+    Some(format!("next try in {:.1} s", next.as_secs_f64()))
 }
 
 /// The chosen pods, each with the rule that ranks it before the first remaining pod.

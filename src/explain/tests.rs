@@ -388,7 +388,7 @@ fn what_a_cut_list_leaves_out_is_counted() {
     check(
         &delete,
         &[
-            "A sync would now: delete 500 pods",
+            "A sync would delete 500 pods, but not yet: ",
             "web-009 and 90 more  no rule separates them from web-500\n  … and 400 more\n",
             "web-new-009 and 190 more; to be deleted: ",
             "web-009 and 140 more\n",

@@ -1,6 +1,7 @@
 //! Renders a report as text.
 
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 use super::model::{Deletion, MemoryReport, NextStep, Report, Sibling};
 use crate::stdx::escape::{escaped, escaped_lines};
@@ -125,9 +126,9 @@ impl Report {
 
     fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = &self.next;
-        writeln!(f, "\nA sync would now: {next}")?;
-        if let Some(held_back) = &next.held_back {
-            writeln!(f, "  but not yet: {held_back}")?;
+        match &next.held_back {
+            Some(held_back) => writeln!(f, "\nA sync would {next}, but not yet: {held_back}")?,
+            None => writeln!(f, "\nA sync would now: {next}")?,
         }
         fmt_deletions(&next.pods, next.pods_total, f)
     }
@@ -235,7 +236,14 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         memory.last_sync_end,
     ) {
         (Some(at), Some(seconds), Some(end)) => {
-            writeln!(f, "  last sync: {at:.3}, {:.1} ms, {end}", seconds * 1e3)?;
+            let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            let took = Duration::from_micros(took.as_micros().try_into().unwrap_or_default());
+            let end = match end {
+                "tooEarly" => "not yet: it waits for its own writes in the watch",
+                "heldBack" => "done, but creates are backed off",
+                end => end,
+            };
+            writeln!(f, "  last sync: {at:.3}, {took:?}, {end}")?;
         }
         _ => writeln!(f, "  last sync: none recently")?,
     }

@@ -14,7 +14,7 @@ use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig};
 use crate::controller::observe::shadow::Shadow;
 use crate::controller::quota_watch::QuotaWatch;
-use crate::controller::{Parts, ReplicaSetController};
+use crate::controller::{self, Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
 use crate::stdx::activity;
 use crate::stdx::clock::{self, Clock, SystemClock};
@@ -114,7 +114,10 @@ impl ControllerInstance {
             queue: Arc::clone(&queue),
             batches: shared.batches.runner(),
             clock,
-            options: options.controller,
+            options: controller::Options {
+                quota_tries_per_second: f64::from(options.kube_api_qps) / 4.0,
+                ..options.controller
+            },
             metrics: controller_metrics,
             quota_watch: Arc::clone(shared.quota_watch),
         });

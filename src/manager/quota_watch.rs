@@ -1,9 +1,9 @@
 //! The thread `watch-quotas`: a reflector of the ResourceQuotas, from the first refusal of a quota
-//! on, if the account may watch them. A quota that shows more room wakes its line in each
+//! on, if the account may watch them. A quota that shows more room wakes its queue in each
 //! controller.
 //!
-//! The right is optional. Without it the lines go by probes, no health check fails, and the log
-//! says so once. A right that is taken away later is an outage of the watch, with its warnings.
+//! The right is optional. Without it pods that end wake the queues, no health check fails, and the
+//! log says so once. A right that is taken away later is an outage of the watch, with its warnings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ pub(super) fn start_quota_watch(
     let collection = Collection::new(client.stream_client(), &*path, accept);
     let reflector_options = ReflectorOptions {
         streams_lists: options.streams_lists,
-        // An unchanged quota is no sign.
+        // An unchanged quota wakes no queue.
         min_resync_period: Duration::ZERO,
         coalesces_reads: false,
     };

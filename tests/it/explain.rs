@@ -123,9 +123,9 @@ fn an_exceeded_quota_is_explained_with_a_remedy() {
     check_page(
         &cluster,
         &[
-            "held back",
-            "in the line of the quota two at place 1 of 1",
-            "next probe is in",
+            "creates of pods are backed off",
+            "blocked by quota \"two\", number 1 of 1 waiting",
+            "A sync would create 3 pods, but not yet: next try in",
         ],
     );
     check_command(&cluster, &words);
@@ -202,14 +202,10 @@ fn explain_reads_from_a_running_daemon() {
             text(output.stderr),
         )
     };
-    // Only the daemon knows the line of the quota.
+    // Only the daemon knows the queue of the quota.
     cluster.eventually("the ReplicaSet is explained", || {
         let (code, text, _) = explain("rs", "text");
-        let words = [
-            why,
-            "in the line of the quota two",
-            "its own next try is in",
-        ];
+        let words = [why, "blocked by quota \"two\"", "its own try at the latest in"];
         code == Some(0) && words.iter().all(|word| text.contains(word))
     });
     cluster.eventually("the ReplicationController is explained", || {
@@ -300,10 +296,10 @@ fn without_a_name_explain_lists_what_is_not_in_step() {
         let (table, _) = explain(&["rc", "-n", namespace], source);
         assert_eq!(table, "1 ReplicationControllers: all are in step\n");
     }
-    // Only the daemon knows the line.
-    cluster.eventually("the line is known", || {
+    // Only the daemon knows the queue.
+    cluster.eventually("the queue is known", || {
         let (report, _) = explain(&["rs", "a", "-n", namespace], &daemon);
-        report.contains("in the line of the quota two")
+        report.contains("blocked by quota \"two\"")
     });
 
     let (code, index) = port.get("/");

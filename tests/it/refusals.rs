@@ -119,7 +119,7 @@ fn a_full_quota_costs_few_requests_however_many_wait() {
     assert!(n_before >= names.len());
     cluster
         .waiting()
-        .holds_for(Duration::from_secs(4), "few probes", || {
+        .holds_for(Duration::from_secs(4), "few tries", || {
             // The pauses double from 50 ms on; upstream sends hundreds.
             n_posts(&cluster) <= n_before + 8
         });
@@ -138,7 +138,7 @@ fn the_place_that_a_pod_leaves_is_taken() {
         cluster.create_replica_set(&new_replica_set_labelled(name, 1, name));
         until_refused(&cluster, name);
     }
-    // The pauses of the line have grown.
+    // The pauses of the queue have grown.
     cluster
         .waiting()
         .holds_for(Duration::from_secs(4), "no pod", || {
@@ -152,9 +152,8 @@ fn the_place_that_a_pod_leaves_is_taken() {
     cluster.eventually("one of them has its pod", || {
         replicas(&cluster, "a-old") + replicas(&cluster, "b-young") == 1
     });
-    // The oldest goes first for 350 ms. The real quota's usage is set at some time after that.
     let (first, second) = match replicas(&cluster, "a-old") {
-        0 if TestCluster::is_real() => ("b-young", "a-old"),
+        0 => ("b-young", "a-old"),
         _ => ("a-old", "b-young"),
     };
     cluster.eventually("no condition", || {
@@ -252,23 +251,83 @@ fn without_the_right_probes_find_a_raised_quota() {
     assert!(!metrics.contains("resourcequotas"), "{metrics}");
 }
 
+/// As a policy that is lifted.
 #[test]
-fn an_invalid_pod_waits_for_another_generation() {
+fn an_invalid_pod_is_tried_again_soon() {
     let cluster = TestCluster::running();
     let status = Status::new(422, "Invalid", "Pod \"a-x\" is invalid: spec.nodeName: no");
     let rule = cluster.fault("create", "pods", Action::refuse(status));
     cluster.create_replica_set(&new_replica_set("a", 3));
     until_refused(&cluster, "a");
-    cluster.holds("no further create", || n_posts(&cluster) == 1);
+    cluster.eventually("further creates", || n_posts(&cluster) >= 2);
     rule.remove();
-    cluster.merge_patch(
-        Kind::ReplicaSets,
-        "a",
-        &json!({"metadata": {"annotations": {"touched": "yes"}}}),
-    );
-    cluster.holds("an annotation is no other spec", || n_posts(&cluster) == 1);
-    cluster.scale("a", 2);
     cluster.stable("a");
-    assert_eq!(cluster.live().len(), 2);
+    assert_eq!(cluster.live().len(), 3);
     assert!(replica_failure(&cluster.status("a")).is_none());
+}
+
+#[test]
+fn a_new_generation_tries_at_once() {
+    let cluster = TestCluster::running();
+    create_quota(&cluster, 1);
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    until_refused(&cluster, "a");
+    cluster.scale("a", 1);
+    cluster.stable("a");
+    assert!(replica_failure(&cluster.status("a")).is_none());
+}
+
+/// Nine tries within 1.3 s logged nine pairs of lines.
+#[test]
+fn a_refusal_is_one_warning_until_its_reason_changes() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&["-v"]);
+    let refuse = |why: &str| {
+        let message = format!("pods \"a-bcdfg\" is forbidden: violates PodSecurity {why}");
+        let status = Status::new(403, "Forbidden", &message);
+        cluster.fault("create", "pods", Action::refuse(status))
+    };
+    let rule = refuse("\"baseline\"");
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    let lines = |level: &str| -> Vec<String> {
+        let log = process.log();
+        let is_its = |line: &&str| line.contains("PodSecurity") && line.contains(level);
+        log.lines().filter(is_its).map(str::to_owned).collect()
+    };
+    cluster.eventually("further tries", || lines("DEBUG").len() >= 4);
+    let warnings = lines("WARN");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("created 0 of 2 pods, next try in 5ms"),
+        "{warnings:?}"
+    );
+    rule.remove();
+    let _rule = refuse("\"restricted\"");
+    cluster.eventually("another reason", || {
+        lines("WARN").iter().any(|it| it.contains("restricted"))
+    });
+    cluster.eventually("the condition tells the newest", || {
+        let failure = replica_failure(&cluster.status("a"));
+        failure.is_some_and(|it| it.to_string().contains("restricted"))
+    });
+    assert!(
+        !process.log().contains("INFO  created 0 of"),
+        "in the warning"
+    );
+}
+
+#[test]
+fn the_log_names_the_quota_and_the_position_in_its_queue() {
+    let cluster = TestCluster::start();
+    create_quota(&cluster, 0);
+    let process = cluster.start_process(&[]);
+    cluster.create_replica_set(&new_replica_set_labelled("a", 3, "a"));
+    cluster.eventually("it says so", || {
+        let log = process.log();
+        log.contains("quota \"few\" is full (used: pods=0, limited: pods=0): 3 pods missing, ")
+            && log.contains("position 1 of 1, next try in ")
+    });
 }

@@ -8,6 +8,7 @@ use super::manage::pod_key;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
 use crate::batches::slow_start_batch;
 use crate::controller::decide::{Decision, Facts};
+use crate::controller::error::Batch;
 use crate::controller::memory::Memory;
 use crate::controller::memory::pod_names::{self, PodNames};
 use crate::controller::memory::positions::Resource;
@@ -70,8 +71,13 @@ impl ReplicaSetController {
             }
         });
         self.return_names(rs, skipped, PodNames::untried);
-        self.log_batch(rs, "created", (created, count), &result);
-        result.map_err(SyncError::Write)
+        let batch = Batch {
+            what: "created",
+            done: created,
+            count,
+        };
+        self.log_batch(rs, &batch, &result);
+        result.map_err(|error| SyncError::Create { batch, error })
     }
 
     /// Counts the pods of `rs` in the cache that are not among `active`.

@@ -4,6 +4,7 @@ use crate::api::{Pod, ReplicaSet};
 use crate::batches::run_all;
 use crate::controller::decide::age_ratio::age_ratios;
 use crate::controller::decide::{Decision, Facts};
+use crate::controller::error::Batch;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
@@ -65,8 +66,13 @@ impl ReplicaSetController {
         };
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
         let (n_deleted, result) = run_all(pods.len(), &*self.batches, &delete);
-        self.log_batch(rs, "deleted", (n_deleted, pods.len()), &result);
-        result.map_err(SyncError::Delete)
+        let batch = Batch {
+            what: "deleted",
+            done: n_deleted,
+            count: pods.len(),
+        };
+        self.log_batch(rs, &batch, &result);
+        result.map_err(|error| SyncError::Delete { batch, error })
     }
 
     /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.

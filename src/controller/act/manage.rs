@@ -8,6 +8,7 @@ use log::Level;
 use crate::api::{ObjectKey, ReplicaSet, Uid};
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Decision, Facts};
+use crate::controller::error::Batch;
 use crate::controller::memory::Memory;
 use crate::controller::memory::own_writes::OwnWrites;
 use crate::controller::{ReplicaSetController, SyncError};
@@ -33,11 +34,11 @@ impl ReplicaSetController {
     pub(super) fn log_batch(
         &self,
         rs: &ReplicaSet,
-        what: &str,
-        (done, count): (usize, usize),
+        batch: &Batch,
         result: &Result<(), WriteError>,
     ) {
         let object = self.kind.named(&rs.key);
+        let Batch { what, done, count } = *batch;
         let level = level_of_batch(done, result);
         if what == "created" {
             log::log!(
@@ -85,10 +86,10 @@ impl ReplicaSetController {
     }
 }
 
-/// A batch without any request is worth a debug line only.
+/// A batch that changed nothing is worth a debug line only: the worker reports its error.
 fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
     match result {
-        Err(WriteError::Stopped) if done == 0 => Level::Debug,
+        Err(_) if done == 0 => Level::Debug,
         _ => Level::Info,
     }
 }

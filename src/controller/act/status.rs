@@ -10,7 +10,7 @@ use crate::api::conditions::{
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::failed_pods::condition::{FAILED_POD_BACKOFF, report_back_off};
+use crate::controller::decide::failed_pods::condition::report_back_off;
 use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::protection::{PROTECTED_TIMEOUT, is_block, show_block};
 use crate::controller::decide::status::{Failure, News, calculate_status};
@@ -198,10 +198,7 @@ impl ReplicaSetController {
 fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
     let calculated = std::mem::replace(&mut computed.conditions, fresh.conditions.clone());
     for ours in calculated.iter().filter(|it| is_own(it)) {
-        // As upstream, a failure that is known already keeps its text.
-        if !is_upstreams(ours) {
-            remove_condition(&mut computed.conditions, &ours.type_);
-        }
+        remove_condition(&mut computed.conditions, &ours.type_);
         set_condition(&mut computed.conditions, ours.clone());
     }
     let is_calculated = |it: &Condition| get_condition(&calculated, &it.type_).is_some_and(is_own);
@@ -216,11 +213,6 @@ fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> Repli
 /// True for the conditions that this controller sets, and removes.
 fn is_own(condition: &Condition) -> bool {
     condition.type_ == REPLICA_FAILURE || is_block(condition)
-}
-
-/// True for the conditions that upstream has, too.
-fn is_upstreams(condition: &Condition) -> bool {
-    condition.type_ == REPLICA_FAILURE && condition.reason.as_deref() != Some(FAILED_POD_BACKOFF)
 }
 
 #[cfg(test)]

@@ -14,15 +14,16 @@ use crate::writes::WriteError;
 /// upstream (client-go `DefaultTypedControllerRateLimiter`).
 pub const QUOTA_WAIT: Duration = Duration::from_secs(1000);
 
-/// Time between two tries of an invalid pod. A webhook may have rejected it, and its change starts
-/// no sync.
-pub const INVALID_WAIT: Duration = Duration::from_mins(16);
-
-/// The longest wait after an overload.
+/// The first and the longest wait after an overload without `Retry-After`.
+const OVERLOAD_WAIT_MIN: Duration = Duration::from_millis(5);
+/// See [`OVERLOAD_WAIT_MIN`].
 pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The first wait after an overload without `Retry-After`, doubled by each further one.
-const OVERLOAD_WAIT_MIN: Duration = Duration::from_millis(5);
+/// The first and the longest wait after a 422. Most pods that are invalid stay so. But a broken
+/// webhook or policy also answers 422, and its repair starts no sync.
+const INVALID_WAIT_MIN: Duration = Duration::from_secs(1);
+/// See [`INVALID_WAIT_MIN`].
+pub const INVALID_WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// Why the API server refuses the pods of a ReplicaSet. An error of no kind has upstream's
 /// back-off.
@@ -35,7 +36,7 @@ pub enum Refusal {
         /// `details.retryAfterSeconds`, or the header `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// 422: only another spec can be accepted.
+    /// 422, of the API server itself or of a webhook or policy.
     Invalid,
 }
 
@@ -67,23 +68,22 @@ impl Refusal {
 
     /// The wait after the `n`-th refusal of this kind in a row, if nothing ends it earlier.
     pub fn wait(&self, owner: &Uid, n: u32) -> Duration {
-        match self {
-            Self::Quota(_) => QUOTA_WAIT,
-            Self::Invalid => INVALID_WAIT,
-            Self::Overload { retry_after } => {
-                let doublings = n.saturating_sub(1).min(16);
-                let wait = OVERLOAD_WAIT_MIN * (1 << doublings);
-                let wait = wait.max(retry_after.unwrap_or_default());
-                // What is cut off to the longest wait is spread, too.
-                let least = if wait < OVERLOAD_WAIT_MAX {
-                    wait
-                } else {
-                    OVERLOAD_WAIT_MAX.mul_f64(1.0 / 1.5)
-                };
-                let most = least.mul_f64(1.5).min(OVERLOAD_WAIT_MAX);
-                least + most.saturating_sub(least).mul_f64(uniform(owner, n))
-            }
-        }
+        let (least, longest, retry_after) = match self {
+            Self::Quota(_) => return QUOTA_WAIT,
+            Self::Invalid => (INVALID_WAIT_MIN, INVALID_WAIT_MAX, None),
+            Self::Overload { retry_after } => (OVERLOAD_WAIT_MIN, OVERLOAD_WAIT_MAX, *retry_after),
+        };
+        let doublings = n.saturating_sub(1).min(16);
+        let wait = least * (1 << doublings);
+        let wait = wait.max(retry_after.unwrap_or_default());
+        // What is cut off to the longest wait is spread, too.
+        let least = if wait < longest {
+            wait
+        } else {
+            longest.mul_f64(1.0 / 1.5)
+        };
+        let most = least.mul_f64(1.5).min(longest);
+        least + most.saturating_sub(least).mul_f64(uniform(owner, n))
     }
 }
 
@@ -99,7 +99,7 @@ fn uniform(owner: &Uid, n: u32) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{INVALID_WAIT, OVERLOAD_WAIT_MAX, QUOTA_WAIT, Refusal};
+    use super::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, QUOTA_WAIT, Refusal};
     use crate::api::Status;
     use crate::writes::WriteError;
 
@@ -179,11 +179,31 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_change_cures_waits_for_it() {
+    fn an_invalid_pod_is_tried_after_a_second_up_to_5_min() {
         let uid = "uid".into();
+        let mut at = Duration::ZERO;
+        let mut tries = Vec::new();
+        for n in 1..30 {
+            let wait = Refusal::Invalid.wait(&uid, n);
+            assert!(wait <= INVALID_WAIT_MAX, "{n}: {wait:?}");
+            at += wait;
+            tries.push(at.as_secs());
+        }
+        assert!((1..=2).contains(&tries[0]), "{tries:?}");
+        // A policy is lifted after 10 s.
+        let first = tries.iter().find(|it| **it >= 10).expect("a try");
+        assert!(*first < 30, "{tries:?}");
+        let in_an_hour = tries.iter().filter(|it| **it < 3600).count();
+        assert!((15..=30).contains(&in_an_hour), "{tries:?}");
+    }
+
+    #[test]
+    fn a_quota_is_tried_after_1000_s_at_the_latest() {
         for n in [1, 2, 100] {
-            assert_eq!(Refusal::Quota("q".into()).wait(&uid, n), QUOTA_WAIT);
-            assert_eq!(Refusal::Invalid.wait(&uid, n), INVALID_WAIT);
+            assert_eq!(
+                Refusal::Quota("q".into()).wait(&"uid".into(), n),
+                QUOTA_WAIT
+            );
         }
     }
 }

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 
 use super::counts::Counts;
 use super::plan::Plan;
-use crate::api::conditions::{
-    Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
-};
+use crate::api::conditions::{Condition, REPLICA_FAILURE, remove_condition};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
+use crate::stdx::escape::escaped;
+use crate::writes::pod_body::generate_name;
 
 /// A failed create or delete of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +30,7 @@ pub fn calculate_status(
     let mut conditions = rs.status.conditions.clone();
     match failure {
         None => remove_condition(&mut conditions, REPLICA_FAILURE),
-        // As upstream: an existing condition stays unchanged, even if the error differs.
-        Some(_) if get_condition(&conditions, REPLICA_FAILURE).is_some() => {}
-        Some(failure) => set_condition(&mut conditions, replica_failure(failure)),
+        Some(failure) => show_failure(&mut conditions, rs, failure),
     }
     ReplicaSetStatus {
         replicas: counts.replicas,
@@ -75,6 +73,53 @@ impl News {
             Self::Urgent
         }
     }
+}
+
+/// Sets the condition of `failure`. A text that differs from the stored one only in names of pods
+/// and in numbers is no news: otherwise each try might write the status.
+///
+/// DIFFERS: upstream leaves an existing condition unchanged, even if the error differs
+/// (kubernetes/kubernetes#127081).
+fn show_failure(conditions: &mut Vec<Condition>, rs: &ReplicaSet, failure: &Failure) {
+    let mut condition = replica_failure(failure);
+    let known = conditions.iter_mut().find(|it| it.type_ == REPLICA_FAILURE);
+    let Some(known) = known else {
+        return conditions.push(condition);
+    };
+    if known.reason == condition.reason {
+        let stored = known.message.as_deref().unwrap_or_default();
+        if is_alike(&rs.key.name, stored, &failure.message) {
+            return;
+        }
+        condition.last_transition_time = known.last_transition_time;
+    }
+    *known = condition;
+}
+
+/// Maximum bytes of a condition's message, as of an event's (kubernetes
+/// `pkg/apis/core/validation/events.go:noteLengthLimit`).
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// `message` in a form fit for a condition: on one line, and at most 1024 bytes.
+pub fn bounded(message: &str) -> String {
+    let mut message = escaped(message).into_owned();
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - '…'.len_utf8()));
+        message.push('…');
+    }
+    message
+}
+
+/// True if two messages about the ReplicaSet `name` differ at most in words with digits or with the
+/// name of one of its pods.
+pub fn is_alike(name: &str, one: &str, other: &str) -> bool {
+    // The API server cuts the names of pods to 63 bytes.
+    let prefix: String = generate_name(name).chars().take(58).collect();
+    let is_stable =
+        |word: &&str| !word.contains(|c: char| c.is_ascii_digit()) && !word.contains(&*prefix);
+    one.split_whitespace()
+        .filter(is_stable)
+        .eq(other.split_whitespace().filter(is_stable))
 }
 
 /// The condition of a failed create or delete.

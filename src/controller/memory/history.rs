@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::api::ReplicaSet;
+use crate::controller::decide::status::is_alike;
 pub use crate::telemetry::metrics::controller::SyncEnd;
 
 /// Error messages are cut to this many bytes.
@@ -77,20 +78,27 @@ struct Failures {
 }
 
 impl History {
-    /// Records how a sync ended. A success clears the error unless it is permanent.
-    pub fn note_sync(&mut self, sync: LastSync, error: Option<String>) {
+    /// Records how a sync of the ReplicaSet `name` ended. A success clears the error unless it is
+    /// permanent. Returns true if it failed for another reason than the last one.
+    pub fn note_sync(&mut self, name: &str, sync: LastSync, error: Option<String>) -> bool {
         let (at, is_success) = (sync.at, sync.end == SyncEnd::Synced);
         self.last_sync = Some(sync);
-        if let Some(message) = error {
-            self.fail(message, at, false);
-        } else if is_success {
-            self.last_error.take_if(|error| !error.is_for_good);
-        }
+        let Some(message) = error else {
+            if is_success {
+                self.last_error.take_if(|error| !error.is_for_good);
+            }
+            return false;
+        };
+        let message = cut(message);
+        let is_known = |it: &LastError| is_alike(name, &it.message, &message);
+        let is_news = !self.last_error.as_ref().is_some_and(is_known);
+        self.fail(message, at, false);
+        is_news
     }
 
     /// Records an error that no sync retries, because the daemon cannot repair it.
     pub fn note_permanent_error(&mut self, message: String, at: Timestamp) {
-        self.fail(message, at, true);
+        self.fail(cut(message), at, true);
     }
 
     /// The latest sync; `None` if the record was dropped since.
@@ -190,8 +198,7 @@ impl History {
             && failures.is_none_or(|it| now.saturating_duration_since(it.since) >= FAILURES_PERIOD)
     }
 
-    fn fail(&mut self, message: String, at: Timestamp, is_for_good: bool) {
-        let message = cut(message);
+    fn fail(&mut self, message: Box<str>, at: Timestamp, is_for_good: bool) {
         self.last_error = Some(LastError {
             at,
             message,
@@ -229,16 +236,16 @@ mod tests {
     #[test]
     fn an_error_stays_until_a_sync_succeeds() {
         let mut history = History::default();
-        history.note_sync(sync(1, SyncEnd::Failed), Some("no".repeat(600)));
+        history.note_sync("web", sync(1, SyncEnd::Failed), Some("no".repeat(600)));
         let length = history.last_error().map(|error| error.message.len());
         assert_eq!(length, Some(1024));
-        history.note_sync(sync(2, SyncEnd::TooEarly), None);
+        history.note_sync("web", sync(2, SyncEnd::TooEarly), None);
         assert!(history.last_error().is_some());
-        history.note_sync(sync(3, SyncEnd::Synced), None);
+        history.note_sync("web", sync(3, SyncEnd::Synced), None);
         assert_eq!(history.last_error(), None);
         assert_eq!(history.last_sync(), Some(&sync(3, SyncEnd::Synced)));
         history.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH);
-        history.note_sync(sync(4, SyncEnd::Synced), None);
+        history.note_sync("web", sync(4, SyncEnd::Synced), None);
         assert!(history.last_error().is_some());
     }
 
@@ -246,7 +253,7 @@ mod tests {
     fn whatever_is_not_told_yet_keeps_a_history() {
         let now = Instant::now();
         let mut history = History::default();
-        history.note_sync(sync(1, SyncEnd::Synced), None);
+        history.note_sync("web", sync(1, SyncEnd::Synced), None);
         assert!(history.is_over(now));
         let mut changed = replica_set("web", 2);
         changed.generation = 2;

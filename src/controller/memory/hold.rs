@@ -2,12 +2,13 @@
 //! I/O.
 //!
 //! While a hold lasts, no sync creates pods of the ReplicaSet; deletes, claims and the status go
-//! on. It ends with the next generation, and in the line of a quota with the permission to try.
+//! on. It ends with the next generation, and in the queue of a quota at its turn.
 
 use std::time::{Duration, Instant};
 
 use super::history::cut;
-use crate::api::{CompactTimestamp, ReplicaSet};
+use super::quota_queue::Ticket;
+use crate::api::ReplicaSet;
 use crate::controller::decide::refusal::Refusal;
 
 /// Creates are held back after a refusal.
@@ -23,10 +24,8 @@ pub struct Hold {
     pub until: Instant,
     /// Number of refusals of this kind in a row, without an accepted create in between.
     pub n: u32,
-    /// The line of the quota lets this ReplicaSet try.
-    pub is_permitted: bool,
-    /// `metadata.creationTimestamp`, for the place in the line.
-    pub created: Option<CompactTimestamp>,
+    /// The position in the queue of a quota.
+    pub ticket: Ticket,
     generation: i64,
 }
 
@@ -44,8 +43,7 @@ impl Hold {
             since: earlier.map_or(now, |it| it.since),
             until: now + refusal.wait(&rs.uid, n),
             n,
-            is_permitted: false,
-            created: rs.creation,
+            ticket: 0,
             generation: rs.generation,
             refusal,
             message: cut(message),
@@ -56,7 +54,7 @@ impl Hold {
     /// create.
     pub fn remaining(&self, generation: i64, now: Instant) -> Option<Duration> {
         let remaining = self.until.saturating_duration_since(now);
-        let lasts = !self.is_permitted && self.generation == generation && !remaining.is_zero();
+        let lasts = self.generation == generation && !remaining.is_zero();
         lasts.then_some(remaining)
     }
 }
@@ -66,18 +64,17 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::Hold;
-    use crate::controller::decide::refusal::{INVALID_WAIT, Refusal};
+    use crate::controller::decide::refusal::Refusal;
     use crate::controller::testing::replica_set;
 
     #[test]
-    fn a_hold_ends_with_its_time_a_generation_or_a_permission() {
+    fn a_hold_ends_with_its_time_or_a_generation() {
         let (rs, now) = (replica_set("web", 1), Instant::now());
-        let mut hold = Hold::after(None, &rs, (Refusal::Invalid, String::new()), now);
-        assert_eq!(hold.remaining(1, now), Some(INVALID_WAIT));
+        let hold = Hold::after(None, &rs, (Refusal::Invalid, String::new()), now);
+        let wait = hold.until - now;
+        assert_eq!(hold.remaining(1, now), Some(wait));
         assert_eq!(hold.remaining(2, now), None);
-        assert_eq!(hold.remaining(1, now + INVALID_WAIT), None);
-        hold.is_permitted = true;
-        assert_eq!(hold.remaining(1, now), None);
+        assert_eq!(hold.remaining(1, now + wait), None);
     }
 
     #[test]

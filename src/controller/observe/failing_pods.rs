@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet};
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
 use crate::controller::memory::Memory;
@@ -44,10 +44,11 @@ impl ReplicaSetController {
         log::warn!(
             object:% = self.kind.named(&rs.key);
             "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
-             describe pod {}",
+             describe pod {}; to slow the replacements down: {}",
             within.as_secs_f64().max(1.0),
             pod.key.namespace,
-            pod.key.name
+            pod.key.name,
+            back_off_command(rs, self.kind.singular)
         );
     }
 
@@ -56,6 +57,15 @@ impl ReplicaSetController {
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, FAILED_POD_BACKOFF, message);
     }
+}
+
+/// The command that switches the back-off of `rs` on.
+pub fn back_off_command(rs: &ReplicaSet, resource: &str) -> String {
+    let ObjectKey { namespace, name } = &rs.key;
+    format!(
+        "kubectl -n {namespace} annotate {resource} {name} \
+         replicaset-controller/failed-pod-backoff=10s..5m"
+    )
 }
 
 #[cfg(test)]

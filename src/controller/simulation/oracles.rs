@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
+use crate::controller::decide::refusal::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, Refusal};
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
-use crate::controller::memory::quota_line::PAUSE_MAX;
+use crate::controller::memory::quota_queue::PAUSE_MAX;
 use crate::controller::memory::refusals::HeldBack;
 
 /// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.
@@ -44,17 +44,17 @@ pub(super) struct Waits(BTreeMap<ObjectKey, (Tries, Duration)>);
 type Tries = (u32, Option<(Refusal, u32)>);
 
 /// The longest time until a ReplicaSet that is held back tries again, if nothing wakes it. In the
-/// line of a quota all others may probe first.
+/// queue of a quota all others may try first.
 fn longest_hold(held_back: &HeldBack) -> Duration {
     match held_back.refusal {
         Refusal::Quota(_) => {
             PAUSE_MAX
                 * held_back
-                    .place
+                    .position
                     .map_or(1, |it| u32::try_from(it.len).unwrap_or(u32::MAX))
         }
         Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
-        Refusal::Invalid => INVALID_WAIT,
+        Refusal::Invalid => INVALID_WAIT_MAX,
     }
 }
 

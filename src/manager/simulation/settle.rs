@@ -14,8 +14,8 @@ use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::refusal::{INVALID_WAIT, OVERLOAD_WAIT_MAX, Refusal};
-use crate::controller::memory::quota_line::PAUSE_MAX;
+use crate::controller::decide::refusal::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, Refusal};
+use crate::controller::memory::quota_queue::PAUSE_MAX;
 use crate::stdx::turns::scheduler::{Process, in_process};
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.
@@ -230,7 +230,7 @@ impl World {
             let longest = match held_back.refusal {
                 Refusal::Quota(_) => PAUSE_MAX,
                 Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
-                Refusal::Invalid => INVALID_WAIT,
+                Refusal::Invalid => INVALID_WAIT_MAX,
             };
             let step = if excuse.is_none() {
                 STEP

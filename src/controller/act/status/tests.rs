@@ -13,9 +13,9 @@ use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::availability::Availability;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::plan::Plan;
-use crate::controller::decide::status::{Failure, calculate_status};
+use crate::controller::decide::status::{Failure, bounded, calculate_status};
 use crate::controller::testing::{
-    Fixture, Write, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
+    Fixture, Write, key, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
 };
 
 /// A ReplicaSet with this `minReadySeconds`; with `partial` its template has one label more than
@@ -233,11 +233,11 @@ fn f_15_to_f_17_f_19_the_failure_condition() {
         ),
         (vec![create.clone()], None, vec![]),
         (vec![], None, vec![]),
-        // An existing condition stays, whatever the error. F-27: foreign conditions always stay.
+        // The newest error replaces another one. F-27: foreign conditions always stay.
         (
-            vec![create.clone()],
-            failed(Plan::Delete(1), "F"),
-            vec![create.clone()],
+            vec![other(), create.clone()],
+            failed(Plan::Delete(1), "unable to delete pods: E"),
+            vec![other(), delete],
         ),
         (
             vec![other()],
@@ -250,6 +250,61 @@ fn f_15_to_f_17_f_19_the_failure_condition() {
         rs.status.conditions = before;
         assert_eq!(calculate(&rs, &[], failed).conditions, after);
     }
+}
+
+/// A hazard: a status write for each try.
+#[test]
+fn the_condition_tells_the_newest_refusal() {
+    let quota =
+        "pods \"web-bcdfg\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2";
+    for (stored, newest, is_news) in [
+        ("denied: first", "denied: second", true),
+        (
+            quota,
+            &quota.replace("bcdfg", "hjklm").replace("=2", "=7"),
+            false,
+        ),
+        (quota, &quota.replace("few", "other"), true),
+        (
+            "pod web-bcdfg, request 0f3e-11",
+            "pod web-hjklm, request aa71-c2",
+            false,
+        ),
+        ("", "denied", true),
+    ] {
+        let mut rs = replica_set("web", 2);
+        let mut known = failure("FailedCreate", stored);
+        known.last_transition_time = "2025-01-01T00:00:00Z".parse().ok();
+        rs.status.conditions = vec![known.clone()];
+        let failed = Some((Plan::Create(1), newest.to_owned()));
+        let expected = Condition {
+            message: Some(if is_news { newest } else { stored }.to_owned()),
+            ..known
+        };
+        assert_eq!(calculate(&rs, &[], failed).conditions, [expected]);
+    }
+}
+
+#[test]
+fn the_text_of_the_condition_is_escaped_and_bounded() {
+    assert_eq!(bounded("a\n\u{1b}[2Kb"), r"a\n\u{1b}[2Kb");
+    for long in ["ä".repeat(9000), "\n".repeat(1024)] {
+        let text = bounded(&long);
+        assert!(text.len() <= 1024 && text.ends_with('…'), "{}", text.len());
+        assert_eq!(bounded(&text), text, "it is stored as it is");
+    }
+    let fixture = Fixture::new();
+    fixture
+        .writes
+        .on_create(|_, _| Some(Err(refused(403, "Forbidden", &"no\n".repeat(9000)))));
+    fixture.deliver_replica_set(replica_set("web", 2));
+    fixture.process(&key("web"));
+    let status = fixture.writes.status_updates().pop().expect("a status");
+    let message = status.conditions[0].message.as_deref().unwrap_or_default();
+    assert!(
+        message.len() <= 1024 && message.starts_with(r"no\n"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -450,17 +505,15 @@ fn f_27_foreign_status_fields_survive_the_second_update() {
     assert_eq!(second.unknown, b"future");
 }
 
-/// Upstream keeps the text of a condition whose status and reason stay; this controller's own
-/// conditions count pods in theirs.
 #[test]
-fn a_second_update_renews_the_text_of_own_conditions_only() {
-    for (reason, expected) in [("FailedCreate", "old"), ("FailedPodBackoff", "new")] {
+fn a_second_update_renews_the_text_of_own_conditions() {
+    for reason in ["FailedCreate", "FailedPodBackoff"] {
         let with = |message| ReplicaSetStatus {
             conditions: vec![failure(reason, message)],
             ..ReplicaSetStatus::default()
         };
         let carried = carry_over(&with("old"), with("new"));
-        assert_eq!(carried.conditions, [failure(reason, expected)]);
+        assert_eq!(carried.conditions, [failure(reason, "new")]);
     }
 }
 

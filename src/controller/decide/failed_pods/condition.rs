@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::back_off::BackOff;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, remove_condition};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
-use crate::controller::decide::status::{Failure, replica_failure};
+use crate::controller::decide::status::Failure;
 
 /// The reason of the condition and of the event.
 pub const FAILED_POD_BACKOFF: &str = "FailedPodBackoff";
@@ -13,8 +13,7 @@ pub const FAILED_POD_BACKOFF: &str = "FailedPodBackoff";
 /// Adds the condition of `back_off` to the calculated `status` of `rs`. Returns its message if it
 /// reports a step that the stored status does not.
 ///
-/// DIFFERS: upstream leaves an existing condition unchanged. One with this reason is replaced when
-/// the step changes, and by the failure of a request.
+/// A condition with this reason is replaced when the step changes, and by the failure of a request.
 pub fn report_back_off(
     status: &mut ReplicaSetStatus,
     rs: &ReplicaSet,
@@ -30,10 +29,7 @@ pub fn report_back_off(
         let place = place.unwrap_or(usize::MAX).min(status.conditions.len());
         status.conditions.insert(place, condition);
     };
-    if let Some(failure) = failure {
-        if known.is_some() {
-            put(replica_failure(failure));
-        }
+    if failure.is_some() {
         return None;
     }
     let back_off = back_off?;
