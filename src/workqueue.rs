@@ -165,6 +165,11 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.rate_limiter.forget(key);
     }
 
+    /// Resets the failure counts of all keys. Returns the keys that had one.
+    pub fn forget_all(&self) -> Vec<K> {
+        self.rate_limiter.forget_all()
+    }
+
     /// Returns the failures of `key` since [`WorkQueue::forget`].
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.rate_limiter.num_requeues(key)

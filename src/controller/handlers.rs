@@ -60,6 +60,16 @@ impl ReplicaSetController {
         }
     }
 
+    /// Enqueues the keys whose last sync failed, without the rest of their back-off: the API server
+    /// is back after an outage.
+    ///
+    /// DIFFERS: upstream's back-off goes on, as long again as the outage lasted.
+    pub fn handle_recovered(&self) {
+        for key in self.queue.forget_all() {
+            self.enqueue(&key);
+        }
+    }
+
     /// Enqueues the keys that waited for a store to reach its new version.
     pub fn handle_cache_advanced(&self) {
         for key in self.memories.advanced(|| self.cached_versions()) {

@@ -48,6 +48,12 @@ impl<T> Handler<T> for WatchHandler<T> {
             controller.handle_cache_advanced();
         }
     }
+
+    fn on_recovered(&mut self) {
+        for controller in &self.controllers {
+            controller.handle_recovered();
+        }
+    }
 }
 
 /// Starts all watches.

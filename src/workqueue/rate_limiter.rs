@@ -85,6 +85,13 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
         self.lock().failures.remove(key);
     }
 
+    /// Resets the failures of all keys. Returns these keys.
+    pub fn forget_all(&self) -> Vec<K> {
+        let mut state = self.lock();
+        state.whole_at.clear();
+        std::mem::take(&mut state.failures).into_keys().collect()
+    }
+
     /// Returns the failures of `key` since its last reset.
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.lock().failures.get(key).copied().unwrap_or_default()

@@ -205,7 +205,11 @@ fn explain_reads_from_a_running_daemon() {
     // Only the daemon knows the queue of the quota.
     cluster.eventually("the ReplicaSet is explained", || {
         let (code, text, _) = explain("rs", "text");
-        let words = [why, "blocked by quota \"two\"", "its own try at the latest in"];
+        let words = [
+            why,
+            "blocked by quota \"two\"",
+            "its own try at the latest in",
+        ];
         code == Some(0) && words.iter().all(|word| text.contains(word))
     });
     cluster.eventually("the ReplicationController is explained", || {

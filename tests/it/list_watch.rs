@@ -553,6 +553,29 @@ fn j_10_after_an_outage_the_watch_resumes() {
     drop(door);
 }
 
+/// Their back-off was as long again as the outage.
+#[test]
+fn after_an_outage_failed_syncs_are_retried_at_once() {
+    let mut cluster = TestCluster::start();
+    let mut door = cluster.open_door("127.0.0.1:0", |faults| Arc::new(faults));
+    cluster.start_daemon_at(&door.url());
+    cluster.synced();
+    let denied = Status::new(403, "Forbidden", "denied by the test");
+    let _rule = cluster.fault("create", "pods", Action::refuse(denied));
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    let n_tried = || cluster.recorded("create", "pods").len();
+    cluster.eventually("the back-off is 5 s", || n_tried() >= 11);
+    let address = door.address();
+    door.stop();
+    let n_before = n_tried();
+    cluster.waiting().pause(BACKOFF_MIN / 2);
+    let door = cluster.open_door(address, |faults| Arc::new(faults));
+    // With the old back-off the seventh is due after ten minutes.
+    cluster.eventually("seven more tries", || n_tried() >= n_before + 7);
+    cluster.stop_daemon();
+    drop(door);
+}
+
 #[test]
 fn all_requests_stay_in_the_watched_namespace() {
     let (cluster, _) = settled();

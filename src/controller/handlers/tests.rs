@@ -52,6 +52,26 @@ fn check_update(fixture: &Fixture, old: Pod, new: Pod, queued: &[&str]) {
 }
 
 /// As after a restore of the API server's store from a backup.
+/// Their back-off is as long as the outage was.
+#[test]
+fn failed_keys_are_synced_as_soon_as_the_api_server_is_back() {
+    let fixture = Fixture::new();
+    for name in ["web", "idle"] {
+        fixture.deliver_replica_set(replica_set(name, 1));
+    }
+    fixture.queued();
+    for _ in 0..15 {
+        fixture.queue.add_rate_limited(key("web"));
+    }
+    assert_eq!(fixture.queued(), [""; 0]);
+    fixture.controller.handle_recovered();
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.queue.add_rate_limited(key("web"));
+    fixture.controller.stand_by();
+    fixture.controller.handle_recovered();
+    assert_eq!(fixture.queued(), [""; 0], "the new leader enqueues all");
+}
+
 #[test]
 fn a_changed_pod_with_an_unchanged_version_is_no_resync() {
     let (fixture, one, _) = two();

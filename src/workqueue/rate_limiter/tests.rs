@@ -42,6 +42,20 @@ fn i_17_exponential_delays_double_per_key_until_forgotten() {
 }
 
 #[test]
+fn all_keys_start_over_at_once() {
+    let (_, limiter) = limiter();
+    for _ in 0..1000 {
+        limiter.when(&"one");
+    }
+    limiter.when(&"two");
+    let mut forgotten = limiter.forget_all();
+    forgotten.sort_unstable();
+    assert_eq!(forgotten, ["one", "two"]);
+    check(&limiter, "one", &[5, 10]);
+    assert_eq!(limiter.num_requeues(&"two"), 0);
+}
+
+#[test]
 fn i_18_exponential_delays_do_not_overflow() {
     let (clock, limiter) = limiter();
     for _ in 0..17 {
