@@ -30,10 +30,10 @@ pub(super) fn describe(peer: &str, error: &Error) -> String {
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied => format!(
                 "{peer} does not accept the client certificate: {}",
-                in_words(format!("{alert:?}")).to_lowercase()
+                in_words(&format!("{alert:?}")).to_lowercase()
             ),
             alert => {
-                let alert = in_words(format!("{alert:?}")).to_lowercase();
+                let alert = in_words(&format!("{alert:?}")).to_lowercase();
                 format!("{peer} has ended the TLS handshake: {alert}")
             }
         },
@@ -105,7 +105,7 @@ fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
             "UnsupportedCertVersion" => {
                 "it, or one of its authorities, is not of X.509 version 3".to_owned()
             }
-            other => in_words(other).to_lowercase(),
+            other => in_words(&other).to_lowercase(),
         },
         problem => in_words(problem).to_lowercase(),
     };

@@ -74,7 +74,7 @@ impl Authentication {
                 verifier.verify_client_cert(&own.as_slice().into(), &others, UnixTime::now());
             verified
                 .map(drop)
-                .map_err(|error| refused(&in_words(error)))
+                .map_err(|error| refused(&in_words(&error)))
         })?;
         let certificate = Certificate::parse(own)?;
         if certificate

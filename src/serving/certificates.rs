@@ -266,7 +266,7 @@ fn client_verifier(
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let verifier = verifier.build();
     verifier.map_err(|error| {
-        let error = in_words(error);
+        let error = in_words(&error);
         format!("{name}: no certificate that can be used: {error}")
     })
 }

@@ -110,7 +110,7 @@ fn blocks(pem: &str) -> impl Iterator<Item = Block<'_>> {
 }
 
 /// The text of an error of the TLS library, with the names of its variants as words.
-pub fn in_words(error: impl ToString) -> String {
+pub fn in_words(error: &impl ToString) -> String {
     let mut words = String::new();
     let mut after_lower = false;
     for letter in error.to_string().chars() {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn names_of_variants_become_words() {
-        let text = in_words("peer misbehaved: MissingKeyShare");
+        let text = in_words(&"peer misbehaved: MissingKeyShare");
         assert_eq!(text, "peer misbehaved: Missing key share");
     }
 }
