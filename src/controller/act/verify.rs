@@ -124,12 +124,10 @@ impl ReplicaSetController {
     /// If the LIST fails, or if the cache has yet to follow a restore from a backup.
     fn compare_with_live(&self, rs: &ReplicaSet, selector: &Selector) -> Result<bool, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
-        let cached_before = self.cache.pods_owned_by(&owner);
-        let live = self.live.list_pods(rs, selector)?;
+        // ORDER: before the LIST. A pod that the cache shows later is younger than the LIST.
         let cached = self.cache.pods_owned_by(&owner);
-        // A pod that left the cache during the LIST is known to be deleted.
-        let known = cached.iter().chain(&cached_before);
-        let known_uids: HashSet<&Uid> = known.map(|pod| &pod.uid).collect();
+        let live = self.live.list_pods(rs, selector)?;
+        let known_uids: HashSet<&Uid> = cached.iter().map(|pod| &pod.uid).collect();
         let live_uids: HashSet<&Uid> = live
             .iter()
             .filter(|pod| pod.is_active())
@@ -138,7 +136,7 @@ impl ReplicaSetController {
         // Without a restore no pod ever becomes active again. No expectation could end this wait:
         // the cache follows by a list, which enqueues the key.
         let is_restored = |pod: &&Arc<Pod>| !pod.is_active() && live_uids.contains(&pod.uid);
-        if let Some(pod) = cached_before.iter().find(is_restored) {
+        if let Some(pod) = cached.iter().find(is_restored) {
             let name = &pod.key.name;
             return Err(SyncError::Outdated(format!(
                 "pod {name} is restored from a backup, which the cache does not show yet"
