@@ -214,14 +214,10 @@ impl ReplicaSetController {
     /// Replaces a name that belongs to a foreign pod, or to an own pod that is terminating.
     fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
         self.memories.with(&rs.key, &rs.uid, |memory| {
-            loop {
-                let mut other = memory.names.draw(rs, 1);
-                let other = other.pop().expect("one name was drawn");
-                if other != *name {
-                    memory.own_writes.rename_creation(name, &other);
-                    return other;
-                }
-            }
+            let mut other = memory.names.draw(rs, 1);
+            let other = other.pop().expect("one name was drawn");
+            memory.own_writes.rename_creation(name, &other);
+            other
         })
     }
 }
