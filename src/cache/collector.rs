@@ -77,3 +77,27 @@ impl<T> Default for Collector<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Collector, Store, UnreadKey};
+    use crate::api::{ObjectKey, Pod, Uid};
+
+    /// Otherwise the store would keep the state from before the list.
+    #[test]
+    fn an_object_that_becomes_readable_during_its_list_is_read() {
+        let (mut collector, store) = (Collector::default(), Store::new());
+        let key = ObjectKey::new("default", "a");
+        collector.upsert_unread(UnreadKey {
+            key: key.clone(),
+            uid: Uid::new("uid-a"),
+        });
+        let pod = Pod {
+            key,
+            uid: Uid::new("uid-a"),
+            ..Pod::default()
+        };
+        collector.upsert(pod.clone(), &store);
+        assert_eq!(collector.finish(), (vec![Arc::new(pod)], Vec::new()));
+    }
+}

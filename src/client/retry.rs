@@ -178,9 +178,10 @@ fn wait_for_throttle(
 mod tests {
     use std::time::Duration;
 
-    use super::{Kind, delay};
+    use super::{Failure, Kind, Meter, Request, delay, run};
     use crate::api::Status;
     use crate::client::error::{ClientError, TransportError, TransportErrorKind};
+    use crate::stdx::stop::{Cause, Stop};
 
     fn rejected(code: u16) -> ClientError {
         ClientError::Status(Status::new(code, "", ""))
@@ -198,6 +199,24 @@ mod tests {
     fn check(kind: Kind, retries: u32, error: &ClientError, header: Option<&str>, ms: Option<u64>) {
         let expected = ms.map(Duration::from_millis);
         assert_eq!(delay(kind, retries, error, header), expected);
+    }
+
+    /// Of a watch, which waits for no throttle.
+    #[test]
+    fn after_the_stop_the_last_error_stands() {
+        let (request, stop) = (Request::get("/a"), Stop::new());
+        let meter = Meter::new(&"http://a.invalid".parse().expect("a URL"));
+        let mut n_attempts = 0;
+        let result = run(&request, Kind::Watch, None, &meter, &stop, |_| {
+            n_attempts += 1;
+            stop.stop(Cause::Requested("test".to_owned()));
+            Err::<(), _>(Failure {
+                error: rejected(429),
+                retry_after: Some("0".to_owned()),
+            })
+        });
+        let code = result.map_err(|error| error.status().map(Status::code));
+        assert_eq!((code, n_attempts), (Err(Some(429)), 1));
     }
 
     #[test]

@@ -192,6 +192,22 @@ impl Fixture {
     }
 
     fn with_options(kind: &'static WorkloadKind, options: Options) -> Self {
+        let fixture = Self::unsynced(kind, options);
+        fixture.cache.pods.set_synced();
+        fixture.cache.replica_sets.set_synced();
+        fixture
+    }
+
+    /// A fixture whose caches have received no list yet.
+    pub(super) fn before_the_first_list() -> Self {
+        let options = Options {
+            status_update_interval: Duration::ZERO,
+            ..Options::default()
+        };
+        Self::unsynced(&REPLICA_SET, options)
+    }
+
+    fn unsynced(kind: &'static WorkloadKind, options: Options) -> Self {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
@@ -211,8 +227,6 @@ impl Fixture {
             metrics: metrics.clone(),
             quota_watch: Arc::default(),
         });
-        cache.pods.set_synced();
-        cache.replica_sets.set_synced();
         Self {
             cache,
             writes,

@@ -443,6 +443,21 @@ fn each_client_has_its_throttle_and_stop_ends_its_waits() {
 }
 
 #[test]
+fn a_retry_waits_for_a_token_too() {
+    let server = always(429, "Retry-After: 0\r\n", "");
+    let options = ClientOptions {
+        qps: 0.001,
+        burst: 1,
+        ..ClientOptions::default()
+    };
+    let (client, stop) = client(&ClientConfig::plain(&server.url()), &options);
+    let blocked = || drop(server.next());
+    let result = stopped_while(&stop, blocked, move || client.send(&Request::get("/a")));
+    assert!(result.is_err_and(|error| error.status().is_some_and(Status::is_too_many_requests)));
+    assert_eq!(server.remaining().len(), 0);
+}
+
+#[test]
 fn abort_closes_connections_in_use_and_opens_no_more() {
     let server = Server::plain(|_| Reply::WriteAndHold(Vec::new()));
     let (client, stop) = client_of(&server);

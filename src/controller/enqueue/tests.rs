@@ -82,6 +82,17 @@ fn pass(fixture: &Fixture, time: Duration) {
     fixture.queue.advance(fixture.clock.now());
 }
 
+/// Objects of the first list come one by one, so until its end each ReplicaSet seems to lack pods.
+#[test]
+fn pods_of_the_first_list_hasten_no_replica_set() {
+    let fixture = Fixture::before_the_first_list();
+    let rs = replica_set("b", 2);
+    fixture.deliver_replica_set(replica_set("a", 2));
+    fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_pod(owned_pod("b-1", &rs));
+    assert_eq!(fixture.queued(), ["default/a", "default/b"]);
+}
+
 #[test]
 fn a_burst_of_ready_pods_costs_few_status_writes() {
     let fixture = paced();

@@ -34,7 +34,7 @@ pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_mins(5);
 /// which this daemon gave up on its last attempt. The API server gives up on a request after a
 /// minute (apiserver `pkg/server/config.go:RequestTimeout`), and so does this daemon; the rest is a
 /// margin for proxies in between.
-const DELETE_ARRIVES_WITHIN: Duration = Duration::from_mins(5);
+pub const DELETE_ARRIVES_WITHIN: Duration = Duration::from_mins(5);
 
 /// The writes of one ReplicaSet.
 #[derive(Debug, Default)]

@@ -200,9 +200,13 @@ fn foreign_manager(managers: Vec<Manager>, armed: Timestamp) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::Timestamp;
 
     use super::{CHECK_INTERVAL, OtherWriters, REPORT_INTERVAL, foreign_manager};
+    use crate::controller::memory::Memory;
+    use crate::controller::testing::{fixture, owned_pod, replica_set, with_status};
     use crate::live::Manager;
     use crate::stdx::clock::{Clock, FakeClock};
 
@@ -234,6 +238,22 @@ mod tests {
         ] {
             assert_eq!(foreign(some).as_deref(), Some(other));
         }
+    }
+
+    #[test]
+    fn an_own_status_raises_no_suspicion() {
+        let rs = replica_set("web", 1);
+        let fixture = fixture(&rs, [owned_pod("a", &rs)]);
+        fixture.controller.start_detection();
+        fixture.clock.advance(Duration::from_hours(1));
+        fixture.sync_ok("web");
+        let status = fixture.writes.status_updates().remove(0);
+        let mut written = with_status(&rs, status);
+        written.resource_version = "2".into();
+        fixture.deliver_replica_set(written);
+        let is_raised = |memory: &mut Memory| memory.suspicion.is_raised();
+        let is_raised = fixture.controller.memories.get(&rs.key, &rs.uid, is_raised);
+        assert_eq!(is_raised, Some(false));
     }
 
     #[test]

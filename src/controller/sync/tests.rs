@@ -16,8 +16,8 @@ use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
-    Fixture, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
-    replica_set_json, seconds_ago, with_status,
+    Fixture, creates, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused,
+    replica_set, replica_set_json, seconds_ago, with_status,
 };
 use crate::stdx::clock::Clock;
 use crate::workqueue::Lanes;
@@ -330,4 +330,22 @@ fn b_13_a_slow_pod_watch_makes_no_second_pod() {
         }
         fixture.assert_counts(3, 0, 0);
     }
+}
+
+/// A record that is not empty takes memory as long as its ReplicaSet exists.
+#[test]
+fn names_are_forgotten_with_the_version_that_they_are_of() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    let has_names = || {
+        let has_names = |memory: &mut Memory| !memory.names.is_empty();
+        fixture.controller.memories.get(&rs.key, &rs.uid, has_names)
+    };
+    fixture.process(&rs.key);
+    assert_eq!(has_names(), Some(true));
+    let name = creates(&fixture).remove(0);
+    fixture.deliver_pod(owned_pod(&name, &rs));
+    fixture.deliver_replica_set(at("2", rs.clone()));
+    fixture.process(&rs.key);
+    assert_eq!(has_names(), Some(false));
 }

@@ -131,6 +131,24 @@ fn a_deletion_already_in_the_cache_is_not_expected() {
     }
 }
 
+/// As a StatefulSet's pods are, whose names return.
+#[test]
+fn a_pod_recreated_before_the_response_is_gone() {
+    let rs = replica_set("web", 0);
+    let fixture = fixture(&rs, [owned_pod("a", &rs)]);
+    let (cache, recreated) = (fixture.cache.clone(), owned_pod("a", &rs));
+    fixture.writes.on_delete(move |_, _| {
+        cache.pods.apply(Pod {
+            uid: "uid-of-another".into(),
+            resource_version: "3".into(),
+            ..recreated.clone()
+        });
+        None
+    });
+    fixture.sync_ok("web");
+    assert_eq!(fixture.open(&rs), Some((0, 0)));
+}
+
 /// The pods of other owners are those of the cache, in all namespaces.
 #[test]
 fn consolidate_sees_the_pods_of_all_owners() {

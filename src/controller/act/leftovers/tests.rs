@@ -81,6 +81,32 @@ fn a_failing_create_does_not_keep_them() {
 }
 
 #[test]
+fn the_status_goes_first() {
+    let (fixture, _) = with_failed(3);
+    fixture.sync_ok("web");
+    let writes = fixture.writes.take();
+    let [Write::UpdateStatus(_), rest @ ..] = writes.as_slice() else {
+        panic!("{writes:?}");
+    };
+    assert_eq!(rest.len(), 2, "{rest:?}");
+}
+
+#[test]
+fn they_do_not_shorten_the_back_off_of_a_failing_sync() {
+    let rs = keeps_one(1);
+    let pods: Vec<Pod> = (0..10).map(|i| failed(i, &rs, 9000 - i)).collect();
+    let fixture = fixture(&rs, pods);
+    let conflict = || refused(409, "Conflict", "not now");
+    fixture.writes.on_create(move |_, _| Some(Err(conflict())));
+    for _ in 0..9 {
+        fixture.process(&rs.key);
+        fixture.queued_after(Duration::from_secs(10));
+    }
+    fixture.process(&rs.key);
+    assert_eq!(fixture.queued_after(Duration::from_secs(1)), [""; 0]);
+}
+
+#[test]
 fn the_oldest_go_first_a_few_per_sync() {
     let (fixture, rs) = with_failed(11);
     fixture.sync_ok("web");

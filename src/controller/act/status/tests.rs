@@ -3,6 +3,7 @@
 mod availability;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::Level;
 use serde_json::json;
@@ -12,11 +13,13 @@ use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::availability::Availability;
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::plan::Plan;
+use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::status::{Failure, bounded, calculate_status};
+use crate::controller::memory::Memory;
 use crate::controller::testing::{
     Fixture, Write, key, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
 };
+use crate::stdx::clock::Clock;
 
 /// A ReplicaSet with this `minReadySeconds`; with `partial` its template has one label more than
 /// the pods.
@@ -543,6 +546,38 @@ fn f_26_a_status_counts_the_pods_that_the_sync_listed() {
 }
 
 /// The other half, while expectations are open, is B-08.
+/// The watch may not show the last of many pods for a long time.
+#[test]
+fn a_new_generation_waits_for_the_creates_only_if_they_are_few() {
+    for (replicas, n_statuses) in [(LARGE - 1, 0), (LARGE, 1)] {
+        let fixture = Fixture::with_status_interval(Duration::from_secs(1));
+        let rs = replica_set("web", replicas.try_into().expect("a few"));
+        fixture.cache_silently(Some(rs), []);
+        fixture.sync_ok("web");
+        assert_eq!(fixture.writes.created().len(), replicas);
+        assert_eq!(fixture.writes.status_updates().len(), n_statuses);
+    }
+}
+
+/// Be it a scale-up or a scale-down.
+#[test]
+fn the_pause_after_a_status_counts_the_pods_there_or_wanted() {
+    for (replicas, n_pods) in [(100, 3), (3, 100)] {
+        let fixture = Fixture::with_status_interval(Duration::from_secs(1));
+        let rs = Arc::new(replica_set("web", replicas));
+        let status = ReplicaSetStatus {
+            replicas: n_pods,
+            ..ReplicaSetStatus::default()
+        };
+        let updated = fixture.controller.update_replica_set_status(&rs, status);
+        updated.expect("it is stored");
+        let now = fixture.clock.now();
+        let pause = |memory: &mut Memory| memory.status_throttle.remaining(now);
+        let pause = fixture.controller.memories.get(&rs.key, &rs.uid, pause);
+        assert_eq!(pause.flatten(), Some(Duration::from_millis(100)));
+    }
+}
+
 #[test]
 fn f_29_a_replica_set_under_deletion_gets_its_status() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 5));

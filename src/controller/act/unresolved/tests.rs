@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, Status};
+use crate::controller::memory::own_writes::{OwnWrites, UnknownDeletions};
 use crate::controller::testing::{
     Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
     replica_set, seconds_ago,
 };
+use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
@@ -205,6 +207,32 @@ fn a_name_in_the_cache_is_not_retried() {
     assert_ne!(created[0], name);
 }
 
+/// The store shows a pod before the handler observes its creation.
+#[test]
+fn a_create_that_the_cache_shows_is_not_unknown_any_more() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the response was lost");
+    let name = creates(&fixture).remove(0);
+    let is_unknown = || {
+        let controller = &fixture.controller;
+        controller.own_writes(&rs, |writes| writes.is_unknown_creation(&name))
+    };
+    assert!(is_unknown());
+    fixture.cache_silently(
+        None,
+        [Pod {
+            phase: PodPhase::Failed,
+            ..owned_pod(&name, &rs)
+        }],
+    );
+    fixture.writes.on_create(|_, _| None);
+    fixture.sync_ok("web");
+    assert_ne!(creates(&fixture), [name.clone()]);
+    assert!(!is_unknown());
+}
+
 #[test]
 fn fewer_wanted_pods_keep_the_other_unknown_names_for_later() {
     let mut rs = replica_set("web", 3);
@@ -231,19 +259,38 @@ fn fewer_wanted_pods_keep_the_other_unknown_names_for_later() {
     assert_eq!(creates(&fixture), unknown[1..]);
 }
 
-/// A create that had no response may still arrive; with the other one it would be one too many.
+/// The outcome is unknown despite this response.
+fn unknown_despite(code: u16, reason: &str) -> WriteError {
+    let status = Status::new(code, reason, "etcdserver: request timed out");
+    WriteError::Unknown {
+        message: status.to_string(),
+        status: Some(status),
+    }
+}
+
+/// A create that had no response may still arrive; with the other one it would be one too many. A
+/// time-out is the response of a server that has given up waiting for the one that creates.
 #[test]
 fn a_create_without_a_response_is_retried_before_answered_ones() {
-    for answered in [1, 2] {
+    let time_out = unknown_despite(504, "Timeout");
+    let cases = [
+        (1, lost()),
+        (2, lost()),
+        (1, time_out.clone()),
+        (2, time_out),
+    ];
+    for (answered, open) in cases {
         let mut rs = replica_set("web", 3);
         let fixture = fixture(&rs, []);
         fixture.writes.on_create(move |call, _| {
-            let status = Status::new(500, "InternalError", "etcdserver: request timed out");
-            let failed = WriteError::Unknown {
-                message: status.to_string(),
-                status: Some(status),
-            };
-            (call >= 1).then(|| Err(if call == answered { failed } else { lost() }))
+            let failed = unknown_despite(500, "InternalError");
+            (call >= 1).then(|| {
+                Err(if call == answered {
+                    failed
+                } else {
+                    open.clone()
+                })
+            })
         });
         fixture.sync("web").expect_err("one failed, one was lost");
         let created = creates(&fixture);
@@ -252,6 +299,8 @@ fn a_create_without_a_response_is_retried_before_answered_ones() {
         rs.resource_version = "2".into();
         fixture.deliver_replica_set(rs);
         fixture.writes.on_create(|_, _| None);
+        // Creates are held back after a time-out.
+        fixture.clock.advance(Duration::from_mins(2));
         fixture.sync_ok("web");
         assert_eq!(creates(&fixture), [created[3 - answered].clone()]);
     }
@@ -279,6 +328,49 @@ fn a_delete_of_unknown_outcome_is_retried_on_its_pod() {
     fixture.sync_ok("web");
     assert_eq!(deletes(&fixture), [name]);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
+}
+
+/// Deletes of unknown outcome that are remembered.
+fn unknown_deletions(fixture: &Fixture, rs: &ReplicaSet) -> UnknownDeletions {
+    let now = fixture.clock.now();
+    let writes = |writes: &mut OwnWrites| writes.unknown_deletions(now);
+    fixture.controller.own_writes(rs, writes)
+}
+
+/// Otherwise a later scale-down would prefer a pod that a restore from a backup brings back.
+#[test]
+fn a_delete_that_succeeds_at_last_is_not_unknown_any_more() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the response was lost");
+    assert_eq!(unknown_deletions(&fixture, &rs).under_way.len(), 1);
+    fixture.writes.on_delete(|_, _| None);
+    fixture.sync_ok("web");
+    assert_eq!(fixture.open(&rs), Some((0, 1)));
+    assert_eq!(
+        unknown_deletions(&fixture, &rs),
+        UnknownDeletions::default()
+    );
+}
+
+/// As after a list that lacks the pod: the event of its deletion may name another owner.
+#[test]
+fn a_delete_of_unknown_outcome_is_forgotten_with_its_pod() {
+    let rs = replica_set("web", 1);
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods);
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("two responses were lost");
+    let gone = deletes(&fixture).remove(0);
+    fixture.cache.pods.apply_deleted(owned_pod(&gone, &rs));
+    fixture.writes.on_delete(|_, _| None);
+    fixture.sync_ok("web");
+    assert_ne!(deletes(&fixture), [gone]);
+    assert_eq!(
+        unknown_deletions(&fixture, &rs),
+        UnknownDeletions::default()
+    );
 }
 
 #[test]
@@ -346,11 +438,17 @@ fn unneeded_unknown_deletion() -> (Fixture, ReplicaSet, String) {
 
 #[test]
 fn a_deletion_that_cannot_happen_any_more_is_not_preferred() {
-    let (fixture, _, unknown) = unneeded_unknown_deletion();
+    let (fixture, rs, unknown) = unneeded_unknown_deletion();
     fixture.clock.advance(Duration::from_hours(3));
     fixture.sync_ok("web");
     let other = if unknown == "b" { "a" } else { "b" };
     assert_eq!(deletes(&fixture), [other]);
+    let remembered = unknown_deletions(&fixture, &rs);
+    assert_eq!(
+        remembered,
+        UnknownDeletions::default(),
+        "one LIST is enough"
+    );
 }
 
 #[test]
@@ -429,6 +527,34 @@ fn with_too_many_unknown_names_stored_pods_go_first() {
     fixture.sync_ok("web");
     assert_eq!(creates(&fixture), [last]);
     assert_eq!(fixture.open(&rs), Some((1, 0)));
+}
+
+#[test]
+fn a_pod_that_arrives_while_names_are_chosen_counts() {
+    let mut rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture
+        .writes
+        .on_create(|call, _| (call >= 1).then(|| Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let created = creates(&fixture);
+    fixture.deliver_pod(owned_pod(&created[0], &rs));
+    rs.replicas = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    let stored = Pod {
+        resource_version: "3".into(),
+        ..owned_pod(&created[1], &rs)
+    };
+    let live = vec![owned_pod(&created[0], &rs), stored.clone()];
+    fixture.writes.set_live_pods(live);
+    let cache = fixture.cache.clone();
+    fixture.writes.on_list_pods(move |_, _| {
+        cache.pods.apply(stored.clone());
+        None
+    });
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
 }
 
 #[test]

@@ -43,6 +43,23 @@ fn b_09_a_pod_shown_during_the_check_is_counted() {
     assert_eq!(fixture.writes.status_updates()[0].replicas, 2);
 }
 
+/// The watch may never show it, or shows it as the pod of another.
+#[test]
+fn a_pod_that_does_not_count_is_not_waited_for() {
+    let rs = replica_set("web", 2);
+    let failed = Pod {
+        phase: PodPhase::Failed,
+        ..owned_pod("b", &rs)
+    };
+    for other in [failed, owned_pod("c", &replica_set("other", 1))] {
+        let (fixture, rs) = expired();
+        let live = vec![ready_pod("a", &rs), other];
+        fixture.writes.set_live_pods(live);
+        fixture.sync_ok("web");
+        fixture.assert_counts(1, 0, 0);
+    }
+}
+
 #[test]
 fn a_spec_shown_during_the_check_is_left_to_the_next_sync() {
     let (fixture, rs) = expired();
@@ -302,6 +319,25 @@ impl Clock for HookedClock {
 
     fn wall(&self) -> Timestamp {
         self.0.wall()
+    }
+}
+
+/// What a sync may do was judged by the spec, and for the object, that the cache had before.
+#[test]
+fn a_replica_set_that_changes_while_it_is_judged_is_left_to_the_next_sync() {
+    let rs = replica_set("web", 1);
+    let [mut scaled, mut recreated] = [rs.clone(), rs.clone()];
+    (scaled.replicas, scaled.generation) = (2, 2);
+    recreated.uid = "uid-of-another".into();
+    for mut changed in [scaled, recreated] {
+        let clock = Arc::new(HookedClock::default());
+        let mut fixture = fixture(&rs, []);
+        fixture.controller = fixture.controller_with(Arc::clone(&clock) as Arc<dyn Clock>);
+        let cache = fixture.cache.clone();
+        changed.resource_version = "2".into();
+        *clock.hook() = Some(Box::new(move || drop(cache.replica_sets.apply(changed))));
+        assert_eq!(fixture.sync("web").expect("a sync"), SyncOutcome::TooEarly);
+        fixture.assert_counts(0, 0, 0);
     }
 }
 

@@ -402,6 +402,12 @@ fn the_condition_changes_once_per_step() {
         "a new step settles for 2 s"
     );
     assert_eq!(reported(None, rejected(&rs, &[1]), None), (None, false));
+    let of_later = Condition {
+        last_transition_time: Some(now()),
+        ..first.clone()
+    };
+    let again = reported(Some(of_later.clone()), rejected(&rs, &[5, 3]), None);
+    assert_eq!(again, (Some(of_later), false), "a pod of the step is gone");
     let (second, news) = reported(Some(first.clone()), rejected(&rs, &[15, 2]), None);
     let message = second.and_then(|it| it.message).expect("a message");
     assert!(

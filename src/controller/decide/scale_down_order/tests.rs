@@ -322,6 +322,39 @@ fn a_delete_of_unknown_outcome_is_repeated_and_not_counted() {
     assert_eq!(names(&chosen), ["b1", "b2", "a1"]);
 }
 
+#[test]
+fn pods_of_unknown_outcome_do_not_fill_their_zone() {
+    let cluster = Cluster::of([
+        ready("a1", "n1", "a"),
+        ready("a2", "n1", "a"),
+        ready("a3", "n1", "a"),
+        ready("b1", "n2", "b"),
+        ready("b2", "n2", "b"),
+        ready("b3", "n2", "b"),
+        ready("b4", "n2", "b"),
+    ]);
+    let chosen = cluster.choose_of(&WEB, 3, "spread", &["uid-b3", "uid-b4"]);
+    assert_eq!(names(&chosen).last(), Some(&"a1"), "b has two pods left");
+}
+
+#[test]
+fn a_pod_of_an_earlier_class_is_not_counted() {
+    let not_ready = |name| Pod {
+        is_ready: false,
+        ..ready(name, "n2", "b")
+    };
+    let cluster = Cluster::of([
+        ready("a1", "n1", "a"),
+        ready("a2", "n1", "a"),
+        not_ready("b1"),
+        not_ready("b2"),
+        not_ready("b3"),
+        ready("b4", "n2", "b"),
+    ]);
+    let chosen = cluster.choose(4, "spread");
+    assert_eq!(names(&chosen).last(), Some(&"a1"), "b has one pod left");
+}
+
 /// Every way to place up to 5 candidates on 3 nodes with up to 2 other pods, in 2 domains with up
 /// to 1 other pod, and every number to delete.
 #[test]

@@ -2,11 +2,13 @@
 //! identity expectations have no counter, so these tests check the intended effect.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Rig;
 use crate::api::{ObjectKey, Uid};
-use crate::controller::memory::own_writes::{EXPECTATIONS_TIMEOUT, Satisfaction};
+use crate::controller::memory::own_writes::{
+    DELETE_ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites, Satisfaction,
+};
 use crate::controller::testing::key;
 use crate::stdx::clock::FakeClock;
 
@@ -189,4 +191,28 @@ fn another_owner_under_the_key_sees_nothing_of_the_first() {
     );
     expectations.forget(&key, None);
     assert_eq!(expectations.open(&key, &new), None);
+}
+
+#[test]
+fn an_unknown_delete_that_is_repeated_may_arrive_as_much_later() {
+    let (mut writes, began) = (OwnWrites::default(), Instant::now());
+    let pod = Uid::new("a");
+    let repeated = began + DELETE_ARRIVES_WITHIN;
+    writes.deletion_is_unknown(&pod, began);
+    writes.deletion_is_unknown(&pod, repeated);
+    let unknown = writes.unknown_deletions(repeated + DELETE_ARRIVES_WITHIN);
+    assert_eq!(unknown.under_way, [pod]);
+}
+
+#[test]
+fn a_create_that_once_had_no_response_is_first_whatever_came_later() {
+    let all: [Arc<str>; 4] = ["a", "b", "c", "d"].map(Arc::from);
+    for open in &all {
+        let mut writes = OwnWrites::default();
+        for name in &all {
+            writes.creation_is_unknown(name, name != open);
+        }
+        writes.creation_is_unknown(open, true);
+        assert_eq!(writes.unknown_creations().first(), Some(open));
+    }
 }

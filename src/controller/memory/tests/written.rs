@@ -180,6 +180,16 @@ fn only_a_waiting_key_is_woken_and_only_once() {
 }
 
 #[test]
+fn a_key_whose_wait_is_over_is_not_woken_by_its_next_write() {
+    let (key, owner) = rs();
+    let store = written(&["10"], &[]);
+    check_ready(&store, &versions("9", "1"), false);
+    check_ready(&store, &versions("11", "1"), true);
+    store.wrote_at(&key, &owner, Resource::Pods, &"20".into());
+    assert_eq!(store.advanced(|| versions("20", "1")), []);
+}
+
+#[test]
 fn a_record_replaced_while_waiting_wakes_no_key() {
     let (key, owner) = rs();
     let store = written(&["10"], &[]);

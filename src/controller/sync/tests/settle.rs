@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
-use crate::controller::memory::positions::SETTLE_MAX;
+use crate::controller::memory::positions::{Resource, SETTLE_MAX};
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, deletes, fixture, key, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
 };
 use crate::stdx::clock::Clock;
+use crate::writes::WrittenPod;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -266,19 +267,22 @@ fn a_loss_that_needs_no_create_any_more_is_over() {
 #[test]
 fn a_replica_set_deleted_during_adoptions_gets_no_pods() {
     let rs = replica_set("web", 2);
-    let fixture = fixture(&rs, [pod("orphan")]);
-    fixture.writes.set_live_replica_set(Ok(rs.clone()));
-    let cache = fixture.cache.clone();
-    let mut going = rs.clone();
-    going.resource_version = "9".into();
+    let [mut going, mut recreated] = [rs.clone(), rs.clone()];
     going.deletion = Some(seconds_ago(0));
-    fixture.writes.on_patch(move |_, _| {
-        cache.replica_sets.apply(going.clone());
-        None
-    });
-    fixture.sync_ok("web");
-    fixture.assert_counts(0, 0, 1);
-    assert_eq!(fixture.queued_after(Duration::ZERO), ["default/web"]);
+    recreated.uid = "uid-of-another".into();
+    for mut changed in [going, recreated] {
+        let fixture = fixture(&rs, [pod("orphan")]);
+        fixture.writes.set_live_replica_set(Ok(rs.clone()));
+        let cache = fixture.cache.clone();
+        changed.resource_version = "9".into();
+        fixture.writes.on_patch(move |_, _| {
+            cache.replica_sets.apply(changed.clone());
+            None
+        });
+        fixture.sync_ok("web");
+        fixture.assert_counts(0, 0, 1);
+        assert_eq!(fixture.queued_after(Duration::ZERO), ["default/web"]);
+    }
 }
 
 /// One of four pods must be deleted; then two of them turn out to be gone.
@@ -298,6 +302,33 @@ fn the_next_sync_acts_after_failed_adoptions() {
         fixture.queued_after(Duration::from_millis(5)),
         ["default/web"]
     );
+}
+
+/// One computed from an older ReplicaSet than the last status would be refused as a conflict.
+#[test]
+fn a_status_that_waits_for_pods_is_written_in_time_from_a_current_replica_set() {
+    for (own_status, n_statuses) in [("9", 1), ("12", 0)] {
+        let fixture = Fixture::with_status_interval(Duration::from_secs(1));
+        let rs = replica_set("web", 1);
+        fixture.cache_silently(Some(rs.clone()), []);
+        fixture.deliver_bookmarks("9", "9");
+        fixture.writes.on_create(|_, _| {
+            Some(Ok(WrittenPod {
+                resource_version: "11".into(),
+                ..WrittenPod::default()
+            }))
+        });
+        fixture.sync_ok("web");
+        assert_eq!(fixture.writes.status_updates(), []);
+        fixture.wrote_at(&rs, Resource::ReplicaSets, own_status);
+        fixture.clock.advance(SETTLE_MAX);
+        let _ = fixture.sync("web").expect("no error");
+        assert_eq!(
+            fixture.writes.status_updates().len(),
+            n_statuses,
+            "{own_status}"
+        );
+    }
 }
 
 /// A status with the observed generation does not end the wait of the choice.
