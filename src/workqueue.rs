@@ -106,18 +106,30 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
 
     /// Queues `key` now with high priority, unless it waits so already. Never blocks. Ignored after
     /// shutdown.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the queue keeps the key, as with a delay"
+    )]
     pub fn add(&self, key: K) {
         self.queue.add(&key, Priority::High);
     }
 
     /// Queues `key` now among the keys with large work, unless it waits there or with high
     /// priority. Never blocks. Ignored after shutdown.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the queue keeps the key, as with a delay"
+    )]
     pub fn add_large(&self, key: K) {
         self.queue.add(&key, Priority::Large);
     }
 
     /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored after
     /// shutdown.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the queue keeps the key, as with a delay"
+    )]
     pub fn add_low(&self, key: K) {
         self.queue.add(&key, Priority::Low);
     }

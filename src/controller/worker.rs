@@ -79,29 +79,23 @@ impl ReplicaSetController {
     /// Requeues the key after an error, and logs it: as a warning if it `is_news`, and after 10,
     /// 100, … tries.
     fn retry(&self, key: &ObjectKey, error: &SyncError, is_news: bool) {
-        let (n_failures, retry_in) = match error {
+        let (n_failures, retry_in) = if let SyncError::HeldBack { retry_in, .. } = error {
             // No token of the bucket that all failed keys share: another ReplicaSet's first retry
             // must not wait behind thousands of refused ones.
-            SyncError::HeldBack { retry_in, .. } => {
-                self.queue.forget(key);
-                self.queue.add_after(key.clone(), *retry_in);
-                // The next sync is held back, and schedules everything but creates.
-                self.queue.add_low(key.clone());
-                self.serve_quota_queues(&key.namespace, Some(key));
-                (self.n_refusals(key), *retry_in)
-            }
-            _ => {
-                let delay = match error.retry_after() {
-                    // The key waits, and no worker does.
-                    Some(after) => {
-                        let after = spread(after, fastrand::f64());
-                        self.queue.add_after(key.clone(), after);
-                        after
-                    }
-                    None => self.queue.add_rate_limited(key.clone()),
-                };
-                (self.queue.num_requeues(key), delay)
-            }
+            self.queue.forget(key);
+            self.queue.add_after(key.clone(), *retry_in);
+            // The next sync is held back, and schedules everything but creates.
+            self.queue.add_low(key.clone());
+            self.serve_quota_queues(&key.namespace, Some(key));
+            (self.n_refusals(key), *retry_in)
+        } else if let Some(after) = error.retry_after() {
+            // The key waits, and no worker does.
+            let after = spread(after, fastrand::f64());
+            self.queue.add_after(key.clone(), after);
+            (self.queue.num_requeues(key), after)
+        } else {
+            let delay = self.queue.add_rate_limited(key.clone());
+            (self.queue.num_requeues(key), delay)
         };
         let is_decade = n_failures > 0 && 10_u32.pow(n_failures.ilog10()) == n_failures;
         let level = match error.level() {

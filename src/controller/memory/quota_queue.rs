@@ -117,6 +117,11 @@ impl QuotaQueue {
         self.waiting.len()
     }
 
+    /// True if no ReplicaSet waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// How many ReplicaSets try before this one. Visits each of them.
     pub fn n_before(&self, ticket: Ticket) -> usize {
         self.waiting.range(..ticket).count()

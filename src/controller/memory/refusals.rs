@@ -124,7 +124,7 @@ impl QuotaQueues {
             Left::Otherwise if hold.until <= now => queue.refused(interval, now),
             Left::Otherwise | Left::NeedsNone => {}
         }
-        if queue.len() == 0 {
+        if queue.is_empty() {
             self.drop_empty(&key.namespace);
         }
     }
@@ -132,7 +132,7 @@ impl QuotaQueues {
     fn drop_empty(&mut self, namespace: &str) {
         if let Some(queues) = self.by_namespace.get_mut(namespace) {
             let n_before = queues.len();
-            queues.retain(|(_, queue)| queue.len() > 0);
+            queues.retain(|(_, queue)| !queue.is_empty());
             self.n_queues -= u32::try_from(n_before - queues.len()).unwrap_or_default();
             if queues.is_empty() {
                 self.by_namespace.remove(namespace);
