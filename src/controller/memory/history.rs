@@ -54,7 +54,7 @@ pub struct History {
     failures: Option<Failures>,
     /// The generation for which an unusable selector was logged.
     unusable_selector: Option<i64>,
-    /// The hash of the annotations whose mistakes were reported, and at which generation.
+    /// The hash of the reported mistakes, and at which generation.
     mistakes: Option<(i64, u64)>,
     /// Missing pods that wait for a back-off to end.
     n_held_back: usize,

@@ -24,7 +24,7 @@ impl ReplicaSetController {
         if mistakes.is_empty() {
             return;
         }
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&rs.opt_ins);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&mistakes);
         let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, hash);
         if !self.memories.with(&rs.key, &rs.uid, note) {
             return;
