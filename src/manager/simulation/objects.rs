@@ -131,7 +131,8 @@ pub(super) fn target(path: &str) -> Option<(Kind, Option<&str>, Option<&str>)> {
 
 /// The `managedFields` of an object whose status this client wrote last.
 pub(super) fn written_by(manager: &str, at: &str) -> Value {
-    json!([{"manager": manager, "subresource": "status", "time": at, "fieldsV1": {}}])
+    let fields = json!({"f:status": {"f:replicas": {}, "f:readyReplicas": {}}});
+    json!([{"manager": manager, "subresource": "status", "time": at, "fieldsV1": fields}])
 }
 
 /// True if the object is being deleted.
