@@ -31,7 +31,7 @@ pub fn short_commit() -> Option<&'static str> {
 
 /// `0.1.0 (0cc156e, follows Kubernetes 1.37)`, without the commit if it is unknown.
 pub fn version() -> &'static str {
-    static VERSION: LazyLock<String> = LazyLock::new(|| version_of(short_commit()));
+    static VERSION: LazyLock<String> = LazyLock::new(|| version_of(COMMIT));
     &VERSION
 }
 

@@ -58,7 +58,8 @@ step "completions" test -s "$machine/usr/share/bash-completion/completions/$name
 for file in LICENCES sbom.cdx.json; do
     step "$file" test -s "$machine/usr/share/doc/$name/$file"
 done
-inside $name --version | grep -q '(' || fail "the version names no commit"
+inside $name --version | grep -qF "($(git -C "$root" describe --always --exclude='*')" ||
+    fail "the version names no commit"
 inside $name dev 2>&1 | grep -q "unknown command 'dev'" || fail "the binary has the dev server"
 
 # --- Start ------------------------------------------------------------------
