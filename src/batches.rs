@@ -6,7 +6,8 @@
 //!
 //! # Locks
 //!
-//! [`fair_pool`] has one lock: a worker and its helpers meet at it between two batches. Workers and the threads `batch-*` take it.
+//! [`fair_pool`] has one lock: a worker and its helpers meet at it between two batches. Workers and
+//! the threads `batch-*` take it.
 
 pub mod fair_pool;
 pub mod pool;

@@ -1,7 +1,7 @@
 //! Additions to the standard library: named threads that register their work, a stop signal, flags
 //! to wait for, fake and boot clocks, fast maps, back-off, build information, certificates and keys
-//! of TLS, escaping of foreign text, files with a bound, a standard error that cannot block, and the
-//! seam of simulations ([`turns`]). Imports nothing else of the crate.
+//! of TLS, escaping of foreign text, files with a bound, a standard error that cannot block, and
+//! the seam of simulations ([`turns`]). Imports nothing else of the crate.
 //!
 //! # Locks
 //!

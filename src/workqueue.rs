@@ -211,8 +211,8 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.try_get(lanes)
     }
 
-    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks. A worker
-    /// must look for its next key afterwards.
+    /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks. A
+    /// worker must look for its next key afterwards.
     pub fn done(&self, key: &K) {
         self.queue.done(key);
     }

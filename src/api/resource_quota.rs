@@ -23,8 +23,8 @@ pub struct ResourceQuota {
     pub uid: Uid,
     /// `metadata.resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// By resource that pods use, in ascending order: `status.hard` less `status.used`, zero while the usage is not
-    /// counted.
+    /// By resource that pods use, in ascending order: `status.hard` less `status.used`, zero while
+    /// the usage is not counted.
     room: Box<[(Box<str>, f64)]>,
 }
 

@@ -224,8 +224,8 @@ impl Request {
     }
 
     /// The same request, sent for this object. The throttle serves the namespaces of waiting
-    /// requests in turn, and the objects of each namespace in turn. Requests without an object share
-    /// one turn.
+    /// requests in turn, and the objects of each namespace in turn. Requests without an object
+    /// share one turn.
     #[must_use]
     pub fn on_behalf_of(mut self, owner: &ObjectKey) -> Self {
         let mut hasher = DefaultHasher::new();

@@ -14,7 +14,8 @@ use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Lanes;
 
-/// A longer `Retry-After` is cut to it, so that no mistake of a server stops a ReplicaSet for hours.
+/// A longer `Retry-After` is cut to this, so that no mistake of a server stops a ReplicaSet for
+/// hours.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// Spreads the retries of many keys that were told the same time. `random` is from `0.0..1.0`.

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_fails_a_minute_after_the_last_answer_that_could_be_read() {
+    fn a_watch_fails_a_minute_after_the_last_readable_answer() {
         let (stats, start) = (CacheStats::default(), Instant::now());
         let after = |seconds| check_watch(&stats, start + Duration::from_secs(seconds));
         stats.set_outage(Some((start, "text/html: sign in".to_owned())));

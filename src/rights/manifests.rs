@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_others_can_use_in_the_whole_cluster_has_a_warning() {
+    fn an_account_with_rights_outside_its_namespace_has_a_warning() {
         let in_shop = |delegated_auth| RightsOptions {
             namespace: Some("shop".to_owned()),
             delegated_auth,

@@ -69,7 +69,7 @@ fn the_lease_of_a_migration_is_the_one_that_may_be_renewed() {
 }
 
 #[test]
-fn an_account_with_rights_in_the_whole_cluster_is_not_one_of_a_users_namespace() {
+fn an_account_with_cluster_wide_rights_is_in_kube_system() {
     let account = "kind: ServiceAccount\nmetadata:\n  name: replicaset-controller\n  namespace: ";
     let reviews = rbac(&["--namespace=shop"]);
     assert!(

@@ -142,8 +142,8 @@ fn replica_sets_take_turns_at_the_rate_limit() {
     assert!(n_between <= 20, "{n_between} creates came first");
 }
 
-/// A cluster with the default rate limit, threads and workers, whose daemon controls all namespaces,
-/// and a second namespace.
+/// A cluster with the default rate limit, threads and workers, whose daemon controls all
+/// namespaces, and a second namespace.
 struct Neighbours {
     cluster: TestCluster,
     slow: String,

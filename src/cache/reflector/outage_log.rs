@@ -76,7 +76,7 @@ mod tests {
     use super::{Failure, OutageLog};
 
     #[test]
-    fn each_failure_of_an_outage_is_logged_at_once_and_then_every_minute() {
+    fn failures_are_logged_at_once_and_then_every_minute() {
         let (mut log, start) = (OutageLog::default(), Instant::now());
         let mut logged_at = |failure, seconds: &mut dyn Iterator<Item = u64>| {
             let is_logged =

@@ -386,7 +386,7 @@ fn j_17_a_silent_restored_server_is_listed_again() {
 }
 
 #[test]
-fn a_watch_that_falls_silent_after_a_message_is_checked_by_a_list() {
+fn a_watch_that_falls_silent_is_checked_by_a_list() {
     let run = Run::new(paged()).play([
         Reply::list("10", "", &["p1@5"]),
         Reply::watch(&[bookmark("15"), "silence".to_owned()]).lasting(Duration::from_mins(5)),

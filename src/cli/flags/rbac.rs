@@ -24,8 +24,7 @@ pub struct RbacArgs {
     #[arg(long, value_name = "NAME", help_heading = "Account")]
     pub user: Option<String>,
 
-    /// Also grant the optional permission to watch ResourceQuotas, so that a raised quota is seen at
-    /// once.
+    /// Also grant the optional permission to watch ResourceQuotas: a raised quota is seen at once.
     #[arg(long, help_heading = "Account")]
     pub watch_quotas: bool,
 

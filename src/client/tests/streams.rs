@@ -135,7 +135,7 @@ fn a_silent_watch_ends() {
 
 /// An API server that sends no bookmark at the end of a streamed list is silent from there on.
 #[test]
-fn a_list_at_the_beginning_of_a_watch_may_be_silent_as_long_as_any_list() {
+fn a_streamed_list_may_be_silent_as_long_as_any_list() {
     let server = Server::plain(|_| Reply::WriteAndHold(chunked(&["{}\n"])));
     let options = ClientOptions {
         request_timeout: SILENCE_MAX,

@@ -36,9 +36,9 @@ const RECORDER_LENGTH: usize = 1_000_000;
 
 /// What the demo is, for somebody who sees it for the first time.
 const INTRODUCTION: &str = "This process runs an API server in memory, simulated nodes and the \
-     ReplicaSet controller. The server listens on this machine only and ends with the demo: nothing \
-     leaves this machine, and no cluster is touched. Each chapter changes objects and waits for the \
-     controller's reaction.";
+     ReplicaSet controller. The server listens on this machine only and ends with the demo: \
+     nothing leaves this machine, and no cluster is touched. Each chapter changes objects and \
+     waits for the controller's reaction.";
 
 /// Pace for people.
 const STEADY: Pace = Pace {

@@ -29,7 +29,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
         .mode(MODE)
         .open(&unfinished)?;
     file.write_all(text.as_bytes())?;
-    // ORDER: after a power failure, a rename that came before the contents would leave an empty file.
+    // ORDER: after a power failure, a rename before the contents would leave an empty file.
     file.sync_all()?;
     fs::rename(&unfinished, path)
 }

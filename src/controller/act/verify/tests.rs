@@ -324,7 +324,7 @@ impl Clock for HookedClock {
 
 /// What a sync may do was judged by the spec, and for the object, that the cache had before.
 #[test]
-fn a_replica_set_that_changes_while_it_is_judged_is_left_to_the_next_sync() {
+fn a_change_during_the_check_is_left_to_the_next_sync() {
     let rs = replica_set("web", 1);
     let [mut scaled, mut recreated] = [rs.clone(), rs.clone()];
     (scaled.replicas, scaled.generation) = (2, 2);

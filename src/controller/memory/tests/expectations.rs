@@ -205,7 +205,7 @@ fn an_unknown_delete_that_is_repeated_may_arrive_as_much_later() {
 }
 
 #[test]
-fn a_create_that_once_had_no_response_is_first_whatever_came_later() {
+fn a_create_without_response_is_first_whatever_came_later() {
     let all: [Arc<str>; 4] = ["a", "b", "c", "d"].map(Arc::from);
     for open in &all {
         let mut writes = OwnWrites::default();

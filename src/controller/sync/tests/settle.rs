@@ -306,7 +306,7 @@ fn the_next_sync_acts_after_failed_adoptions() {
 
 /// One computed from an older ReplicaSet than the last status would be refused as a conflict.
 #[test]
-fn a_status_that_waits_for_pods_is_written_in_time_from_a_current_replica_set() {
+fn a_waiting_status_is_written_from_a_current_replica_set() {
     for (own_status, n_statuses) in [("9", 1), ("12", 0)] {
         let fixture = Fixture::with_status_interval(Duration::from_secs(1));
         let rs = replica_set("web", 1);

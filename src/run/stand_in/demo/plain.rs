@@ -10,9 +10,9 @@ use super::scene::{Display, Outcome, Row, Scene, wrap};
 const ROW_PERIOD: Duration = Duration::from_millis(400);
 
 /// The meaning of the lines.
-const SIGNS: &str = "desired is spec.replicas; current, ready and available are the status that the \
-     controller wrote; pods counts the pods themselves. A chapter ends with ok if the API server's \
-     objects are as they should be.";
+const SIGNS: &str = "desired is spec.replicas; current, ready and available are the status that \
+     the controller wrote; pods counts the pods themselves. A chapter ends with ok if the API \
+     server's objects are as they should be.";
 
 /// Width of the paragraphs at the beginning.
 const WIDTH: usize = 95;
