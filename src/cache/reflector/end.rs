@@ -83,16 +83,11 @@ impl<T: Decode> Reflector<T> {
     fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction) {
         let resource = T::RESOURCE;
         let (began, is_due) = self.outage_log.failed(failure, self.pace.now());
-        let denied = match failure {
-            Failure::Unauthorized => Some(
-                "the API server does not accept the credentials of this daemon: renew its token or \
-                 client certificate",
-            ),
-            Failure::Forbidden => self.if_forbidden.as_deref(),
-            _ => None,
-        };
+        let denied = self.if_forbidden.as_deref();
+        let denied = denied.filter(|_| failure == Failure::Forbidden);
         match denied {
-            _ if !is_due => {
+            // The client reports rejected credentials itself, for all of its users.
+            _ if !is_due || failure == Failure::Unauthorized => {
                 log::debug!(error:% = reason; "cannot list or watch {resource}, {reaction}");
             }
             Some(denied) => log::error!(error:% = reason; "{denied}"),

@@ -26,7 +26,7 @@ pub(super) const CODES: &[Scenario] = &[
             Reply::whole("307 Temporary Redirect", &location, "")
         },
     ),
-    row("401 for ever", Everything, "lists again in", |_| {
+    row("401 for ever", Everything, "rejects (code 401", |_| {
         Reply::whole(
             "401 Unauthorized",
             "",
@@ -80,7 +80,7 @@ pub(super) const CODES: &[Scenario] = &[
     row(
         "code 204 to a list",
         ReplicaSets,
-        "cannot read content type",
+        "has content type \"\"",
         |_| Reply::raw("HTTP/1.1 204 No Content\r\n\r\n", Then::Next),
     ),
     row("code -1", Everything, "invalid response status", |_| {
