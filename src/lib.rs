@@ -98,10 +98,9 @@
 //!   sync. After pods were deleted it waits for the ReplicaSet watch, 25 ms at most. A large sync
 //!   waits for other large syncs only.
 //! - One namespace never delays another: namespaces take turns in the queue and at the token
-//!   bucket, the small syncs of one namespace leave workers to the others (with two workers or more,
-//!   and for as many namespaces as [`workqueue::dedup`] states), and no sync waits for a
-//!   `Retry-After` of
-//!   more than a second.
+//!   bucket, the small syncs of one namespace leave workers to the others (with two workers or
+//!   more, and for as many namespaces as [`workqueue::dedup`] states), and no sync waits for a
+//!   `Retry-After` of more than a second.
 //! - Large syncs send few requests at once, so they do not delay small ones in the API server.
 //! - The cache's tallies equal the contents of its buckets whenever a reader can see them.
 //! - Nothing is created or deleted before both first lists are complete.

@@ -1,5 +1,5 @@
-//! The log of failed lists and watches: each kind of failure at once and then once a minute, and the
-//! end of the outage.
+//! The log of failed lists and watches: each kind of failure at once and then once a minute, and
+//! the end of the outage.
 
 use std::time::{Duration, Instant};
 
