@@ -67,7 +67,7 @@ define run_stand_in
 	$(RELEASE) $@ --help >/dev/null 2>&1; then \
 	exec $(RELEASE) $@ $(ARGS); \
 fi; \
-[ -x $(DEBUG) ] || echo "Building once, without optimisation: a minute or so on 2 processors."; \
+[ -x $(DEBUG) ] || echo "Building once, without optimisation: 1 to 3 minutes on 2 processors."; \
 exec cargo run --locked -- $@ $(ARGS)
 endef
 

@@ -271,7 +271,7 @@ fn the_optional_rights_are_enough_to_watch_quotas() {
     };
     cluster.create_replica_set(&new_replica_set("web", 1));
     refused(&flags, "quotas are not watched");
-    apply(&manifests.replace("#~ ", ""));
+    apply(&rbac(&["--watch-quotas", &namespace, "--secure-port=0"]));
     refused(&flags, "1 resourcequotas listed");
 }
 
