@@ -229,7 +229,7 @@ fn a_create_that_the_cache_shows_is_not_unknown_any_more() {
     );
     fixture.writes.on_create(|_, _| None);
     fixture.sync_ok("web");
-    assert_ne!(creates(&fixture), [name.clone()]);
+    assert_ne!(creates(&fixture), std::slice::from_ref(&name));
     assert!(!is_unknown());
 }
 
