@@ -6,7 +6,7 @@
 //! current job. So a ReplicaSet that needs one pod sends its request at once, on its own worker's
 //! thread, however many thousands another ReplicaSet creates.
 //!
-//! A helper is called only onto a free thread, whose [`Seat`] it takes: a batch ends only when each
+//! A helper is called only onto a free thread, whose `Seat` it takes: a batch ends only when each
 //! called helper has begun and left, so a helper that waited for a thread would tie the batch to
 //! the jobs of others.
 //!

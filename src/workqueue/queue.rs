@@ -18,7 +18,7 @@ use crate::stdx::turns::{self, Spot, Waited};
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
 /// Hands out keys by priority, high before large before low (except as
-/// [`TURN`](super::dedup::TURN) says), the tenants in turn within a priority, and first in, first
+/// `dedup::TURN` says), the tenants in turn within a priority, and first in, first
 /// out within a tenant. A key added again before a worker gets it is handed out once. A key added
 /// while a worker processes it is handed out again after [`Queue::done`]. No two workers ever
 /// process the same key (client-go `util/workqueue/queue.go:Typed`).

@@ -16,13 +16,13 @@ pub const QUOTA_WAIT: Duration = Duration::from_secs(1000);
 
 /// The first and the longest wait after an overload without `Retry-After`.
 const OVERLOAD_WAIT_MIN: Duration = Duration::from_millis(5);
-/// See [`OVERLOAD_WAIT_MIN`].
+/// See `OVERLOAD_WAIT_MIN`.
 pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The first and the longest wait after a 422. Most pods that are invalid stay so. But a broken
 /// webhook or policy also answers 422, and its repair starts no sync.
 const INVALID_WAIT_MIN: Duration = Duration::from_secs(1);
-/// See [`INVALID_WAIT_MIN`].
+/// See `INVALID_WAIT_MIN`.
 pub const INVALID_WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// Why the API server refuses the pods of a ReplicaSet. An error of no kind has upstream's
