@@ -114,9 +114,9 @@ fn with_rights_in_one_namespace_it_controls_that_namespace() {
     let common = ["--kubeconfig", &path, "--context=here"];
     if TestCluster::is_real() {
         let without = DaemonProcess::start(&common);
-        cluster.eventually("it may not list the whole cluster", || {
+        cluster.eventually("it may not watch the whole cluster", || {
             let log = without.log();
-            let refusal = |resource| format!("cannot list resource \"{resource}\"");
+            let refusal = |resource| format!("cannot watch resource \"{resource}\"");
             log.contains(&refusal("pods")) && log.contains(&refusal("replicasets"))
         });
         check_ends(without, 0);
