@@ -12,8 +12,8 @@
 //!   a new leader still has to prove. Workers, watch threads, `lease` and `http-N` take it.
 //! - [`observe::other_writers`] guards when the API server was last asked for a writer. Workers
 //!   take it.
-//! - [`observe::shadow`] guards the decisions of a dry run and their comparison. Workers take it,
-//!   and `main` at the stop.
+//! - [`observe::dry_run`] guards the last decisions of a dry run. Workers take it, and `main` at
+//!   the stop.
 
 mod act;
 pub mod decide;
@@ -45,8 +45,8 @@ use self::decide::plan::BURST_REPLICAS;
 use self::feature_gates::FeatureGates;
 use self::memory::Memories;
 use self::memory::positions::Versions;
+use self::observe::dry_run::DryRun;
 use self::observe::other_writers::OtherWriters;
-use self::observe::shadow::Shadow;
 use self::quota_watch::QuotaWatch;
 use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
@@ -126,7 +126,7 @@ enum Mode {
     /// It writes, and detects other writers.
     Writes(OtherWriters),
     /// It decides and writes nothing: `--dry-run`.
-    DryRun(Arc<Shadow>),
+    DryRun(Arc<DryRun>),
 }
 
 /// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch

@@ -226,8 +226,12 @@ impl Manager {
             stuck.extend(join_all(instance.take_workers(), workers_end.max(abort)));
         }
         for instance in &self.instances {
-            if let Some(shadow) = instance.shadow() {
-                log::info!("dry run of {}: {shadow}", instance.kind().resource);
+            if let Some(dry_run) = instance.dry_run() {
+                let resource = instance.kind().resource;
+                match dry_run.n_open() {
+                    1 => log::info!("dry run of {resource}: 1 decision is still open"),
+                    n => log::info!("dry run of {resource}: {n} decisions are still open"),
+                }
             }
         }
         // A stuck worker may still write, so in that case the lease must expire by itself.

@@ -6,4 +6,3 @@ pub mod failing_pods;
 pub mod inspect;
 pub mod opt_ins;
 pub mod other_writers;
-pub mod shadow;

@@ -120,8 +120,8 @@ impl ReplicaSetController {
     pub(super) fn sync(&self, key: &ObjectKey, lanes: Lanes) -> Result<SyncOutcome, SyncError> {
         match &self.mode {
             Mode::Writes(_) => self.sync_replica_set(key, lanes),
-            Mode::DryRun(shadow) => {
-                self.dry_run(key, shadow);
+            Mode::DryRun(dry_run) => {
+                self.dry_run(key, dry_run);
                 Ok(SyncOutcome::Synced)
             }
         }

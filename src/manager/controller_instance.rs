@@ -12,7 +12,7 @@ use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchPool;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig};
-use crate::controller::observe::shadow::Shadow;
+use crate::controller::observe::dry_run::DryRun;
 use crate::controller::quota_watch::QuotaWatch;
 use crate::controller::{self, Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
@@ -63,7 +63,7 @@ pub struct ControllerInstance {
     events: Thread,
     delay: Thread,
     /// The decisions of a dry run; `None` if this controller writes.
-    shadow: Option<Arc<Shadow>>,
+    dry_run: Option<Arc<DryRun>>,
 }
 
 impl ControllerInstance {
@@ -97,10 +97,7 @@ impl ControllerInstance {
         let queue = Arc::new(queue.with_metrics(metrics::global().workqueue.of(kind.queue)));
         metrics_export::export_events(kind.queue, &recorder);
         let controller_metrics = metrics_export::controller_metrics(kind);
-        let shadow = options.dry_run.then(|| {
-            let metrics = controller_metrics.other_writers.clone();
-            Arc::new(Shadow::new(Arc::clone(&clock), metrics))
-        });
+        let dry_run = options.dry_run.then(Arc::<DryRun>::default);
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: cache.clone(),
@@ -121,8 +118,8 @@ impl ControllerInstance {
             metrics: controller_metrics,
             quota_watch: Arc::clone(shared.quota_watch),
         });
-        let controller = Arc::new(match &shadow {
-            Some(shadow) => controller.only_deciding(Arc::clone(shadow)),
+        let controller = Arc::new(match &dry_run {
+            Some(dry_run) => controller.only_deciding(Arc::clone(dry_run)),
             None => controller,
         });
         metrics_export::export_queue(kind.queue, &queue);
@@ -159,7 +156,7 @@ impl ControllerInstance {
             workers,
             events,
             delay,
-            shadow,
+            dry_run,
         }
     }
 
@@ -225,8 +222,8 @@ impl ControllerInstance {
     }
 
     /// The comparison that a dry run keeps; `None` if this controller writes.
-    pub fn shadow(&self) -> Option<&Arc<Shadow>> {
-        self.shadow.as_ref()
+    pub fn dry_run(&self) -> Option<&Arc<DryRun>> {
+        self.dry_run.as_ref()
     }
 
     /// Returns the threads `events` and `delay`, to be joined in this order, and drops everything

@@ -82,7 +82,7 @@ fn run(plan: &Plan) -> Outcome {
         begin(&world, plan);
         world.run_until(plan.length);
         world.settle();
-        world.compare_with_dry_run();
+        world.scale_beside_dry_run();
         world.try_new_replica_set();
         if world.lock().wrong.is_empty() {
             world.stop_all();

@@ -110,7 +110,7 @@ fn all_families() -> Metrics {
     controller.leftovers_deleted.count(WriteOutcome::Success);
     controller.sync_ended(SyncEnd::Synced);
     controller.other_writers.seen("pod");
-    controller.other_writers.shadow("create", "agree");
+    controller.other_writers.would("create");
     metrics
 }
 

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use crate::api::conditions::{REPLICA_FAILURE, get_condition};
+use super::positions::Versions;
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion};
 
 /// The suspicion about one ReplicaSet.
@@ -36,81 +34,67 @@ impl Suspicion {
         }
     }
 
-    /// Records that the watch showed a pod that this daemon, which writes since `armed`, does not
-    /// expect.
-    pub fn saw_pod(&mut self, pod: &Pod, armed: &Timestamp) {
-        let is_new = |creation: &crate::api::CompactTimestamp| creation.timestamp() > *armed;
-        if pod.creation.as_ref().is_some_and(is_new) {
+    /// Records that the watch showed a pod that this daemon does not expect.
+    pub fn saw_pod(&mut self, pod: &Pod, armed: &Versions) {
+        if !armed.pods.is_as_new_as(&pod.resource_version) {
             self.suspects.pod = Some(Arc::clone(&pod.key.name));
         }
     }
 
-    /// Records that the watch showed a change from `old` to `new`. `is_armed` is false while this
+    /// Records that the watch showed a change from `old` to `new`. `armed` is `None` while this
     /// daemon must not write.
-    pub fn saw_status(&mut self, old: &ReplicaSet, new: &ReplicaSet, is_armed: bool) {
+    pub fn saw_status(&mut self, old: &ReplicaSet, new: &ReplicaSet, armed: Option<&Versions>) {
         let version = &new.resource_version;
         let is_shown = |(own, _): &mut (ResourceVersion, _)| version.is_as_new_as(own);
         let own = self.own_status.take_if(is_shown);
         // An own status has replaced this one, or a list shows it in a later version.
         let is_own = self.own_status.is_some()
-            || own.is_some_and(|(_, status)| is_alike(&status, &new.status));
-        let is_changed = old.uid == new.uid && !is_alike(&old.status, &new.status);
-        if is_changed && !is_own && is_armed {
+            || own.is_some_and(|(_, status)| are_alike(&status, &new.status));
+        let is_changed = old.uid == new.uid && !are_alike(&old.status, &new.status);
+        let is_new = armed.is_some_and(|armed| !armed.replica_sets.is_as_new_as(version));
+        if is_changed && !is_own && is_new {
             self.suspects.status = Some(version.clone());
         }
     }
 
-    /// True if there is a suspicion.
-    pub fn is_raised(&self) -> bool {
-        self.suspects != Suspects::default()
-    }
-
-    /// Takes out the suspicion.
-    pub fn take(&mut self) -> Suspects {
-        std::mem::take(&mut self.suspects)
+    /// Takes out what is suspected.
+    pub fn take(&mut self) -> Option<Suspects> {
+        let suspects = std::mem::take(&mut self.suspects);
+        (suspects != Suspects::default()).then_some(suspects)
     }
 
     /// True if the suspicion may be dropped.
     pub fn is_over(&self) -> bool {
-        !self.is_raised() && self.own_status.is_none()
+        self.suspects == Suspects::default() && self.own_status.is_none()
     }
 }
 
-impl Suspects {
-    /// The kinds of the suspects, as in the metric's label.
-    pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
-        let pod = self.pod.as_ref().map(|_| "pod");
-        pod.into_iter()
-            .chain(self.status.as_ref().map(|_| "status"))
-    }
-}
-
-/// True if the fields that this controller writes are equal. Conditions of other types belong to
-/// other clients.
-fn is_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
-    let failure = |status: &ReplicaSetStatus| {
-        let condition = get_condition(&status.conditions, REPLICA_FAILURE);
-        condition.map(|condition| condition.status.clone())
-    };
+/// True if the numbers are equal. Other clients may set conditions.
+fn are_alike(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     a.replicas == b.replicas
         && a.fully_labeled_replicas == b.fully_labeled_replicas
         && a.ready_replicas == b.ready_replicas
         && a.available_replicas == b.available_replicas
         && a.terminating_replicas == b.terminating_replicas
         && a.observed_generation == b.observed_generation
-        && failure(a) == failure(b)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::Suspicion;
+    use super::{Suspects, Suspicion};
     use crate::api::{ObjectKey, Pod, ReplicaSet};
+    use crate::controller::memory::positions::Versions;
     use crate::controller::testing::replica_set;
-    use crate::stdx::clock::{Clock, FakeClock};
 
-    /// A ReplicaSet in this version, whose status counts this many pods.
+    /// What the caches have shown when this daemon starts to write.
+    fn armed() -> Versions {
+        Versions {
+            pods: "5".into(),
+            replica_sets: "5".into(),
+        }
+    }
+
+    /// A ReplicaSet in a version and with a status of so many pods.
     fn rs(version: &str, replicas: i32) -> ReplicaSet {
         let mut rs = replica_set("web", 1);
         rs.resource_version = version.into();
@@ -118,52 +102,48 @@ mod tests {
         rs
     }
 
-    fn pod(clock: &FakeClock) -> Pod {
+    fn pod(version: &str) -> Pod {
         Pod {
             key: ObjectKey::new("shop", "web-1"),
-            creation: Some(clock.wall().into()),
+            resource_version: version.into(),
             ..Pod::default()
         }
     }
 
-    #[test]
-    fn a_pod_from_before_the_take_over_raises_no_suspicion() {
-        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        let (before, armed) = (pod(&clock), clock.wall());
-        suspicion.saw_pod(&before, &armed);
-        assert!(!suspicion.is_raised());
-        clock.advance(Duration::from_secs(1));
-        suspicion.saw_pod(&pod(&clock), &armed);
-        assert!(suspicion.is_raised());
+    /// Shows a change of the status.
+    fn saw(suspicion: &mut Suspicion, old: &ReplicaSet, new: &ReplicaSet) {
+        suspicion.saw_status(old, new, Some(&armed()));
     }
 
     #[test]
-    fn suspects_are_told_by_kind() {
-        let (mut suspicion, clock) = (Suspicion::default(), FakeClock::default());
-        let armed = clock.wall();
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(suspicion.take().kinds().count(), 0);
-        suspicion.saw_pod(&pod(&clock), &armed);
-        assert!(suspicion.take().kinds().eq(["pod"]));
-        suspicion.saw_pod(&pod(&clock), &armed);
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
-        assert!(suspicion.take().kinds().eq(["pod", "status"]));
-        assert!(!suspicion.is_raised());
+    fn a_write_from_before_the_take_over_raises_no_suspicion() {
+        let mut suspicion = Suspicion::default();
+        suspicion.saw_pod(&pod("5"), &armed());
+        saw(&mut suspicion, &rs("4", 0), &rs("5", 1));
+        assert_eq!(suspicion.take(), None);
+        suspicion.saw_pod(&pod("6"), &armed());
+        saw(&mut suspicion, &rs("5", 1), &rs("6", 2));
+        let both = Suspects {
+            pod: Some("web-1".into()),
+            status: Some("6".into()),
+        };
+        assert_eq!(suspicion.take(), Some(both));
+        assert_eq!(suspicion.take(), None);
     }
 
     #[test]
     fn nothing_is_suspected_while_this_daemon_must_not_write() {
         let mut suspicion = Suspicion::default();
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), false);
-        assert!(!suspicion.is_raised());
+        suspicion.saw_status(&rs("6", 0), &rs("7", 1), None);
+        assert!(suspicion.is_over());
     }
 
     #[test]
     fn own_statuses_raise_no_suspicion_in_either_order() {
         let mut suspicion = Suspicion::default();
         suspicion.wrote_status(&rs("7", 1));
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
-        suspicion.saw_status(&rs("7", 1), &rs("8", 2), true);
+        saw(&mut suspicion, &rs("6", 0), &rs("7", 1));
+        saw(&mut suspicion, &rs("7", 1), &rs("8", 2));
         suspicion.wrote_status(&rs("8", 2));
         assert!(suspicion.is_over());
     }
@@ -173,9 +153,9 @@ mod tests {
         let mut suspicion = Suspicion::default();
         suspicion.wrote_status(&rs("7", 1));
         assert!(!suspicion.is_over());
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
+        saw(&mut suspicion, &rs("6", 0), &rs("7", 1));
         assert!(suspicion.is_over());
-        suspicion.saw_status(&rs("7", 1), &rs("8", 2), true);
+        saw(&mut suspicion, &rs("7", 1), &rs("8", 2));
         assert!(!suspicion.is_over());
     }
 
@@ -184,8 +164,8 @@ mod tests {
         let mut suspicion = Suspicion::default();
         suspicion.wrote_status(&rs("7", 1));
         suspicion.wrote_status(&rs("8", 2));
-        suspicion.saw_status(&rs("6", 0), &rs("7", 1), true);
-        suspicion.saw_status(&rs("7", 1), &rs("8", 2), true);
+        saw(&mut suspicion, &rs("6", 0), &rs("7", 1));
+        saw(&mut suspicion, &rs("7", 1), &rs("8", 2));
         assert!(suspicion.is_over());
     }
 
@@ -194,8 +174,8 @@ mod tests {
         for (shown, is_foreign) in [(1, false), (2, true)] {
             let mut suspicion = Suspicion::default();
             suspicion.wrote_status(&rs("7", 1));
-            suspicion.saw_status(&rs("6", 0), &rs("9", shown), true);
-            assert_eq!(suspicion.is_raised(), is_foreign);
+            saw(&mut suspicion, &rs("6", 0), &rs("9", shown));
+            assert_eq!(suspicion.take().is_some(), is_foreign);
         }
     }
 }

@@ -1,35 +1,128 @@
-//! A sync that decides and writes nothing: `--dry-run`. The decision goes to the [`Shadow`], which
-//! logs it once and compares it with the actions of another writer.
-//!
-//! It uses the decision function that ships ([`Facts::decide`]). Expectations stay empty, because
-//! it writes nothing.
+//! A controller that decides and writes nothing: `--dry-run`. It logs each decision once, again
+//! only when there is more to do, and counts what it logs. Expectations stay empty.
 
-use std::cmp::Ordering;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::api::{ObjectKey, Pod};
-use crate::controller::decide::deletion_order::{RankedPod, compare};
-use crate::controller::decide::plan::deletion_ranking;
-use crate::controller::decide::protection::show_block;
-use crate::controller::decide::scale_down_order::Places;
-use crate::controller::decide::status::calculate_status;
-use crate::controller::decide::{Decision, Facts, Pods};
-use crate::controller::observe::shadow::{Intent, Shadow, WINDOW};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
+use crate::controller::decide::plan::Plan;
+use crate::controller::decide::protection::Block;
+use crate::controller::decide::{Decision, Pods};
 use crate::controller::{Mode, ReplicaSetController};
+
+/// Maximum pod names in one log line.
+const NAMED_MAX: usize = 5;
+
+/// What the last sync of each ReplicaSet would do. Shared by the workers; no thread logs under its
+/// one lock.
+#[derive(Debug, Default)]
+pub struct DryRun(Mutex<HashMap<ObjectKey, Work>>);
+
+/// What a sync would do.
+#[derive(Debug)]
+struct Work {
+    owner: Uid,
+    generation: i64,
+    /// For the log. Its first word is the value of the metric's label.
+    text: String,
+    /// The pods to create or delete, by this sync and by the next ones.
+    n_pods: usize,
+    /// The pods that this sync would change.
+    changed: HashSet<Uid>,
+}
+
+impl DryRun {
+    /// Takes what a sync of `key` would do. Returns its text if it is new.
+    fn decided(&self, key: &ObjectKey, work: Option<Work>) -> Option<String> {
+        let mut open = self.lock();
+        let before = open.remove(key);
+        let work = work?;
+        let is_new = before.is_none_or(|before| work.exceeds(&before));
+        let text = is_new.then(|| work.text.clone());
+        open.insert(key.clone(), work);
+        text
+    }
+
+    /// Number of ReplicaSets that their last sync would change.
+    pub fn n_open(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Work>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    fn of(rs: &ReplicaSet, decision: &Decision) -> Option<Self> {
+        let (has, replicas, delete) = (decision.active.len(), rs.replicas, &decision.delete);
+        let wanted = usize::try_from(replicas).unwrap_or(0);
+        let n_pods = match decision.plan {
+            Plan::Create(_) => wanted - has - decision.n_held_back(),
+            Plan::Delete(_) => has - wanted - decision.block.as_ref().map_or(0, Block::n_kept),
+            Plan::Nothing => 0,
+        };
+        let pods = if n_pods == 1 { "pod" } else { "pods" };
+        let mut texts = match decision.plan {
+            Plan::Create(_) => vec![format!("create {n_pods} {pods}: {has} of {replicas}")],
+            Plan::Delete(_) => vec![format!(
+                "delete {n_pods} {pods}: {has}, not {replicas}: {}",
+                names(delete)
+            )],
+            Plan::Nothing => Vec::new(),
+        };
+        let leftovers = &decision.leftovers.delete;
+        let others = [
+            ("adopt", &decision.adopt),
+            ("release", &decision.release),
+            ("discard Failed", leftovers),
+        ];
+        let others = others.into_iter().filter(|(_, pods)| !pods.is_empty());
+        texts.extend(
+            others
+                .clone()
+                .map(|(verb, pods)| format!("{verb} {}", names(pods))),
+        );
+        let changed = others.flat_map(|(_, pods)| pods).chain(delete);
+        (!texts.is_empty()).then(|| Self {
+            owner: rs.uid.clone(),
+            generation: rs.generation,
+            text: texts.join(", and "),
+            n_pods,
+            changed: changed.map(|pod| pod.uid.clone()).collect(),
+        })
+    }
+
+    fn kind(&self) -> &str {
+        first_word(&self.text)
+    }
+
+    /// True if this is more than `before`. Less is what another writer has left to do.
+    fn exceeds(&self, before: &Self) -> bool {
+        // Where later syncs would delete more pods, each deletion changes the choice.
+        let is_whole = self.kind() != "delete" || self.n_pods <= self.changed.len();
+        self.owner != before.owner
+            || self.generation != before.generation
+            || self.kind() != before.kind()
+            || self.n_pods > before.n_pods
+            || is_whole && !self.changed.is_subset(&before.changed)
+    }
+}
 
 impl ReplicaSetController {
     /// Turns this controller into one that decides and writes nothing.
     #[must_use]
-    pub fn only_deciding(mut self, shadow: Arc<Shadow>) -> Self {
-        self.mode = Mode::DryRun(shadow);
+    pub fn only_deciding(mut self, dry_run: Arc<DryRun>) -> Self {
+        self.mode = Mode::DryRun(dry_run);
         self
     }
 
-    /// Decides for the ReplicaSet `key` and passes the decision to the shadow. Sends no request.
-    pub(in crate::controller) fn dry_run(&self, key: &ObjectKey, shadow: &Shadow) {
+    /// Decides for the ReplicaSet `key`, and logs what is new. Sends no request.
+    pub(in crate::controller) fn dry_run(&self, key: &ObjectKey, dry_run: &DryRun) {
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
-            return shadow.forget(key);
+            dry_run.decided(key, None);
+            return;
         };
         let Ok(selector) = &rs.selector else {
             return self.log_unusable_selector(&rs);
@@ -37,18 +130,8 @@ impl ReplicaSetController {
         self.report_mistakes(&rs);
         let owner = self.owner_key(&rs);
         let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
-        let ended = ended(&owned);
         let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
         let decision = facts.decide();
-        let mut status = calculate_status(&rs, &decision.counts, None);
-        // Only the writer learns of failures, so the stored condition is taken as right.
-        status.conditions.clone_from(&rs.status.conditions);
-        show_block(&mut status, &rs, decision.block.as_ref());
-        // Nor does a dry run learn whether the API server keeps this count.
-        if rs.status.terminating_replicas.is_none() {
-            status.terminating_replicas = None;
-        }
-        let is_written = rs.status == status && rs.generation == rs.status.observed_generation;
         self.schedule_availability_check(&rs, &decision);
         self.note_held_back(&rs, &decision);
         self.schedule_back_off(&rs, &decision);
@@ -56,40 +139,28 @@ impl ReplicaSetController {
         if let Some(next) = decision.leftovers.next_in {
             self.queue.add_low_after(rs.key.clone(), next);
         }
-        let intent = Intent {
-            ties: ties(&facts, &decision),
-            ended,
-            status: (!is_written).then_some(status),
-            decision,
-        };
-        if shadow.decided(self.kind, &rs, &intent) {
-            // No event arrives if the other writer does nothing.
-            self.queue.add_after(rs.key.clone(), WINDOW);
+        if let Some(text) = dry_run.decided(key, Work::of(&rs, &decision)) {
+            self.metrics.other_writers.would(first_word(&text));
+            log::info!(object:% = self.kind.named(key); "would {text}");
         }
     }
 }
 
-/// Returns the pods that no rule and no preference distinguishes from the last one to delete.
-fn ties(facts: &Facts<'_>, decision: &Decision) -> Vec<Arc<Pod>> {
-    let Some(last) = decision.delete.last() else {
-        return Vec::new();
-    };
-    let context = facts.deletion_context(decision.block.as_ref());
-    let order = deletion_ranking(&decision.active, &context);
-    let last = order.iter().find(|ranked| ranked.pod.uid == last.uid);
-    let places = Places::of(&decision.active, context.preferences);
-    let is_tied = |ranked: &&RankedPod| {
-        last.is_some_and(|last| {
-            compare(ranked, last, context.order) == Ordering::Equal
-                && places.are_equal(&ranked.pod, &last.pod)
-        })
-    };
-    let ties = order.iter().filter(is_tied);
-    ties.map(|ranked| Arc::clone(&ranked.pod)).collect()
+fn first_word(text: &str) -> &str {
+    text.split(' ').next().unwrap_or_default()
 }
 
-/// Returns the pods that finished by themselves, and so were not deleted by a client.
-fn ended(owned: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-    let has_ended = |pod: &&Arc<Pod>| !pod.is_active() && !pod.is_terminating();
-    owned.iter().filter(has_ended).cloned().collect()
+/// Returns the first names in order, and how many follow.
+fn names(pods: &[Arc<Pod>]) -> String {
+    let mut names: Vec<&str> = pods.iter().map(|pod| &*pod.key.name).collect();
+    names.sort_unstable();
+    let n_more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    match n_more {
+        0 => names.join(" "),
+        _ => format!("{} and {n_more} more", names.join(" ")),
+    }
 }
+
+#[cfg(test)]
+mod tests;

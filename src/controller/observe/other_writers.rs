@@ -1,23 +1,18 @@
 //! Detects other writers of the objects that this daemon controls. Two controllers of one
 //! ReplicaSet fight while each looks healthy, so this daemon reports a second one.
 //!
-//! The watch threads raise a *suspicion* at little cost: a new pod of a ReplicaSet that this daemon
-//! does not expect, or a changed status that it did not write. The next sync of the ReplicaSet
-//! queries the API server for the writer (`metadata.managedFields`), so an own write with a lost
-//! response never counts as foreign. Nor does a write before the take-over, by the API server's
-//! clock: kube-controller-manager may just have led.
-//!
-//! Another instance of this program stays undetected, because it writes under the same name. No
-//! health check fails, since a restart does not stop the other controller.
+//! The watch threads raise a *suspicion*: a new pod of a ReplicaSet that this daemon does not
+//! expect, or a changed status that it did not write. The next sync of the ReplicaSet queries the
+//! API server for the writer (`metadata.managedFields`), so an own write with a lost response never
+//! counts as foreign. Another instance of this program writes under the same name and stays
+//! undetected. No health check fails, since a restart does not stop the other controller.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use crate::api::{Pod, ReplicaSet, WorkloadKind};
 use crate::controller::memory::Memory;
-use crate::controller::memory::suspicion::Suspects;
+use crate::controller::memory::positions::Versions;
 use crate::controller::{Mode, ReplicaSetController};
 use crate::live::field_managers::{MANAGER, Manager};
 
@@ -33,12 +28,12 @@ const EXPLAINED_FOR: Duration = Duration::from_mins(2);
 /// Reason of the warning event.
 pub const OTHER_WRITER: &str = "OtherWriter";
 
-/// When this daemon started to write, and what it knows of other writers. Shared by workers and
-/// watch threads. Only a worker with a suspicion, and `explain`, take the one short lock.
+/// When this daemon started to write, and what it knows of other writers. Only a worker with a
+/// suspicion, and `explain`, take the one short lock.
 #[derive(Debug, Default)]
 pub struct OtherWriters {
-    /// The time of the take-over; unset while this daemon must not write.
-    armed: OnceLock<Timestamp>,
+    /// What the caches had shown by the take-over; unset while this daemon must not write.
+    armed: OnceLock<Versions>,
     state: Mutex<State>,
 }
 
@@ -54,11 +49,11 @@ impl OtherWriters {
     fn may_query(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let is_recent = |then: Instant| now.saturating_duration_since(then) < CHECK_INTERVAL;
-        let may_query = !state.queried.is_some_and(is_recent);
-        if may_query {
-            state.queried = Some(now);
+        if state.queried.is_some_and(is_recent) {
+            return false;
         }
-        may_query
+        state.queried = Some(now);
+        true
     }
 
     /// The last report, if it was made within `period`.
@@ -78,21 +73,19 @@ impl ReplicaSetController {
     /// effect.
     pub fn start_detection(&self) {
         if let Mode::Writes(others) = &self.mode {
-            others.armed.get_or_init(|| self.clock.wall());
+            others.armed.get_or_init(|| self.cached_versions());
         }
     }
 
     /// What another writer did within the last minutes.
     pub(in crate::controller) fn other_writer(&self) -> Option<String> {
-        match &self.mode {
-            Mode::Writes(others) => others.reported_within(EXPLAINED_FOR, self.clock.now()),
-            Mode::DryRun(_) => None,
-        }
+        let others = self.others()?;
+        others.reported_within(EXPLAINED_FOR, self.clock.now())
     }
 
-    fn armed(&self) -> Option<&Timestamp> {
+    fn others(&self) -> Option<&OtherWriters> {
         match &self.mode {
-            Mode::Writes(others) => others.armed.get(),
+            Mode::Writes(others) => Some(others),
             Mode::DryRun(_) => None,
         }
     }
@@ -100,7 +93,7 @@ impl ReplicaSetController {
     /// Records in `memory` that the watch showed a new pod. Call this before the handler observes
     /// its creation.
     pub(in crate::controller) fn suspect_pod(&self, memory: &mut Memory, pod: &Pod) {
-        if let Some(armed) = self.armed()
+        if let Some(armed) = self.others().and_then(|it| it.armed.get())
             && !memory.own_writes.has_creation(&pod.key.name)
         {
             memory.suspicion.saw_pod(pod, armed);
@@ -114,54 +107,56 @@ impl ReplicaSetController {
         old: &ReplicaSet,
         new: &ReplicaSet,
     ) {
-        let is_armed = self.armed().is_some();
-        memory.suspicion.saw_status(old, new, is_armed);
+        let armed = self.others().and_then(|it| it.armed.get());
+        memory.suspicion.saw_status(old, new, armed);
     }
 
     /// Follows up a suspicion of the watch threads. Blocks for one read if there is one.
     pub(in crate::controller) fn follow_suspicion(&self, rs: &ReplicaSet) {
-        let Mode::Writes(others) = &self.mode else {
-            return;
-        };
-        let take = |memory: &mut Memory| {
-            let suspicion = &mut memory.suspicion;
-            suspicion.is_raised().then(|| suspicion.take())
-        };
-        let Some(suspects) = self.memories.get(&rs.key, &rs.uid, take).flatten() else {
+        let take = |memory: &mut Memory| memory.suspicion.take();
+        let suspects = self.memories.get(&rs.key, &rs.uid, take).flatten();
+        let (Some(others), Some(suspects)) = (self.others(), suspects) else {
             return;
         };
         let now = self.clock.now();
-        if others.reported_within(REPORT_INTERVAL, now).is_some() {
-            self.count_foreign_writes(&suspects);
-        } else if others.may_query(now) {
+        if others.reported_within(REPORT_INTERVAL, now).is_none() {
             // A second controller goes on writing, so a later suspicion finds it, too.
-            self.query_managers(rs, &suspects, others);
+            let name = suspects.pod.as_deref();
+            let found = others.may_query(now).then(|| self.query_managers(rs, name));
+            let Some((what, other)) = found.flatten() else {
+                return;
+            };
+            let message = self.report_writer(rs, &what, &other);
+            others.lock().reported = Some((now, message));
+        }
+        let pod = suspects.pod.map(|_| "pod");
+        let status = suspects.status.map(|_| "status");
+        for what in pod.into_iter().chain(status) {
+            self.metrics.other_writers.seen(what);
         }
     }
 
-    fn query_managers(&self, rs: &ReplicaSet, suspects: &Suspects, others: &OtherWriters) {
-        let (what, found) = match &suspects.pod {
+    /// Queries who wrote this pod of `rs`, or its status. Returns the object and its writer, if
+    /// that is another program.
+    fn query_managers(&self, rs: &ReplicaSet, pod: Option<&str>) -> Option<(String, String)> {
+        let (what, managers) = match pod {
             Some(name) => (format!("pod {name}"), self.live.owner_managers(rs, name)),
             None => (
                 format!("the status of {}", rs.key),
                 self.live.status_managers(&rs.key),
             ),
         };
-        let managers = match found {
-            Ok(managers) => managers,
-            Err(error) => {
-                log::debug!(
-                    object:% = self.kind.named(&rs.key), error:%;
-                    "cannot determine the writer of {what}"
-                );
-                return;
-            }
+        let unknown = |error| {
+            log::debug!(
+                object:% = self.kind.named(&rs.key), error:%;
+                "cannot determine the writer of {what}"
+            );
         };
-        let armed = others.armed.get().copied();
-        let Some(other) = armed.and_then(|armed| foreign_manager(managers, armed)) else {
-            return;
-        };
-        self.count_foreign_writes(suspects);
+        let managers = managers.map_err(unknown).ok()?;
+        Some((what, foreign_manager(managers)?))
+    }
+
+    fn report_writer(&self, rs: &ReplicaSet, what: &str, other: &str) -> String {
         let message = format!(
             "{other} wrote {what}, which this daemon controls: two controllers undo each other's \
              work"
@@ -169,15 +164,9 @@ impl ReplicaSetController {
         let way_out = way_out(self.kind);
         let object = self.kind.named(&rs.key);
         log::error!(object:% = object, then:% = way_out, writer = other; "{message}");
-        self.pod_control
-            .warn(rs, OTHER_WRITER, format!("{message}; {way_out}"));
-        others.lock().reported = Some((self.clock.now(), message));
-    }
-
-    fn count_foreign_writes(&self, suspects: &Suspects) {
-        for what in suspects.kinds() {
-            self.metrics.other_writers.seen(what);
-        }
+        let event = format!("{message}; {way_out}");
+        self.pod_control.warn(rs, OTHER_WRITER, event);
+        message
     }
 }
 
@@ -190,12 +179,13 @@ pub fn way_out(kind: &WorkloadKind) -> String {
     )
 }
 
-/// Returns the last of the other writers after `armed`. Own writes do not hide it: in a fight, both
-/// write in the same second.
-fn foreign_manager(managers: Vec<Manager>, armed: Timestamp) -> Option<String> {
-    let is_foreign = |it: &Manager| it.name != MANAGER && it.time > Some(armed);
-    let foreign = managers.into_iter().filter(is_foreign);
-    Some(foreign.max_by_key(|manager| manager.time)?.name)
+/// Returns the last of the other writers, unless an own write came later. In a fight, both write in
+/// the same second.
+fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
+    let (own, foreign): (Vec<_>, Vec<_>) = managers.into_iter().partition(|it| it.name == MANAGER);
+    let own = own.into_iter().filter_map(|it| it.time).max();
+    let last = foreign.into_iter().max_by_key(|it| it.time)?;
+    (last.time >= own).then_some(last.name)
 }
 
 #[cfg(test)]
@@ -219,16 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_another_program_after_the_take_over_is_foreign() {
-        let armed = Timestamp::constant(5, 500_000_000);
+    fn a_write_of_another_program_after_the_last_own_one_is_foreign() {
         let (ours, other) = ("replicaset-controller", "kube-controller-manager");
-        let foreign = |of: &[(&str, i64)]| foreign_manager(managers(of), armed);
-        for none in [
-            &[][..],
-            &[(ours, 6)],
-            &[(other, 5)],
-            &[(other, 5), (ours, 6)],
-        ] {
+        let foreign = |of: &[(&str, i64)]| foreign_manager(managers(of));
+        for none in [&[][..], &[(ours, 6)], &[(other, 5), (ours, 6)]] {
             assert_eq!(foreign(none), None);
         }
         for some in [
@@ -251,7 +235,7 @@ mod tests {
         let mut written = with_status(&rs, status);
         written.resource_version = "2".into();
         fixture.deliver_replica_set(written);
-        let is_raised = |memory: &mut Memory| memory.suspicion.is_raised();
+        let is_raised = |memory: &mut Memory| memory.suspicion.take().is_some();
         let is_raised = fixture.controller.memories.get(&rs.key, &rs.uid, is_raised);
         assert_eq!(is_raised, Some(false));
     }

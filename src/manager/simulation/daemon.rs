@@ -10,7 +10,7 @@ use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::cache::encoding::ContentType;
 use crate::client::ClientConfig;
-use crate::controller::observe::shadow::Shadow;
+use crate::controller::observe::dry_run::DryRun;
 use crate::controller::{Options, ReplicaSetController};
 use crate::leader_election::LeaderElectionOptions;
 use crate::manager::{Manager, ManagerOptions};
@@ -36,7 +36,7 @@ pub(super) struct Running {
     /// Until its stop.
     pub(super) controller: Weak<ReplicaSetController>,
     /// Set for a dry run.
-    pub(super) shadow: Option<Arc<Shadow>>,
+    pub(super) dry_run: Option<Arc<DryRun>>,
 }
 
 /// A daemon and its supervisor.
@@ -277,7 +277,7 @@ fn run(
     set(manager.instances().first().map(|it| Running {
         queue: Arc::clone(it.queue()),
         controller: Arc::downgrade(it.controller()),
-        shadow: it.shadow().cloned(),
+        dry_run: it.dry_run().cloned(),
     }));
     let ended = manager.wait();
     set(None);

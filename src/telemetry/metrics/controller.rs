@@ -288,22 +288,21 @@ impl ByOutcome {
     }
 }
 
-/// Observations of other writers: by a dry run beside another controller, and where no other
-/// controller should write. A series appears with its first count.
+/// What a dry run leaves to other writers, and what they write where none should. A
+/// series appears with its first count.
 #[derive(Clone, Debug)]
 pub struct OtherWriterMetrics {
-    shadow_decisions: IntCounterVec,
+    dry_run_decisions: IntCounterVec,
     other_writer: IntCounterVec,
 }
 
 impl OtherWriterMetrics {
     fn new(registry: &Registry) -> Self {
         Self {
-            shadow_decisions: registry.counters(
-                "replicaset_controller_shadow_decisions_total",
-                "Decisions of a dry run, by kind (create, delete, adopt, release, status) and by \
-                 how they compare with what another writer did.",
-                &["decision", "verdict"],
+            dry_run_decisions: registry.counters(
+                "replicaset_controller_dry_run_decisions_total",
+                "New decisions of a dry run, by kind (create, delete, adopt, release, discard).",
+                &["decision"],
             ),
             other_writer: registry.counters(
                 "replicaset_controller_other_writer_total",
@@ -314,10 +313,15 @@ impl OtherWriterMetrics {
         }
     }
 
-    /// Counts one comparison of a dry run.
-    pub fn shadow(&self, decision: &str, verdict: &str) {
-        let labels = [decision, verdict];
-        self.shadow_decisions.with_label_values(&labels).inc();
+    /// Counts one new decision of a dry run.
+    pub fn would(&self, decision: &str) {
+        self.dry_run_decisions.with_label_values(&[decision]).inc();
+    }
+
+    /// New decisions of this kind, for tests.
+    #[cfg(test)]
+    pub fn n_would(&self, decision: &str) -> u64 {
+        self.dry_run_decisions.with_label_values(&[decision]).get()
     }
 
     /// Counts one write by another client.

@@ -29,7 +29,7 @@ const PICTURE_MAX: usize = 150_000;
 /// Families that a daemon without such an event has no series of.
 const RARE: [&str; 2] = [
     "replicaset_controller_other_writer_total",
-    "replicaset_controller_shadow_decisions_total",
+    "replicaset_controller_dry_run_decisions_total",
 ];
 
 fn read(file: &str) -> String {

@@ -1,0 +1,192 @@
+//! A controller in dry run, beside another writer played by the test.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{DryRun, Work};
+use crate::api::pod::PodFailure;
+use crate::api::{Pod, PodPhase, ReplicaSet, ScaleDownMark};
+use crate::controller::decide::Pods;
+use crate::controller::testing::{
+    Fixture, fixture, owned_pod, pod, read_replica_set, replica_set, replica_set_json, seconds_ago,
+};
+
+/// A fixture with a controller in dry run.
+fn deciding(mut fixture: Fixture) -> (Fixture, Arc<DryRun>) {
+    let dry_run = Arc::<DryRun>::default();
+    fixture.controller = fixture.controller.only_deciding(Arc::clone(&dry_run));
+    (fixture, dry_run)
+}
+
+/// What the last sync of the ReplicaSet would do, and to how many pods.
+fn open(dry_run: &DryRun, rs: &ReplicaSet) -> String {
+    let open = dry_run.lock();
+    let of = |work: &Work| format!("{} {}", work.kind(), work.n_pods.max(work.changed.len()));
+    open.get(&rs.key).map_or_else(String::new, of)
+}
+
+fn annotated(replicas: i32, annotations: &[(&str, &str)]) -> ReplicaSet {
+    let mut object = replica_set_json("web", replicas);
+    for (name, value) in annotations {
+        let name = format!("replicaset-controller/{name}");
+        object["metadata"]["annotations"][name] = (*value).into();
+    }
+    read_replica_set(&object)
+}
+
+/// A pod that failed so many seconds ago.
+fn failed(name: &str, rs: &ReplicaSet, ago: i64) -> Pod {
+    Pod {
+        phase: PodPhase::Failed,
+        creation: Some(seconds_ago(ago + 4)),
+        failure: Some(Box::new(PodFailure {
+            reason: "Rejected".into(),
+            at: Some(seconds_ago(ago)),
+        })),
+        ..owned_pod(name, rs)
+    }
+}
+
+#[test]
+fn nothing_is_written_and_each_decision_is_counted_once() {
+    let rs = replica_set("web", 2);
+    let (fixture, dry_run) = deciding(fixture(&rs, [owned_pod("a", &rs)]));
+    for _ in 0..3 {
+        fixture.sync_ok("web");
+        assert_eq!(open(&dry_run, &rs), "create 1");
+        assert_eq!(fixture.metrics.other_writers.n_would("create"), 1);
+    }
+    fixture.deliver_pod(owned_pod("b", &rs));
+    fixture.sync_ok("web");
+    assert_eq!(dry_run.n_open(), 0);
+    fixture.deliver_pod_deleted(owned_pod("b", &rs));
+    fixture.sync_ok("web");
+    assert_eq!(fixture.metrics.other_writers.n_would("create"), 2);
+    fixture.assert_counts(0, 0, 0);
+    assert!(fixture.writes.status_updates().is_empty());
+}
+
+#[test]
+fn protected_pods_are_not_to_be_deleted() {
+    let rs = annotated(0, &[("scale-down-protection", "on")]);
+    let protected = Pod {
+        scale_down: ScaleDownMark::Never,
+        ..owned_pod("a", &rs)
+    };
+    let (fixture, dry_run) = deciding(fixture(&rs, [protected, owned_pod("b", &rs)]));
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "delete 1");
+    fixture.deliver_pod_deleted(owned_pod("b", &rs));
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "");
+}
+
+#[test]
+fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
+    let rs = annotated(5, &[("failed-pod-backoff", "10s..5m")]);
+    let failed = ["a", "b", "c", "d"].map(|name| failed(name, &rs, 5));
+    let (fixture, dry_run) = deciding(fixture(&rs, failed));
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "create 1");
+    fixture.deliver_pod(owned_pod("e", &rs));
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "");
+}
+
+#[test]
+fn leftovers_and_mistakes_are_told_and_nothing_is_written() {
+    let rs = annotated(
+        1,
+        &[("failed-pods-kept", "0"), ("scale-down-order", "zone")],
+    );
+    let failed = failed("a", &rs, 8000);
+    let (fixture, dry_run) = deciding(fixture(&rs, [failed.clone(), owned_pod("b", &rs)]));
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "discard 1");
+    fixture.deliver_pod_deleted(failed);
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "");
+    assert_eq!(fixture.writes.take(), []);
+    assert!(fixture.writes.take_warnings().is_empty());
+}
+
+/// Work of a kind, for so many pods, which changes these of them.
+fn work(kind: &str, n_pods: usize, changed: &[&str]) -> Work {
+    let rs = replica_set("web", 1);
+    Work {
+        owner: rs.uid,
+        generation: 1,
+        text: format!("{kind} x"),
+        n_pods,
+        changed: changed
+            .iter()
+            .map(|name| (*name).into())
+            .collect::<HashSet<_>>(),
+    }
+}
+
+#[test]
+fn only_more_to_do_than_before_is_a_new_decision() {
+    let cases = [
+        (work("create", 2, &[]), work("create", 1, &[]), true),
+        (work("create", 1, &[]), work("create", 1, &[]), false),
+        (work("create", 1, &[]), work("create", 2, &[]), false),
+        (work("create", 1, &["a"]), work("create", 1, &[]), true),
+        (work("delete", 1, &["a"]), work("create", 1, &[]), true),
+        (work("delete", 2, &["a"]), work("delete", 1, &["a"]), true),
+        (work("delete", 1, &["b"]), work("delete", 1, &["a"]), true),
+        // One sync cannot delete them all, so each deletion changes the choice.
+        (work("delete", 2, &["b"]), work("delete", 2, &["a"]), false),
+        (
+            work("adopt", 0, &["a", "b"]),
+            work("adopt", 0, &["a"]),
+            true,
+        ),
+        (
+            work("adopt", 0, &["a"]),
+            work("adopt", 0, &["a", "b"]),
+            false,
+        ),
+        (work("release", 0, &["b"]), work("release", 0, &["a"]), true),
+        (
+            work("release", 0, &["a"]),
+            work("release", 0, &["a"]),
+            false,
+        ),
+    ];
+    for (now, before, is_new) in cases {
+        assert_eq!(now.exceeds(&before), is_new, "{now:?} after {before:?}");
+    }
+    let mut of_next_spec = work("create", 1, &[]);
+    of_next_spec.generation = 2;
+    assert!(of_next_spec.exceeds(&work("create", 1, &[])));
+}
+
+/// What the log says that a dry run would do.
+fn told(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
+    let fixture = fixture(rs, []);
+    let selector = rs.selector.as_ref().expect("a selector");
+    let listed = |pods: Vec<Pod>| pods.into_iter().map(Arc::new).collect();
+    let (owned, orphans) = (listed(owned), listed(orphans));
+    let facts = fixture
+        .controller
+        .facts(rs, selector, Pods::Listed { owned, orphans });
+    Work::of(rs, &facts.decide()).expect("work").text
+}
+
+#[test]
+fn the_log_says_what_a_dry_run_would_do() {
+    let rs = replica_set("web", 2);
+    let owned = |names: &[&str]| names.iter().map(|name| owned_pod(name, &rs)).collect();
+    let orphan = || vec![pod("z")];
+    assert_eq!(told(&rs, owned(&["a"]), vec![]), "create 1 pod: 1 of 2");
+    assert_eq!(told(&rs, vec![], vec![]), "create 2 pods: 0 of 2");
+    let both = told(&rs, vec![], orphan());
+    assert_eq!(both, "create 1 pod: 1 of 2, and adopt z");
+    assert_eq!(told(&rs, owned(&["a"]), orphan()), "adopt z");
+    let surplus = told(&rs, owned(&["a", "b", "c", "d"]), vec![]);
+    assert!(
+        surplus.starts_with("delete 2 pods: 4, not 2: "),
+        "{surplus}"
+    );
+}
