@@ -96,9 +96,9 @@
 //! - A small sync never waits for its own status throttle, for another ReplicaSet's batch, for keys
 //!   that only need a status update, or (with two workers or more) for a worker that runs a large
 //!   sync. After pods were deleted it waits for the ReplicaSet watch, 25 ms at most. A large sync
-//!   waits for other large syncs only.
+//!   waits for a permit, and its status does not.
 //! - One namespace never delays another: namespaces take turns in the queue and at the token
-//!   bucket, the small syncs of one namespace leave workers to the others (with two workers or
+//!   bucket, the syncs of one namespace leave workers to the others (with two workers or
 //!   more, and for as many namespaces as [`workqueue::dedup`] states), and no sync waits for a
 //!   `Retry-After` of more than a second.
 //! - Large syncs send few requests at once, so they do not delay small ones in the API server.

@@ -1,6 +1,6 @@
 //! A deduplicating queue of keys: no two workers process the same key at once, and repeated adds
-//! coalesce. It has priorities, a lane for large work that some workers do not serve, turns and a
-//! share of the workers for each tenant, delayed keys, and back-off for keys that failed.
+//! coalesce. It has priorities, permits for large work, turns and a share of the workers for each
+//! tenant, delayed keys, and back-off for keys that failed.
 //!
 //! Generic over the key, without any knowledge of Kubernetes. Watch threads and the `sync-*`
 //! threads add keys, the `sync-*` threads get them, and the thread `delay` runs
@@ -16,6 +16,7 @@
 pub mod dedup;
 pub mod delaying;
 pub mod lane;
+pub mod permits;
 pub mod queue;
 pub mod rate_limiter;
 
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 use crate::stdx::clock::Clock;
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-pub use dedup::{InProgress, Lanes, Priority};
+pub use dedup::{InProgress, Priority};
 use delaying::Delayed;
 use lane::Tenant;
 use queue::Queue;
@@ -53,7 +54,7 @@ pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
 /// Figures of a [`WorkQueue`], the source of its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueueStats {
-    /// Keys that wait for a worker, or will when their current worker is done; without keys that
+    /// Keys that wait for a worker or a permit, or will when their current worker is done; without keys that
     /// are not due yet.
     pub depth: usize,
     /// Adds so far that did not coalesce with an earlier one.
@@ -65,7 +66,7 @@ pub struct WorkQueueStats {
 /// The state of one key, for `explain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyState {
-    /// The key waits for a worker, or will when its current worker is done.
+    /// The key waits for a worker or a permit, or will when its current worker is done.
     pub is_waiting: bool,
     /// A worker processes the key.
     pub is_processing: bool,
@@ -95,8 +96,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     }
 
     /// Returns this queue, which must be empty, with its keys in turns by tenant, and with
-    /// `n_workers` shared among the tenants: except for large work, a tenant gets another worker
-    /// only while more workers are free than work for it already.
+    /// `n_workers` shared among the tenants: see [`dedup::Dedup`].
     #[must_use]
     pub fn with_tenants(mut self, n_workers: usize, tenant_of: fn(&K) -> Tenant) -> Self {
         self.queue.set_tenants(n_workers, tenant_of);
@@ -112,16 +112,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     )]
     pub fn add(&self, key: K) {
         self.queue.add(&key, Priority::High);
-    }
-
-    /// Queues `key` now among the keys with large work, unless it waits there or with high
-    /// priority. Never blocks. Ignored after shutdown.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the queue keeps the key, as with a delay"
-    )]
-    pub fn add_large(&self, key: K) {
-        self.queue.add(&key, Priority::Large);
     }
 
     /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored after
@@ -193,22 +183,19 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     /// Blocks until there is a key. After shutdown, returns the keys accepted before, and then
     /// `None`.
     pub fn get(&self) -> Option<K> {
-        self.get_from(Lanes::All)
-    }
-
-    /// As [`WorkQueue::get`], for a worker that serves only these lanes.
-    pub fn get_from(&self, lanes: Lanes) -> Option<K> {
-        self.queue.get(lanes)
+        self.queue.get()
     }
 
     /// Returns the next key if there is one. Never blocks.
     pub fn try_get(&self) -> Option<K> {
-        self.try_get_from(Lanes::All)
+        self.queue.try_get()
     }
 
-    /// Returns the next key of these lanes if there is one. Never blocks.
-    pub fn try_get_from(&self, lanes: Lanes) -> Option<K> {
-        self.queue.try_get(lanes)
+    /// Asks for a permit for large work on `key`, which is in progress. Returns false if none is
+    /// free: half of the workers are left for small work. The key is then queued again once it can
+    /// have a permit. [`WorkQueue::done`] returns it.
+    pub fn begin_large(&self, key: &K) -> bool {
+        self.queue.begin_large(key)
     }
 
     /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks. A
@@ -277,16 +264,10 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// Returns the wait of the longest-waiting key, without delayed keys and keys with large work;
-    /// zero without one.
+    /// Returns the wait of the longest-waiting key, without waits for a delay or a permit; zero
+    /// without one.
     pub fn longest_wait(&self) -> Duration {
         self.queue.longest_wait()
-    }
-
-    /// Records that the work on `key`, which is in progress, is large. It no longer counts against
-    /// its tenant's share of the workers.
-    pub fn runs_large(&self, key: &K) {
-        self.queue.runs_large(key);
     }
 
     /// Records that the work on `key`, which is in progress, goes on: call it after each of many

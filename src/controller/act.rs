@@ -5,7 +5,6 @@
 pub(super) mod claim;
 mod create;
 mod delete;
-mod hand_over;
 mod leftovers;
 pub(super) mod manage;
 pub(super) mod siblings;

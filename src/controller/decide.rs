@@ -28,7 +28,7 @@ use self::deletion_context::{DeletionContext, Preferences, RelatedPods};
 use self::deletion_order::DeletionOrder;
 use self::failed_pods::back_off::BackOff;
 use self::failed_pods::leftovers::Leftovers;
-use self::plan::{BURST_REPLICAS, LARGE, Plan, plan, pods_to_delete};
+use self::plan::{BURST_REPLICAS, Plan, plan, pods_to_delete};
 use self::protection::{Block, Marks, is_block};
 use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
@@ -256,13 +256,6 @@ impl Decision {
             now,
             ..Self::default()
         }
-    }
-
-    /// True if it takes many requests. Claims count too: a sync with many patches occupies its
-    /// worker as long as one with many pods.
-    pub fn is_large(&self) -> bool {
-        let n_pods = if self.acts { self.plan.n_pods() } else { 0 };
-        n_pods.max(self.adopt.len() + self.release.len()) >= LARGE
     }
 
     /// How many missing pods wait for a back-off to end.

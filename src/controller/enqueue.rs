@@ -1,8 +1,7 @@
 //! The order of keys in the queue. ReplicaSets with missing or surplus pods go before those with
 //! only an outdated status. Called on the watch threads, and once by the first worker.
 //!
-//! The cache's state decides, not the kind of event. A ReplicaSet with few pods due is never held
-//! back, and one with many pods due waits only for other large ones.
+//! The cache's state decides, not the kind of event.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use super::ReplicaSetController;
 #[cfg(test)]
 use super::decide::Pods;
 use super::decide::counts::Counts;
-use super::decide::plan::{LARGE, Plan, plan};
+use super::decide::plan::{Plan, plan};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 #[cfg(test)]
@@ -23,8 +22,6 @@ use crate::cache::PodTally;
 enum Placement {
     /// Before all keys that can wait.
     First,
-    /// Among the keys with many pods to create or delete.
-    Large,
     /// Among the keys that can wait.
     Low,
     /// Among the keys that can wait, after this time.
@@ -65,8 +62,7 @@ impl ReplicaSetController {
         let is_loss = counts.is_some_and(|counts| counts.show_loss(rs));
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));
-        let n_due = self.n_planned(rs, &owned);
-        let place = self.place_of(rs, n_due);
+        let is_due = self.planned(rs, &owned) != Plan::Nothing;
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
         self.enqueue_with(rs, |memory| {
             observe(memory);
@@ -75,50 +71,26 @@ impl ReplicaSetController {
                 // The first list may still bring more pods. `enqueue_all` finds the work
                 // afterwards.
                 _ if !has_synced => Placement::Low,
-                // Even with many pods due: the worker reports the loss and hands the rest over.
-                _ if is_loss => Placement::First,
-                _ if n_due > 0 && !is_held_back => place,
+                _ if is_loss || is_due && !is_held_back => Placement::First,
                 Some(delay) if can_wait => Placement::LowAfter(delay),
                 _ => Placement::Low,
             }
         });
     }
 
-    /// The place of a key that cannot wait, with `n_due` pods to create or delete by the tallies,
-    /// which do not tell how many of them are protected or wait for a back-off: that is the sync's
-    /// to find out, on any worker.
-    fn place_of(&self, rs: &ReplicaSet, n_due: usize) -> Placement {
-        let may_be_less = || self.policy_of(rs).scale_down_protection || self.reads_failed_pods(rs);
-        if n_due >= LARGE && !may_be_less() {
-            Placement::Large
-        } else {
-            Placement::First
-        }
-    }
-
-    /// Enqueues the key of `rs` before all keys that can wait, or among the large ones if many pods
-    /// are due. `observe` updates the record of `rs` first.
+    /// Enqueues the key of `rs` before all keys that can wait. `observe` updates the record of `rs`
+    /// first.
     pub(super) fn enqueue_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
-        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
-        let place = self.place_of(rs, self.n_planned(rs, &owned));
-        let now = self.clock.now();
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            if is_held_back(memory, rs, &owned, now) {
-                Placement::First
-            } else {
-                place
-            }
+            Placement::First
         });
     }
 
-    /// As [`enqueue_after`](Self::enqueue_after), but observes nothing, and also works without a
-    /// cached ReplicaSet.
+    /// Enqueues this key before all keys that can wait. A standby enqueues nothing.
     pub(super) fn enqueue(&self, key: &ObjectKey) {
-        match self.cache.replica_set(key) {
-            Some(rs) => self.enqueue_after(&rs, |_| {}),
-            None if self.memories.is_standby() => {}
-            None => self.queue.add(key.clone()),
+        if !self.memories.is_standby() {
+            self.queue.add(key.clone());
         }
     }
 
@@ -132,7 +104,6 @@ impl ReplicaSetController {
         let key = rs.key.clone();
         match self.memories.with(&rs.key, &rs.uid, placement) {
             Placement::First => self.queue.add(key),
-            Placement::Large => self.queue.add_large(key),
             Placement::Low => self.queue.add_low(key),
             Placement::LowAfter(delay) => self.queue.add_low_after(key, delay),
         }
@@ -145,16 +116,12 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns how many pods a sync would create or delete if all expectations were fulfilled.
-    fn n_planned(&self, rs: &ReplicaSet, owned: &PodTally) -> usize {
-        self.planned(rs, owned).n_pods()
-    }
-
     /// True if a sync would delete pods if all expectations were fulfilled.
     pub(super) fn has_surplus(&self, rs: &ReplicaSet, owned: &PodTally) -> bool {
         matches!(self.planned(rs, owned), Plan::Delete(_))
     }
 
+    /// Returns what a sync would create or delete if all expectations were fulfilled.
     fn planned(&self, rs: &ReplicaSet, owned: &PodTally) -> Plan {
         if rs.is_terminating() {
             return Plan::Nothing;

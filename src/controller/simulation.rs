@@ -42,7 +42,7 @@ use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::controller::ControllerMetrics;
-use crate::workqueue::{Lanes, WorkQueue};
+use crate::workqueue::WorkQueue;
 
 const STEPS: usize = 250;
 
@@ -243,12 +243,12 @@ impl World {
         let daemon = self.daemon();
         if let Some(key) = daemon.queue.try_get() {
             if self.lock().has_threads {
-                daemon.controller.process(&key, Lanes::All);
+                daemon.controller.process(&key);
             } else {
                 daemon.controller.check_tally_counts(&key);
                 daemon.controller.check_settled(self.clock.wall());
                 let before = self.before_sync(&daemon, &key);
-                daemon.controller.process(&key, Lanes::All);
+                daemon.controller.process(&key);
                 if let Some(before) = before {
                     self.check_status_after(&daemon, &before);
                 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::decide::availability::Availability;
 use super::decide::counts::Counts;
-use super::decide::plan::Plan;
+use super::decide::plan::{LARGE, Plan};
 use super::decide::{Decision, Facts, Pods, Rules};
 use super::freshness::Freshness;
 use super::memory::Memory;
@@ -15,36 +15,28 @@ use super::memory::own_writes::Satisfaction;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
 use crate::stdx::turns;
-use crate::workqueue::Lanes;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOutcome {
     /// The sync ran to its end.
     Synced,
-    /// The caches are not new enough yet, or show another spec since. The event that ends the wait,
-    /// or a delay, requeues the key.
+    /// The caches are not new enough yet, or show another spec since, or this sync was to be large
+    /// and got no permit. The event that ends the wait, a delay, or a returned permit requeues the
+    /// key.
     TooEarly,
     /// The API server refused a create, and the wait for the next one is not over. Everything else
     /// ran to its end.
     HeldBack,
-    /// Many pods are due, and only workers for [`Lanes::All`] serve large syncs. This sync wrote at
-    /// most a status that reports a loss of pods.
-    TooLarge,
 }
 
 impl ReplicaSetController {
     /// Claims the pods of a ReplicaSet, creates or deletes pods, and writes the status. The queue
-    /// never runs one key on two threads at once. Blocks for the requests. A worker for
-    /// [`Lanes::Small`] leaves a ReplicaSet with many pods due to the other workers.
+    /// never runs one key on two threads at once. Blocks for the requests.
     ///
     /// # Errors
     /// The first failure. The caller must requeue the key with back-off.
-    pub fn sync_replica_set(
-        &self,
-        key: &ObjectKey,
-        lanes: Lanes,
-    ) -> Result<SyncOutcome, SyncError> {
+    pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
         // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
         // than the check.
         turns::reached("sync: before the caches are read");
@@ -70,6 +62,14 @@ impl ReplicaSetController {
             Freshness::Verify(doubt) => self.verify(&rs, selector, doubt)?,
             known => known,
         };
+        // A large sync without a permit still writes the status: it may hide a loss.
+        let is_large = matches!(freshness, Freshness::Current(due) if due.n_pods() >= LARGE);
+        let waits_for_permit = is_large && !self.queue.begin_large(key);
+        let freshness = if waits_for_permit {
+            Freshness::CountOnly(None)
+        } else {
+            freshness
+        };
         let may = match freshness {
             Freshness::Current(due) => due,
             Freshness::CountOnly(_) => Plan::Nothing,
@@ -80,13 +80,6 @@ impl ReplicaSetController {
 
         let facts = self.collect_facts(&rs, selector, may)?;
         let decision = facts.decide();
-        if decision.is_large() {
-            if lanes == Lanes::Small {
-                self.hand_over(&rs, &facts, &decision);
-                return Ok(SyncOutcome::TooLarge);
-            }
-            self.queue.runs_large(key);
-        }
         // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
         let decision = self.claim_pods(&facts, decision)?;
         // The pods have changed since the freshness check, which permitted another kind of action.
@@ -117,7 +110,9 @@ impl ReplicaSetController {
         self.delete_leftovers(&rs, &decision, managed.is_err());
         managed?;
         self.schedule_next_sync(&rs, &decision, freshness);
-        Ok(if is_held_back {
+        Ok(if waits_for_permit {
+            SyncOutcome::TooEarly
+        } else if is_held_back {
             SyncOutcome::HeldBack
         } else {
             SyncOutcome::Synced
@@ -258,7 +253,6 @@ impl ReplicaSetController {
             Freshness::Wait(delay) if !delay.is_zero() => {
                 self.queue.add_after(rs.key.clone(), delay);
             }
-            // First, however much is due: it has lost pods, perhaps, and its status does not wait.
             _ => self.queue.add(rs.key.clone()),
         }
         SyncOutcome::TooEarly

@@ -26,7 +26,7 @@ use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::controller::ControllerMetrics;
-use crate::workqueue::{Lanes, WorkQueue};
+use crate::workqueue::WorkQueue;
 use crate::writes::WriteError;
 
 pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
@@ -192,7 +192,29 @@ impl Fixture {
     }
 
     fn with_options(kind: &'static WorkloadKind, options: Options) -> Self {
-        let fixture = Self::unsynced(kind, options);
+        Self::with_queue(kind, options, |queue| queue)
+    }
+
+    /// A fixture with one permit for large work, and the key in progress that has it.
+    pub(super) fn with_held_permit() -> (Self, ObjectKey) {
+        let options = Options {
+            status_update_interval: Duration::ZERO,
+            ..Options::default()
+        };
+        let share = |queue: WorkQueue<ObjectKey>| queue.with_tenants(2, |_| 0);
+        let (fixture, held) = (Self::with_queue(&REPLICA_SET, options, share), key("held"));
+        fixture.queue.add(held.clone());
+        assert_eq!(fixture.queue.try_get().as_ref(), Some(&held));
+        assert!(fixture.queue.begin_large(&held));
+        (fixture, held)
+    }
+
+    fn with_queue(
+        kind: &'static WorkloadKind,
+        options: Options,
+        change: impl FnOnce(WorkQueue<ObjectKey>) -> WorkQueue<ObjectKey>,
+    ) -> Self {
+        let fixture = Self::unsynced(kind, options, change);
         fixture.cache.pods.set_synced();
         fixture.cache.replica_sets.set_synced();
         fixture
@@ -204,13 +226,17 @@ impl Fixture {
             status_update_interval: Duration::ZERO,
             ..Options::default()
         };
-        Self::unsynced(&REPLICA_SET, options)
+        Self::unsynced(&REPLICA_SET, options, |queue| queue)
     }
 
-    fn unsynced(kind: &'static WorkloadKind, options: Options) -> Self {
+    fn unsynced(
+        kind: &'static WorkloadKind,
+        options: Options,
+        change: impl FnOnce(WorkQueue<ObjectKey>) -> WorkQueue<ObjectKey>,
+    ) -> Self {
         let (cache, writes) = (Cache::default(), Arc::new(FakeWrites::default()));
         let clock = Arc::new(FakeClock::default());
-        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as Arc<_>));
+        let queue = Arc::new(change(WorkQueue::new(Arc::clone(&clock) as Arc<_>)));
         let metrics = Metrics::new()
             .controller
             .of("replicaset", "apps", "replicasets");
@@ -328,12 +354,12 @@ impl Fixture {
 
     /// Syncs `default/name` once.
     pub(super) fn sync(&self, name: &str) -> Result<SyncOutcome, SyncError> {
-        self.controller.sync(&key(name), Lanes::All)
+        self.controller.sync(&key(name))
     }
 
     /// Syncs a key from the queue, as a worker does.
     pub(super) fn process(&self, key: &ObjectKey) {
-        self.controller.process(key, Lanes::All);
+        self.controller.process(key);
     }
 
     /// Syncs `default/name` once; the sync must run to its end.

@@ -12,7 +12,6 @@ use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::ObjectKey;
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
-use crate::workqueue::Lanes;
 
 /// A longer `Retry-After` is cut to this, so that no mistake of a server stops a ReplicaSet for
 /// hours.
@@ -25,32 +24,25 @@ fn spread(retry_after: Duration, random: f64) -> Duration {
 }
 
 impl ReplicaSetController {
-    /// Waits for a key of these lanes and syncs it. Returns false once the queue is shut down and
-    /// empty.
-    pub fn process_next_work_item(&self, lanes: Lanes) -> bool {
+    /// Waits for a key and syncs it. Returns false once the queue is shut down and empty.
+    pub fn process_next_work_item(&self) -> bool {
         let wait = activity::enter("waits for a key", "");
-        let key = self.queue.get_from(lanes);
+        let key = self.queue.get();
         drop(wait);
-        key.map(|key| self.process(&key, lanes)).is_some()
+        key.map(|key| self.process(&key)).is_some()
     }
 
     /// Syncs a key from the queue and marks it done. After an error, a panic included, the worker
     /// requeues the key with back-off.
-    pub fn process(&self, key: &ObjectKey, lanes: Lanes) {
+    pub fn process(&self, key: &ObjectKey) {
         let _sync = activity::enter("sync", key);
         let (at, began) = (self.clock.wall(), self.clock.now());
-        let result = catch_panic(|| self.sync(key, lanes))
-            .unwrap_or_else(|message| Err(SyncError::Panic(message)));
+        let result =
+            catch_panic(|| self.sync(key)).unwrap_or_else(|message| Err(SyncError::Panic(message)));
         let end = match &result {
             Ok(SyncOutcome::Synced) => SyncEnd::Synced,
             Ok(SyncOutcome::TooEarly) => SyncEnd::TooEarly,
             Ok(SyncOutcome::HeldBack) => SyncEnd::HeldBack,
-            Ok(SyncOutcome::TooLarge) => {
-                self.queue.add_large(key.clone());
-                // The key may have been the one that brings the next turn.
-                self.serve_quota_queues(&key.namespace, Some(key));
-                return self.queue.done(key);
-            }
             Err(SyncError::Panic(_)) => SyncEnd::Panicked,
             Err(_) => SyncEnd::Failed,
         };
@@ -117,9 +109,9 @@ impl ReplicaSetController {
     }
 
     /// Runs one sync, or the dry run in its place.
-    pub(super) fn sync(&self, key: &ObjectKey, lanes: Lanes) -> Result<SyncOutcome, SyncError> {
+    pub(super) fn sync(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
         match &self.mode {
-            Mode::Writes(_) => self.sync_replica_set(key, lanes),
+            Mode::Writes(_) => self.sync_replica_set(key),
             Mode::DryRun(dry_run) => {
                 self.dry_run(key, dry_run);
                 Ok(SyncOutcome::Synced)

@@ -239,7 +239,9 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
             let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             let took = Duration::from_micros(took.as_micros().try_into().unwrap_or_default());
             let end = match end {
-                "tooEarly" => "not yet: it waits for its own writes in the watch",
+                "tooEarly" => {
+                    "not yet: it waits for its own writes in the watch, or for large syncs"
+                }
                 "heldBack" => "done, but creates are backed off",
                 end => end,
             };

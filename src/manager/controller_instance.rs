@@ -23,7 +23,7 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
-use crate::workqueue::{Lanes, WorkQueue};
+use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
@@ -136,7 +136,7 @@ impl ControllerInstance {
         let delaying = Arc::clone(&queue);
         let delay = kind.thread_name("delay");
         let delay = Thread::spawn(&delay, stop, move || delaying.run_delay());
-        let start = |n| start_worker(kind, (n, n_workers), &cache, &controller, leads, stop);
+        let start = |n| start_worker(kind, n, &cache, &controller, leads, stop);
         let workers: Vec<Thread> = (0..n_workers).map(start).collect();
         let threads = workers.iter().chain([&events, &delay]);
         let threads = threads.map(Thread::liveness).collect();
@@ -235,7 +235,7 @@ impl ControllerInstance {
 
 fn start_worker(
     kind: &WorkloadKind,
-    (number, n_workers): (u16, u16),
+    number: u16,
     cache: &Cache,
     controller: &Arc<ReplicaSetController>,
     leads: &Arc<Latch>,
@@ -243,7 +243,6 @@ fn start_worker(
 ) -> Thread {
     let (cache, controller) = (cache.clone(), Arc::clone(controller));
     let (leads, stopping) = (Arc::clone(leads), stop.clone());
-    let lanes = lanes_of(number, n_workers);
     let name = kind.thread_name(&format!("sync-{number}"));
     let resource = kind.resource;
     Thread::spawn(&name, stop, move || {
@@ -268,19 +267,8 @@ fn start_worker(
             controller.enqueue_all();
         }
         controller.start_detection();
-        while !stopping.is_stopped() && controller.process_next_work_item(lanes) {}
+        while !stopping.is_stopped() && controller.process_next_work_item() {}
     })
-}
-
-/// The first half of the workers leave large work to the others, so that ReplicaSets with few
-/// missing or surplus pods never wait for those with many. A single worker serves all lanes.
-fn lanes_of(number: u16, n_workers: u16) -> Lanes {
-    let n_large = (n_workers / 2).max(1);
-    if number < n_workers - n_large {
-        Lanes::Small
-    } else {
-        Lanes::All
-    }
 }
 
 /// Blocks until the first list is complete; returns `None` if the daemon stops first. If

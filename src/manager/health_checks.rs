@@ -46,8 +46,8 @@ const START_MAX: Duration = LIST_TIMEOUT;
 
 /// Limit for the age of the oldest key. Keys wait while workers sync other keys; back-off and
 /// throttle add to that, so the check adds the throttle's time. Users notice a ReplicaSet that no
-/// worker syncs for five minutes. Keys with large work are exempt: they wait for each other's pods,
-/// which can take hours, and the workers' check covers syncs that hang.
+/// worker syncs for five minutes. Waits for a permit are exempt: large syncs wait for each other's
+/// pods, which can take hours, and the workers' check covers syncs that hang.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// A sync is a few requests of at most a minute each, plus as many creates or deletes as the
@@ -214,13 +214,23 @@ mod tests {
     fn only_keys_with_small_work_fail_the_queue_check() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
         let health = Health::new(metrics::global());
-        let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
+        let queue = WorkQueue::new(Arc::clone(&clock) as _).with_tenants(2, |_| 0);
+        let queue = Arc::new(queue);
         let stop = Stop::new();
         add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &health, &stop);
         let is_healthy = || health.first_failure(Probe::Healthz).is_none();
-        queue.add_large(ObjectKey::new("default", "giant"));
+        let giants = ["giant", "other"].map(|name| ObjectKey::new("default", name));
+        for giant in &giants {
+            queue.add(giant.clone());
+            queue.get().expect("it was added");
+            queue.begin_large(giant);
+        }
+        queue.done(&giants[1]);
         clock.advance(Duration::from_hours(3));
+        queue.done(&giants[0]);
         assert!(is_healthy());
+        queue.get().expect("the other one may be large now");
+        queue.done(&giants[1]);
         queue.add_low(ObjectKey::new("default", "small"));
         // Five minutes plus the throttle's time.
         clock.advance(Duration::from_secs(550));

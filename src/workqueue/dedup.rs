@@ -7,10 +7,11 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use super::lane::{Lane, Tenant};
+use super::permits::Permits;
 use crate::stdx::hash::HashMap;
 
-/// One in this many takes starts with a later lane, low and large in turn, so that keys there wait
-/// for a bounded number of other keys.
+/// One in this many takes starts with low priority, so that keys there wait for a bounded number of
+/// other keys.
 pub(super) const TURN: u32 = 8;
 
 /// The priority of a key.
@@ -18,29 +19,21 @@ pub(super) const TURN: u32 = 8;
 pub enum Priority {
     /// Handed out when nothing else waits, or after a bounded number of other keys.
     Low,
-    /// Handed out before all keys of low priority, to workers that serve large work.
-    Large,
     /// Handed out before all other keys.
     High,
 }
 
-/// The keys that a worker serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lanes {
-    /// Every key.
-    All,
-    /// Every key without large work, so that these keys never wait for large work to end.
-    Small,
-}
-
-/// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with three
-/// priorities as in controller-runtime's `pkg/controller/priorityqueue`, and turns by tenant.
+/// The sets `dirty` and `processing` of client-go `util/workqueue/queue.go:Typed`, with two
+/// priorities as in controller-runtime's `pkg/controller/priorityqueue`, turns by tenant, and
+/// permits for large work.
 ///
-/// Large work apart, a tenant gets another worker only while more workers are free than work for it
-/// already. So keys that are processed for long, such as those whose requests hang, never keep all
-/// workers from the other tenants.
+/// A tenant gets another worker only while more workers are free than work for it already, or if
+/// none works on small keys of it. So keys that are processed for long, such as those whose
+/// requests hang, never keep all workers from the other tenants, and small work never waits for the
+/// large work of its own tenant.
 ///
 /// INVARIANT: a lane holds exactly the keys that are dirty with its priority and not processing.
+/// INVARIANT: the next key that a worker could take and give a permit is dirty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dedup<K: Eq + Hash> {
     /// Keys that need work, whether or not a worker processes them.
@@ -48,12 +41,13 @@ pub struct Dedup<K: Eq + Hash> {
     /// Keys in progress, at most one per worker.
     processing: HashMap<K, Processing>,
     /// By [`Priority`].
-    lanes: [Lane<K>; 3],
+    lanes: [Lane<K>; 2],
     /// The last number given out in the lanes.
     last_number: u64,
-    /// Number of takes for each of [`Lanes`]; wraps.
-    n_takes: [u32; 2],
+    /// Number of takes; wraps.
+    n_takes: u32,
     n_workers: usize,
+    permits: Permits<K>,
 }
 
 /// A key that needs work.
@@ -71,7 +65,6 @@ struct Dirty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Processing {
     tenant: Tenant,
-    is_large: bool,
     began: Instant,
     /// The last [`Dedup::progressed`], or the begin.
     progressed: Instant,
@@ -96,8 +89,9 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             processing: HashMap::default(),
             lanes: Default::default(),
             last_number: 0,
-            n_takes: [0; 2],
+            n_takes: 0,
             n_workers,
+            permits: Permits::new(n_workers),
         }
     }
 
@@ -136,67 +130,86 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         }
     }
 
-    /// Takes the next key of these lanes, which the worker must process, and returns it with the
-    /// time for which it has waited.
-    pub fn take(&mut self, lanes: Lanes, now: Instant) -> Option<(K, Duration)> {
-        let mut order = self.order(lanes).into_iter();
-        let next = |priority| Some((priority, self.next_tenant(priority)?));
-        let (priority, tenant) = order.find_map(next)?;
-        self.n_takes[lanes as usize] = self.n_takes[lanes as usize].wrapping_add(1);
+    /// Takes the next key, which the worker must process, and returns it with the time for which it
+    /// has waited.
+    pub fn take(&mut self, now: Instant) -> Option<(K, Duration)> {
+        let (priority, tenant, number, key) = self.next()?;
+        let (key, lane) = (key.clone(), &mut self.lanes[priority as usize]);
+        self.n_takes = self.n_takes.wrapping_add(1);
         self.last_number += 1;
-        let key = self.lanes[priority as usize].pop(tenant, self.last_number)?;
+        lane.remove(tenant, number);
+        lane.end_turn(tenant, self.last_number);
         let dirty = self.dirty.remove(&key)?;
         let processing = Processing {
             tenant,
-            is_large: priority == Priority::Large,
             began: now,
             progressed: now,
         };
         self.processing.insert(key.clone(), processing);
+        self.recall(now);
         Some((key, now.saturating_duration_since(dirty.added)))
     }
 
-    /// The priorities in the order in which to try them. Without large work, one of them appears
-    /// twice.
-    fn order(&self, lanes: Lanes) -> [Priority; 3] {
-        let (high, low) = (Priority::High, Priority::Low);
-        let large = match lanes {
-            Lanes::All => Priority::Large,
-            Lanes::Small => Priority::Low,
-        };
-        let n_takes = self.n_takes[lanes as usize];
-        if !(n_takes + 1).is_multiple_of(TURN) {
-            [high, large, low]
-        } else if n_takes % (2 * TURN) < TURN {
-            [low, large, high]
+    /// Returns the next key that a free worker may take, and where it waits.
+    fn next(&self) -> Option<(Priority, Tenant, u64, &K)> {
+        let order = if (self.n_takes + 1).is_multiple_of(TURN) {
+            [Priority::Low, Priority::High]
         } else {
-            [large, low, high]
-        }
-    }
-
-    /// Returns the tenant with the next key of this priority that a free worker may take.
-    fn next_tenant(&self, priority: Priority) -> Option<Tenant> {
-        let n_free = self.n_workers.saturating_sub(self.processing.len());
-        self.lanes[priority as usize].next(|tenant| {
-            let is_its = |it: &&Processing| it.tenant == tenant && !it.is_large;
-            let n_its = self.processing.values().filter(is_its).count();
-            n_its < n_free || priority == Priority::Large
+            [Priority::High, Priority::Low]
+        };
+        order.into_iter().find_map(|priority| {
+            let lane = &self.lanes[priority as usize];
+            let (tenant, number, key) = lane.first(|tenant, _| self.may_take(tenant))?;
+            Some((priority, tenant, number, key))
         })
     }
 
-    /// True if a free worker for these lanes, but not for more, may take a key.
-    pub fn is_ready(&self, lanes: Lanes) -> bool {
-        let priorities: &[Priority] = match lanes {
-            Lanes::All => &[Priority::Large],
-            Lanes::Small => &[Priority::High, Priority::Low],
-        };
-        priorities.iter().any(|it| self.next_tenant(*it).is_some())
+    /// True if a free worker may take a key of `tenant`.
+    fn may_take(&self, tenant: Tenant) -> bool {
+        let n_free = self.n_workers.saturating_sub(self.processing.len());
+        let n_its = self
+            .processing
+            .values()
+            .filter(|it| it.tenant == tenant)
+            .count();
+        n_free > 0 && (n_its < n_free || n_its == self.permits.n_held_by(tenant))
     }
 
-    /// True if no key of these lanes waits, nor will when its current worker is done.
-    pub fn is_drained(&self, lanes: Lanes) -> bool {
-        let waits = |it: &Priority| !self.lanes[*it as usize].is_empty();
-        !self.order(lanes).iter().any(waits) && self.n_returning() == 0
+    /// True if a free worker may take a key.
+    pub fn is_ready(&self) -> bool {
+        self.next().is_some()
+    }
+
+    /// True if no key waits, nor will when its current worker is done. Keys that wait for a permit
+    /// do not count: the worker that returns it takes them.
+    pub fn is_drained(&self) -> bool {
+        self.lanes.iter().all(Lane::is_empty) && self.n_returning() == 0
+    }
+
+    /// Returns true if the work on `key`, which is in progress, may be large: a permit is free, and
+    /// the keys of high priority that the key has found waiting went first. Otherwise the key is
+    /// added again, with low priority, once it may.
+    pub fn begin_large(&mut self, key: &K, now: Instant) -> bool {
+        let Some(Processing { tenant, .. }) = self.processing.get(key) else {
+            return true;
+        };
+        let others_wait = !self.lanes[Priority::High as usize].is_empty();
+        let may = self.permits.has(key) || self.permits.take(key, *tenant, others_wait);
+        self.recall(now);
+        may
+    }
+
+    /// Adds the next key that gets a permit. Whatever may change which one that is calls this.
+    fn recall(&mut self, now: Instant) {
+        if let Some((tenant, key)) = self.next_large() {
+            self.add(&key, tenant, Priority::Low, now);
+        }
+    }
+
+    fn next_large(&self) -> Option<(Tenant, K)> {
+        let may_take = |tenant, key: &K| !self.is_processing(key) && self.may_take(tenant);
+        let (tenant, key) = self.permits.next(may_take)?;
+        Some((tenant, key.clone()))
     }
 
     /// True if `key` waits for a worker, or will when its current worker is done.
@@ -204,16 +217,14 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.dirty.contains_key(key)
     }
 
+    /// True if `key` waits for a permit.
+    pub fn waits_for_permit(&self, key: &K) -> bool {
+        self.permits.is_asked_for(key)
+    }
+
     /// True if a worker processes `key`.
     pub fn is_processing(&self, key: &K) -> bool {
         self.processing.contains_key(key)
-    }
-
-    /// Records that the work on `key`, which is in progress, is large.
-    pub fn runs_large(&mut self, key: &K) {
-        if let Some(processing) = self.processing.get_mut(key) {
-            processing.is_large = true;
-        }
     }
 
     /// Records that the worker's work on `key` goes on.
@@ -228,6 +239,8 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     pub fn done(&mut self, key: &K, now: Instant) -> Option<Duration> {
         let Processing { began, .. } = self.processing.remove(key)?;
         self.enqueue(key);
+        self.permits.end(key);
+        self.recall(now);
         Some(now.saturating_duration_since(began))
     }
 
@@ -236,9 +249,11 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.dirty.len() - self.n_returning()
     }
 
-    /// Number of keys that wait for a worker, or will when their current worker is done.
+    /// Number of keys that wait for a worker or for a permit, or will when their current worker is
+    /// done.
     pub fn n_dirty(&self) -> usize {
-        self.dirty.len()
+        let only_for_permit = |key: &&K| !self.dirty.contains_key(*key);
+        self.dirty.len() + self.permits.waiting().filter(only_for_permit).count()
     }
 
     /// Number of keys in progress that were added again.
@@ -247,12 +262,11 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.processing.keys().filter(returns).count()
     }
 
-    /// Returns the wait of the longest-waiting key; zero without one. Keys with large work do not
-    /// count: they wait for each other as long as that work takes.
+    /// Returns the wait of the longest-waiting key; zero without one. Waits for a permit do not
+    /// count: they last as long as the large work of others.
     pub fn longest_wait(&self, now: Instant) -> Duration {
-        let waiting = self.dirty.iter().filter(|(key, dirty)| {
-            dirty.priority != Priority::Large && !self.processing.contains_key(*key)
-        });
+        let waits = |(key, _): &(&K, &Dirty)| !self.processing.contains_key(*key);
+        let waiting = self.dirty.iter().filter(waits);
         let oldest = waiting.map(|(_, dirty)| dirty.added).min();
         oldest.map_or(Duration::ZERO, |added| now.saturating_duration_since(added))
     }
@@ -277,13 +291,18 @@ impl<K: Clone + Ord + Hash> Dedup<K> {
             .map(|(key, dirty)| (key.clone(), dirty.priority))
             .collect();
         dirty.sort_unstable();
-        let mut processing: Vec<_> = (self.processing.iter())
-            .map(|(key, it)| (key.clone(), it.is_large))
-            .collect();
+        let mut processing: Vec<_> = self.processing.keys().cloned().collect();
         processing.sort_unstable();
-        let lanes = [0, 1, 2].map(|lane: usize| self.lanes[lane].identity());
-        let n_takes = self.n_takes.map(|n_takes| n_takes % (2 * TURN));
-        (dirty, processing, lanes, n_takes)
+        let lanes = [0, 1].map(|lane: usize| self.lanes[lane].identity());
+        let permits = self.permits.identity();
+        (dirty, processing, lanes, self.n_takes % TURN, permits)
+    }
+
+    /// True if a free worker would find a key that it may take and give a permit, but the key is
+    /// not dirty.
+    pub(super) fn has_forgotten_large(&self) -> bool {
+        self.next_large()
+            .is_some_and(|(_, key)| !self.is_dirty(&key))
     }
 }
 
@@ -292,8 +311,8 @@ mod tests {
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
 
-    use super::Priority::{High, Large, Low};
-    use super::{Dedup, InProgress, Lanes};
+    use super::Priority::{High, Low};
+    use super::{Dedup, InProgress};
 
     static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
     const ZERO: Duration = Duration::ZERO;
@@ -302,8 +321,8 @@ mod tests {
         Dedup::new(usize::MAX)
     }
 
-    fn take_all(dedup: &mut Dedup<&'static str>, lanes: Lanes) -> Vec<&'static str> {
-        let take = || Some(dedup.take(lanes, *NOW)?.0);
+    fn take_all(dedup: &mut Dedup<&'static str>) -> Vec<&'static str> {
+        let take = || Some(dedup.take(*NOW)?.0);
         std::iter::from_fn(take).collect()
     }
 
@@ -313,7 +332,7 @@ mod tests {
         assert!(dedup.add(&"a", 0, High, *NOW));
         assert_eq!(dedup.done(&"a", *NOW), None, "it waits");
         assert_eq!((dedup.n_waiting(), dedup.n_dirty()), (1, 1));
-        assert_eq!(take_all(&mut dedup, Lanes::All), ["a"]);
+        assert_eq!(take_all(&mut dedup), ["a"]);
     }
 
     #[test]
@@ -321,28 +340,26 @@ mod tests {
         let mut dedup = new();
         assert!(dedup.add(&"a", 0, High, *NOW));
         assert!(dedup.is_dirty(&"a") && !dedup.is_processing(&"a"));
-        assert_eq!(dedup.take(Lanes::All, *NOW), Some(("a", ZERO)));
+        assert_eq!(dedup.take(*NOW), Some(("a", ZERO)));
         assert!(!dedup.is_dirty(&"a") && dedup.is_processing(&"a"));
         assert!(dedup.add(&"a", 0, Low, *NOW));
         assert_eq!((dedup.n_waiting(), dedup.n_dirty()), (0, 1));
-        assert!(!dedup.is_drained(Lanes::All) && !dedup.is_ready(Lanes::Small));
+        assert!(!dedup.is_drained() && !dedup.is_ready());
         assert_eq!(dedup.done(&"a", *NOW), Some(ZERO));
         assert!(dedup.is_dirty(&"a") && !dedup.is_processing(&"a"));
-        assert!(dedup.is_ready(Lanes::Small));
+        assert!(dedup.is_ready());
     }
 
     #[test]
     fn a_raised_key_leaves_its_lane() {
         let mut dedup = new();
         assert!(dedup.add(&"a", 0, Low, *NOW));
-        assert!(!dedup.add(&"a", 0, Large, *NOW));
-        assert!(dedup.is_drained(Lanes::Small) && dedup.is_ready(Lanes::All));
         assert!(!dedup.add(&"a", 0, High, *NOW));
         assert!(!dedup.add(&"a", 0, Low, *NOW));
-        assert_eq!(take_all(&mut dedup, Lanes::All), ["a"]);
+        assert_eq!(take_all(&mut dedup), ["a"]);
         assert_eq!(dedup.done(&"a", *NOW), Some(ZERO));
         assert_eq!(dedup.n_dirty(), 0);
-        assert!(dedup.is_drained(Lanes::All));
+        assert!(dedup.is_drained());
     }
 
     #[test]
@@ -351,10 +368,10 @@ mod tests {
         for (key, tenant) in [("a1", 1), ("a2", 1), ("a3", 1), ("b1", 2), ("b2", 2)] {
             dedup.add(&key, tenant, High, *NOW);
         }
-        assert_eq!(dedup.take(Lanes::All, *NOW), Some(("a1", ZERO)));
+        assert_eq!(dedup.take(*NOW), Some(("a1", ZERO)));
         dedup.add(&"c1", 3, High, *NOW);
         let rest = ["b1", "a2", "c1", "b2", "a3"];
-        assert_eq!(take_all(&mut dedup, Lanes::All), rest);
+        assert_eq!(take_all(&mut dedup), rest);
     }
 
     #[test]
@@ -373,27 +390,143 @@ mod tests {
                 for n in 0..20 {
                     dedup.add(&(tenant, n), tenant, High, *NOW);
                 }
-                let take = || dedup.take(Lanes::Small, *NOW);
+                let take = || dedup.take(*NOW);
                 assert_eq!(std::iter::from_fn(take).count(), n_workers, "{tenant}");
             }
-            assert!(!dedup.is_ready(Lanes::Small) && !dedup.is_drained(Lanes::Small));
+            assert!(!dedup.is_ready() && !dedup.is_drained());
         }
     }
 
-    /// Small work never waits for the large work of its own tenant, however few workers there are.
+    /// Small work never waits for the large work of its own tenant, however few workers there are,
+    /// and both together leave half of the workers to other tenants.
     #[test]
-    fn large_work_counts_for_nobody() {
-        for n_workers in 2..8 {
+    fn large_work_leaves_workers_to_small_work() {
+        for n_workers in 2_usize..12 {
             let mut dedup = Dedup::new(n_workers);
-            for n in 0..n_workers / 2 {
-                // Large from the start, or found to be so.
-                dedup.add(&n, 1, if n == 0 { Large } else { High }, *NOW);
-                dedup.take(Lanes::All, *NOW).expect("a worker is free");
-                dedup.runs_large(&n);
+            let mut n_large = 0;
+            for n in 0..n_workers {
+                dedup.add(&n, 1, High, *NOW);
+                let Some(_) = dedup.take(*NOW) else { break };
+                if !dedup.begin_large(&n, *NOW) {
+                    dedup.done(&n, *NOW);
+                    break;
+                }
+                n_large += 1;
             }
-            dedup.add(&10, 1, High, *NOW);
-            assert!(dedup.take(Lanes::Small, *NOW).is_some(), "{n_workers}");
+            assert_eq!(n_large, (n_workers.div_ceil(2) - 1).max(1), "{n_workers}");
+            let mut n_small = 0;
+            for n in 100..200 {
+                dedup.add(&n, 1, High, *NOW);
+                n_small += usize::from(dedup.take(*NOW).is_some());
+            }
+            assert!(n_small > 0, "{n_workers}");
+            assert!(n_large + n_small <= n_workers.div_ceil(2).max(2));
+            dedup.add(&1000, 2, High, *NOW);
+            assert_eq!(dedup.take(*NOW).is_some(), n_workers > 2, "{n_workers}");
         }
+    }
+
+    /// Also beside tenants that have most of the workers.
+    #[test]
+    fn small_work_needs_one_free_worker() {
+        let mut dedup = Dedup::new(4);
+        for tenant in 0..3 {
+            dedup.add(&tenant, tenant, High, *NOW);
+            dedup.take(*NOW).expect("a worker is free");
+        }
+        assert!(dedup.begin_large(&0, *NOW));
+        dedup.add(&10, 1, High, *NOW);
+        assert!(!dedup.is_ready(), "it works on small keys of this tenant");
+        dedup.add(&20, 0, High, *NOW);
+        assert_eq!(dedup.take(*NOW), Some((20, ZERO)));
+    }
+
+    #[test]
+    fn tenants_take_turns_at_the_permits() {
+        let mut dedup = Dedup::new(2);
+        let take = |dedup: &mut Dedup<u64>| {
+            let (key, _) = dedup.take(*NOW).expect("a key waits");
+            (key, dedup.begin_large(&key, *NOW))
+        };
+        dedup.add(&0, 0, High, *NOW);
+        assert_eq!(take(&mut dedup), (0, true));
+        for key in [10, 11, 12, 20, 30] {
+            dedup.add(&key, key / 10, High, *NOW);
+            assert_eq!(take(&mut dedup), (key, false));
+            dedup.done(&key, *NOW);
+            assert!(dedup.is_drained() && dedup.waits_for_permit(&key));
+        }
+        // Other work on a key that waits does not change its turn.
+        dedup.add(&11, 1, High, *NOW);
+        assert_eq!(take(&mut dedup), (11, false));
+        dedup.done(&11, *NOW);
+        assert_eq!(dedup.n_dirty(), 5);
+        let mut last = 0;
+        for key in [10, 20, 30, 11, 12] {
+            dedup.done(&last, *NOW);
+            assert_eq!(take(&mut dedup), (key, true));
+            assert!(!dedup.waits_for_permit(&key));
+            last = key;
+        }
+    }
+
+    /// It may be large no longer, or wait for something else.
+    #[test]
+    fn a_key_that_asks_no_more_waits_no_more() {
+        let mut dedup = Dedup::new(2);
+        for key in [0, 1, 2] {
+            dedup.add(&key, 0, High, *NOW);
+            dedup.take(*NOW).expect("a worker is free");
+            assert_eq!(dedup.begin_large(&key, *NOW), key == 0);
+            if key > 0 {
+                dedup.done(&key, *NOW);
+            }
+        }
+        dedup.done(&0, *NOW);
+        assert_eq!(dedup.take(*NOW), Some((1, ZERO)));
+        assert!(dedup.waits_for_permit(&1));
+        dedup.done(&1, *NOW);
+        assert!(!dedup.waits_for_permit(&1));
+        assert_eq!(dedup.take(*NOW), Some((2, ZERO)));
+        assert!(dedup.begin_large(&2, *NOW));
+    }
+
+    #[test]
+    fn a_permit_waits_for_no_tenant_without_a_worker() {
+        let mut dedup = Dedup::new(4);
+        let take = |dedup: &mut Dedup<u64>, key: u64| {
+            dedup.add(&key, key / 10, High, *NOW);
+            assert_eq!(dedup.take(*NOW), Some((key, ZERO)));
+        };
+        for (key, has_permit) in [(20, true), (30, true), (10, false), (50, false)] {
+            take(&mut dedup, key);
+            assert_eq!(dedup.begin_large(&key, *NOW), has_permit);
+            if !has_permit {
+                dedup.done(&key, *NOW);
+            }
+        }
+        take(&mut dedup, 11);
+        take(&mut dedup, 40);
+        dedup.done(&30, *NOW);
+        assert_eq!(dedup.take(*NOW), Some((50, ZERO)));
+        assert!(dedup.begin_large(&50, *NOW));
+    }
+
+    /// It gives way once, so that it does not starve.
+    #[test]
+    fn large_work_goes_after_the_keys_that_wait() {
+        let mut dedup = Dedup::new(1);
+        for key in [0, 1, 2] {
+            dedup.add(&key, 0, High, *NOW);
+        }
+        assert_eq!(dedup.take(*NOW), Some((0, ZERO)));
+        assert!(!dedup.begin_large(&0, *NOW));
+        for (done, next) in [(0, 1), (1, 2), (2, 0)] {
+            dedup.done(&done, *NOW);
+            assert_eq!(dedup.take(*NOW), Some((next, ZERO)));
+        }
+        dedup.add(&3, 0, High, *NOW);
+        assert!(dedup.begin_large(&0, *NOW));
     }
 
     #[test]
@@ -408,10 +541,10 @@ mod tests {
         dedup.add(&"a", 0, High, at(30));
         assert_eq!(dedup.longest_wait(at(40)), seconds(30));
         assert_eq!(dedup.in_progress(at(40)), InProgress::default());
-        let taken = dedup.take(Lanes::All, at(40));
+        let taken = dedup.take(at(40));
         assert_eq!(taken, Some(("a", seconds(30))));
         assert_eq!(dedup.longest_wait(at(40)), seconds(20));
-        let taken = dedup.take(Lanes::All, at(50));
+        let taken = dedup.take(at(50));
         assert_eq!(taken, Some(("b", seconds(30))));
         assert_eq!(dedup.longest_wait(at(60)), ZERO);
         dedup.progressed(&"a", at(55));
@@ -423,9 +556,8 @@ mod tests {
         };
         assert_eq!(dedup.in_progress(at(60)), expected);
         assert_eq!(dedup.done(&"a", at(60)), Some(seconds(20)));
-        // A key in progress does not wait for a worker, and large work does not count.
+        // A key in progress does not wait for a worker.
         dedup.add(&"b", 0, High, at(65));
-        dedup.add(&"c", 0, Large, at(65));
         dedup.add(&"d", 0, Low, at(70));
         assert_eq!(dedup.longest_wait(at(75)), seconds(5));
         assert_eq!(dedup.in_progress(at(75)).longest, seconds(25));

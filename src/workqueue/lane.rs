@@ -39,6 +39,16 @@ impl<K> Lane<K> {
         waiting.keys.insert(number, key);
     }
 
+    /// Returns the first key of the next tenant for which `may_take` is true, and the number under
+    /// which it waits.
+    pub fn first(&self, may_take: impl Fn(Tenant, &K) -> bool) -> Option<(Tenant, u64, &K)> {
+        let mut firsts = self.turns.values().filter_map(|tenant| {
+            let (number, key) = self.tenants[tenant].keys.first_key_value()?;
+            Some((*tenant, *number, key))
+        });
+        firsts.find(|(tenant, _, key)| may_take(*tenant, key))
+    }
+
     /// Removes the key with this number.
     pub fn remove(&mut self, tenant: Tenant, number: u64) {
         if let Some(waiting) = self.tenants.get_mut(&tenant) {
@@ -50,24 +60,14 @@ impl<K> Lane<K> {
         }
     }
 
-    /// Returns the next tenant for which `may_take` is true.
-    pub fn next(&self, may_take: impl Fn(Tenant) -> bool) -> Option<Tenant> {
-        self.turns.values().copied().find(|it| may_take(*it))
-    }
-
-    /// Takes the first key of `tenant`, whose next turn then comes after those of all others.
-    /// `number` is higher than all before.
-    pub fn pop(&mut self, tenant: Tenant, number: u64) -> Option<K> {
-        let waiting = self.tenants.get_mut(&tenant)?;
-        self.turns.remove(&waiting.turn);
-        let (_, key) = waiting.keys.pop_first()?;
-        if waiting.keys.is_empty() {
-            self.tenants.remove(&tenant);
-        } else {
+    /// Moves the next turn of `tenant` behind those of all others. `number` is higher than all
+    /// before.
+    pub fn end_turn(&mut self, tenant: Tenant, number: u64) {
+        if let Some(waiting) = self.tenants.get_mut(&tenant) {
+            self.turns.remove(&waiting.turn);
             waiting.turn = number;
             self.turns.insert(number, tenant);
         }
-        Some(key)
     }
 
     /// True if no key waits.

@@ -1,4 +1,4 @@
-//! The queue proper: the keys and their order under a lock, and crossbeam channels that call
+//! The queue proper: the keys and their order under a lock, and a crossbeam channel that calls
 //! workers.
 //!
 //! Watch threads, `delay` and the `sync-*` threads add keys. The `sync-*` threads get keys and mark
@@ -9,31 +9,26 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, never, select_biased};
+use crossbeam_channel::{Receiver, Sender};
 
-use super::dedup::{Dedup, InProgress, Lanes, Priority};
+use super::dedup::{Dedup, InProgress, Priority};
 use super::lane::Tenant;
 use crate::stdx::clock::Clock;
 use crate::stdx::turns::{self, Spot, Waited};
 use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 
-/// Hands out keys by priority, high before large before low (except as
-/// `dedup::TURN` says), the tenants in turn within a priority, and first in, first
-/// out within a tenant. A key added again before a worker gets it is handed out once. A key added
+/// Hands out keys by priority, high before low (except as `dedup::TURN` says), the tenants in turn
+/// within a priority, and first in, first out within a tenant. A key added again before a worker gets it is handed out once. A key added
 /// while a worker processes it is handed out again after [`Queue::done`]. No two workers ever
 /// process the same key (client-go `util/workqueue/queue.go:Typed`).
 ///
-/// INVARIANT: while a free worker may take a key, a channel that this worker listens to holds a
-/// call, or a thread is about to send one or to look for a key. A worker looks before it waits for
+/// INVARIANT: while a free worker may take a key, the channel holds a call, or a thread is about to
+/// send one or to look for a key. A worker looks before it waits for
 /// a call, and passes the call on if it leaves a key that another may take. So one call suffices
 /// for any number of keys.
 pub struct Queue<K: Eq + Hash> {
-    /// Calls a worker of any lanes.
-    small: Bell,
-    /// Calls a worker that also serves large work.
-    large: Bell,
-    /// Replaces the channel to which a worker does not listen.
-    never: Receiver<()>,
+    /// Calls a worker. Of capacity 1: another call has no further effect while it is full.
+    bell: (Sender<()>, Receiver<()>),
     spot: Spot,
     state: Mutex<State<K>>,
     clock: Arc<dyn Clock>,
@@ -46,16 +41,6 @@ struct State<K: Eq + Hash> {
     dedup: Dedup<K>,
     shutting_down: bool,
     adds_total: u64,
-}
-
-/// A channel of capacity 1: another call has no further effect while it is full.
-struct Bell(Sender<()>, Receiver<()>);
-
-/// The bells to ring after the release of the lock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Calls {
-    small: bool,
-    large: bool,
 }
 
 /// What a worker finds.
@@ -72,9 +57,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Creates an empty queue with one tenant, who gets every worker.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            small: Bell::new(),
-            large: Bell::new(),
-            never: never(),
+            bell: crossbeam_channel::bounded(1),
             spot: Spot::default(),
             state: Mutex::new(State {
                 dedup: Dedup::new(usize::MAX),
@@ -101,41 +84,36 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Marks `key` dirty with this priority. An add with a higher priority raises a waiting key.
     /// Never blocks. Ignored after shutdown.
     pub fn add(&self, key: &K, priority: Priority) {
-        let calls = self.accept(key, priority);
-        self.call(calls);
+        if self.accept(key, priority) {
+            self.call();
+        }
     }
 
-    /// The part of [`Queue::add`] under the lock.
-    fn accept(&self, key: &K, priority: Priority) -> Calls {
+    /// The part of [`Queue::add`] under the lock. As the other parts, it returns whether to call a
+    /// worker after the release of the lock.
+    fn accept(&self, key: &K, priority: Priority) -> bool {
         let (now, tenant) = (self.clock.now(), (self.tenant_of)(key));
         let mut state = self.lock();
         if state.shutting_down {
-            return Calls::default();
+            return false;
         }
         let is_new = state.dedup.add(key, tenant, priority, now);
         state.adds_total += u64::from(is_new);
-        Calls::of(&state)
+        state.must_call()
     }
 
-    /// Rings the bells. The caller must not hold the lock, which the called worker takes next.
-    fn call(&self, calls: Calls) {
-        for (bell, rings) in [(&self.small, calls.small), (&self.large, calls.large)] {
-            if rings {
-                bell.0.try_send(()).unwrap_or_default();
-            }
-        }
-        if calls != Calls::default() {
-            self.spot.wake();
-        }
+    /// Calls a worker. The caller must not hold the lock, which the called worker takes next.
+    fn call(&self) {
+        self.bell.0.try_send(()).unwrap_or_default();
+        self.spot.wake();
     }
 
-    /// Returns the next key of these lanes. The caller must call [`Queue::done`] afterwards,
-    /// whatever the result of the work.
+    /// Returns the next key. The caller must call [`Queue::done`] afterwards, whatever the result
+    /// of the work.
     ///
-    /// Blocks until there is a key. After shutdown, returns the accepted keys of these lanes, and
-    /// then `None`.
-    pub fn get(&self, lanes: Lanes) -> Option<K> {
-        let look = || match self.look(lanes) {
+    /// Blocks until there is a key. After shutdown, returns the accepted keys, and then `None`.
+    pub fn get(&self) -> Option<K> {
+        let look = || match self.look() {
             Found::Key(key) => Some(Some(key)),
             Found::Nothing => None,
             Found::End => Some(None),
@@ -143,43 +121,38 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Waited::Ready(key) = turns::wait(&[&self.spot], None, look) {
             return key;
         }
-        let large = match lanes {
-            Lanes::All => &self.large.1,
-            Lanes::Small => &self.never,
-        };
         loop {
             if let Some(key) = look() {
                 return key;
             }
-            let call = select_biased! {
-                recv(self.small.1) -> call => call,
-                recv(large) -> call => call,
-            };
-            call.expect("the queue that is borrowed here holds the senders");
+            let call = self.bell.1.recv();
+            call.expect("the queue that is borrowed here holds the sender");
         }
     }
 
-    /// Returns the next key of these lanes if there is one. Never blocks.
-    pub fn try_get(&self, lanes: Lanes) -> Option<K> {
-        match self.look(lanes) {
+    /// Returns the next key if there is one. Never blocks.
+    pub fn try_get(&self) -> Option<K> {
+        match self.look() {
             Found::Key(key) => Some(key),
             Found::Nothing | Found::End => None,
         }
     }
 
-    fn look(&self, lanes: Lanes) -> Found<K> {
-        let (found, calls) = self.find(lanes);
-        self.call(calls);
+    fn look(&self) -> Found<K> {
+        let (found, calls) = self.find();
+        if calls {
+            self.call();
+        }
         found
     }
 
     /// The part of a look under the lock.
-    fn find(&self, lanes: Lanes) -> (Found<K>, Calls) {
+    fn find(&self) -> (Found<K>, bool) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let taken = state.dedup.take(lanes, now);
-        let calls = Calls::of(&state);
-        let is_end = state.shutting_down && state.dedup.is_drained(lanes);
+        let taken = state.dedup.take(now);
+        let calls = state.must_call();
+        let is_end = state.shutting_down && state.dedup.is_drained();
         drop(state);
         match taken {
             Some((key, waited)) => {
@@ -188,26 +161,25 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 }
                 (Found::Key(key), calls)
             }
-            None if is_end => (Found::End, Calls::ALL),
-            None => (Found::Nothing, Calls::default()),
+            None if is_end => (Found::End, true),
+            None => (Found::Nothing, false),
         }
     }
 
     /// Ends the work on `key`, and queues it again if it was added meanwhile. Never blocks. Workers
     /// look for their next key afterwards.
     pub fn done(&self, key: &K) {
-        let calls = self.end(key);
-        self.call(calls);
+        if self.end(key) {
+            self.call();
+        }
     }
 
     /// The part of [`Queue::done`] under the lock.
-    fn end(&self, key: &K) -> Calls {
+    fn end(&self, key: &K) -> bool {
         let now = self.clock.now();
         let mut state = self.lock();
         let worked = state.dedup.done(key, now);
-        let mut calls = Calls::of(&state);
-        // This worker looks next, perhaps not for large work.
-        calls.small &= state.shutting_down || state.dedup.is_dirty(key);
+        let calls = state.must_call() && (state.shutting_down || state.dedup.is_dirty(key));
         drop(state);
         if let (Some(metrics), Some(worked)) = (&self.metrics, worked) {
             metrics.work_duration.observe(worked.as_secs_f64());
@@ -229,7 +201,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Never blocks.
     pub fn shut_down(&self) {
         self.lock().shutting_down = true;
-        self.call(Calls::ALL);
+        self.call();
     }
 
     /// True after [`Queue::shut_down`].
@@ -237,33 +209,43 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.lock().shutting_down
     }
 
-    /// Returns whether `key` waits for a worker, and whether a worker processes it.
+    /// Returns whether `key` waits for a worker or a permit, and whether a worker processes it.
     pub fn state_of(&self, key: &K) -> (bool, bool) {
-        let state = self.lock();
-        (state.dedup.is_dirty(key), state.dedup.is_processing(key))
+        let dedup = &self.lock().dedup;
+        let waits = dedup.is_dirty(key) || dedup.waits_for_permit(key);
+        (waits, dedup.is_processing(key))
     }
 
-    /// Returns the number of keys that wait for a worker or will when their current worker is done,
+    /// Returns the number of keys that wait or will when their current worker is done,
     /// and of the adds so far that did not coalesce with an earlier one.
     pub fn depth_and_adds(&self) -> (usize, u64) {
         let state = self.lock();
         (state.dedup.n_dirty(), state.adds_total)
     }
 
-    /// Returns the wait of the longest-waiting key; zero without one. Keys with large work do not
-    /// count: they wait for each other as long as that work takes.
+    /// Returns the wait of the longest-waiting key; zero without one. Waits for a permit do not
+    /// count.
     pub fn longest_wait(&self) -> Duration {
         let now = self.clock.now();
         self.lock().dedup.longest_wait(now)
     }
 
-    /// Records that the work on `key`, which is in progress, is large. Never blocks.
-    pub fn runs_large(&self, key: &K) {
+    /// Returns true if the work on `key`, which is in progress, may be large. Otherwise the key is
+    /// added again once it may. Never blocks.
+    pub fn begin_large(&self, key: &K) -> bool {
+        let (may, calls) = self.ask(key);
+        if calls {
+            self.call();
+        }
+        may
+    }
+
+    /// The part of [`Queue::begin_large`] under the lock.
+    fn ask(&self, key: &K) -> (bool, bool) {
+        let now = self.clock.now();
         let mut state = self.lock();
-        state.dedup.runs_large(key);
-        let calls = Calls::of(&state);
-        drop(state);
-        self.call(calls);
+        let may = state.dedup.begin_large(key, now);
+        (may, state.must_call())
     }
 
     /// Records that the work on `key`, which is in progress, goes on.
@@ -292,26 +274,11 @@ impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
     }
 }
 
-impl Calls {
-    const ALL: Self = Self {
-        small: true,
-        large: true,
-    };
-
-    /// The workers that a free one may have to call after a change of `state`. Once the queue shuts
-    /// down, that is everyone, who may have to end.
-    fn of<K: Clone + Eq + Hash>(state: &State<K>) -> Self {
-        Self {
-            small: state.shutting_down || state.dedup.is_ready(Lanes::Small),
-            large: state.shutting_down || state.dedup.is_ready(Lanes::All),
-        }
-    }
-}
-
-impl Bell {
-    fn new() -> Self {
-        let (sender, receiver) = crossbeam_channel::bounded(1);
-        Self(sender, receiver)
+impl<K: Clone + Eq + Hash> State<K> {
+    /// True if a free worker may have to be called after a change: to take a key, or to end, once
+    /// the queue shuts down.
+    fn must_call(&self) -> bool {
+        self.shutting_down || self.dedup.is_ready()
     }
 }
 

@@ -13,7 +13,6 @@ use crate::controller::testing::{
     Fixture, key, owned_pod, pod, read_replica_set, refused, replica_set, replica_set_json,
 };
 use crate::stdx::clock::Clock;
-use crate::workqueue::Lanes;
 use crate::writes::WriteError;
 
 const MS: Duration = Duration::from_millis(1);
@@ -36,7 +35,11 @@ fn created_at(name: &str, second: u32, replicas: i32) -> ReplicaSet {
 
 /// A quota with this many free places in front of the fixture's ReplicaSets.
 fn with_quota(free: usize) -> (Fixture, Arc<AtomicUsize>) {
-    let (fixture, free) = (Fixture::new(), Arc::new(AtomicUsize::new(free)));
+    quota_of(Fixture::new(), free)
+}
+
+fn quota_of(fixture: Fixture, free: usize) -> (Fixture, Arc<AtomicUsize>) {
+    let free = Arc::new(AtomicUsize::new(free));
     let left = Arc::clone(&free);
     fixture.writes.on_create(move |_, _| {
         let take = |n: usize| n.checked_sub(1);
@@ -95,10 +98,9 @@ fn a_full_quota_costs_one_request_in_30_s_however_many_wait() {
     assert_eq!(fixture_writes, [], "and no status");
 }
 
-/// The worker for small work hands the key on whose turn it was.
 #[test]
-fn a_key_that_is_handed_over_brings_the_next_turn() {
-    let (fixture, free) = with_quota(0);
+fn a_key_without_a_permit_brings_the_next_turn() {
+    let (fixture, free) = quota_of(Fixture::with_held_permit().0, 0);
     fixture.deliver_replica_set(created_at("a", 1, 3));
     fixture.deliver_replica_set(created_at("b", 2, 3));
     work(&fixture);
@@ -109,9 +111,7 @@ fn a_key_that_is_handed_over_brings_the_next_turn() {
     fixture.cache_silently(Some(large), []);
     tried(&fixture);
     for _ in 0..300 {
-        while let Some(key) = fixture.queue.try_get_from(Lanes::Small) {
-            fixture.controller.process(&key, Lanes::Small);
-        }
+        work(&fixture);
         fixture.clock.advance(10 * MS);
         fixture.queue.advance(fixture.clock.now());
     }

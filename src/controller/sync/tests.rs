@@ -20,7 +20,6 @@ use crate::controller::testing::{
     replica_set, replica_set_json, seconds_ago, with_status,
 };
 use crate::stdx::clock::Clock;
-use crate::workqueue::Lanes;
 use crate::writes::{WriteError, WrittenPod};
 
 /// A fixture with `rs` and these pods in the cache.
@@ -151,7 +150,7 @@ fn a_17_a_failed_sync_is_retried() {
         .writes
         .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
     fixture.queue.add(key("web"));
-    assert!(fixture.controller.process_next_work_item(Lanes::All));
+    assert!(fixture.controller.process_next_work_item());
     assert_eq!(fixture.queued(), [""; 0]);
     assert_eq!(
         fixture.queued_after(Duration::from_millis(5)),
@@ -184,7 +183,7 @@ fn a_20_a_key_in_progress_goes_to_no_other_worker() {
         None
     });
     fixture.queue.add(key("web"));
-    assert!(fixture.controller.process_next_work_item(Lanes::All));
+    assert!(fixture.controller.process_next_work_item());
     fixture.assert_counts(1, 0, 0);
     assert_eq!(fixture.queued(), ["default/web"]);
 }
@@ -195,7 +194,7 @@ fn workers_end_when_the_queue_is_shut_down_and_empty() {
     fixture.queue.add(key("web"));
     fixture.queue.add(key("other"));
     fixture.queue.shut_down();
-    while fixture.controller.process_next_work_item(Lanes::All) {}
+    while fixture.controller.process_next_work_item() {}
     fixture.assert_counts(2, 0, 0);
 }
 
@@ -219,7 +218,7 @@ fn a_panic_is_caught_and_the_sync_retried() {
         None
     });
     fixture.queue.add(key("web"));
-    assert!(fixture.controller.process_next_work_item(Lanes::All));
+    assert!(fixture.controller.process_next_work_item());
     assert!(!fixture.queue.state_of(&key("web")).is_processing);
     assert_eq!(
         fixture.queued_after(Duration::from_millis(5)),

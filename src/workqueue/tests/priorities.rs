@@ -1,9 +1,9 @@
-//! Priorities and lanes.
+//! Priorities and permits.
 
 use std::time::Duration;
 
 use super::{Fixture, MS};
-use crate::workqueue::Lanes;
+use crate::workqueue::WorkQueue;
 
 #[test]
 fn keys_of_high_priority_go_first() {
@@ -92,66 +92,76 @@ fn both_priorities_are_handed_out_after_shutdown() {
     assert_eq!(taken, ["b", "c", "a"]);
 }
 
-#[test]
-fn large_work_goes_after_high_and_before_low_priority() {
-    let fixture = Fixture::new();
-    fixture.queue.add_low("status");
-    fixture.queue.add_large("giant");
-    fixture.queue.add("small");
-    assert_eq!(fixture.take_all(), ["small", "giant", "status"]);
+/// A queue with one permit, which the key `held` has.
+fn with_held_permit() -> Fixture {
+    let Fixture { clock, queue } = Fixture::new();
+    let queue = queue.with_tenants(2, |_| 0);
+    queue.add("held");
+    assert_eq!(queue.try_get(), Some("held"));
+    assert!(queue.begin_large(&"held"));
+    Fixture { clock, queue }
+}
+
+/// Lets a worker take `key`, which turns out to need a permit in vain.
+#[track_caller]
+fn ask(queue: &WorkQueue<&'static str>, key: &'static str) {
+    queue.add(key);
+    assert_eq!(queue.try_get(), Some(key));
+    assert!(!queue.begin_large(&key));
+    queue.done(&key);
 }
 
 #[test]
-fn a_worker_for_small_work_gets_no_large_work() {
-    let Fixture { queue, .. } = Fixture::new();
-    let take = || {
-        let key = queue.try_get_from(Lanes::Small)?;
-        queue.done(&key);
-        Some(key)
-    };
+fn large_work_goes_after_small_work_and_then_in_turn() {
+    let fixture = with_held_permit();
+    let queue = &fixture.queue;
+    queue.add_low("status");
+    ask(queue, "giant");
+    queue.add_low("status 2");
+    queue.add("small");
+    queue.done(&"held");
+    assert_eq!(fixture.take_all(), ["small", "status", "status 2", "giant"]);
+}
+
+#[test]
+fn a_key_that_waits_for_a_permit_gets_no_worker() {
+    let fixture = with_held_permit();
+    let queue = &fixture.queue;
     for key in ["giant", "raised", "other"] {
-        queue.add_large(key);
+        ask(queue, key);
     }
+    let state = queue.state_of(&"giant");
+    assert!(state.is_waiting && !state.is_processing);
     queue.add_low("status");
     queue.add("raised");
-    // An add with low priority does not make it large again.
-    queue.add_large("raised");
-    queue.add_low("giant");
     for _ in 0..20 {
         queue.add("small");
-        assert!(matches!(take(), Some("small" | "raised" | "status")));
+        assert!(matches!(
+            fixture.take(),
+            Some("small" | "raised" | "status")
+        ));
     }
-    while take().is_some() {}
-    assert_eq!(queue.len(), 2);
+    while fixture.take().is_some() {}
+    assert_eq!((queue.len(), queue.stats().depth), (0, 2));
     queue.shut_down();
-    assert_eq!(
-        queue.get_from(Lanes::Small),
-        None,
-        "it does not wait for others"
-    );
-    assert_eq!(queue.get(), Some("giant"));
-    assert_eq!(queue.get(), Some("other"));
-}
-
-#[test]
-fn a_small_key_that_turns_out_to_be_large_is_handed_over() {
-    let fixture = Fixture::new();
-    fixture.queue.add("a");
-    assert_eq!(fixture.queue.try_get_from(Lanes::Small), Some("a"));
-    fixture.queue.add_large("a");
-    fixture.queue.done(&"a");
-    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
-    assert_eq!(fixture.take_all(), ["a"]);
+    assert_eq!(queue.get(), None, "it does not wait for others");
+    queue.done(&"held");
+    for key in ["giant", "other"] {
+        assert_eq!(queue.get(), Some(key));
+        assert!(queue.begin_large(&key));
+        queue.done(&key);
+    }
+    assert_eq!(queue.get(), None);
 }
 
 #[test]
 fn large_work_does_not_starve() {
-    let fixture = Fixture::new();
-    fixture.queue.add_large("giant");
+    let fixture = with_held_permit();
+    ask(&fixture.queue, "giant");
+    fixture.queue.done(&"held");
     let mut n_others = 0;
     loop {
         fixture.queue.add("small");
-        fixture.queue.add_low("status");
         match fixture.take() {
             Some("giant") => break,
             _ => n_others += 1,
@@ -162,15 +172,16 @@ fn large_work_does_not_starve() {
 }
 
 #[test]
-fn only_waits_of_small_work_are_reported() {
-    let fixture = Fixture::new();
-    fixture.queue.add_large("giant");
+fn waits_for_a_permit_are_not_reported() {
+    let fixture = with_held_permit();
+    ask(&fixture.queue, "giant");
     fixture.pass(5 * MS);
     assert_eq!(fixture.queue.longest_wait(), Duration::ZERO);
     fixture.queue.add_low("status");
     fixture.pass(2 * MS);
     assert_eq!(fixture.queue.longest_wait(), 2 * MS);
-    // It also waits for a small sync, since its first add.
+    // It also waits for a small sync, since that add.
     fixture.queue.add("giant");
-    assert_eq!(fixture.queue.longest_wait(), 7 * MS);
+    fixture.pass(3 * MS);
+    assert_eq!(fixture.queue.longest_wait(), 5 * MS);
 }

@@ -19,7 +19,7 @@ use replicaset_controller::controller::decide::plan::pods_to_delete;
 use replicaset_controller::controller::decide::protection::Marks;
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
-use replicaset_controller::workqueue::{Lanes, WorkQueue};
+use replicaset_controller::workqueue::WorkQueue;
 
 use crate::fixture::{cache, controller, controller_with, pods_of, replica_set};
 
@@ -65,7 +65,7 @@ pub(crate) fn sync_without_changes(criterion: &mut Criterion) {
             group.bench_function(id, |bencher| {
                 bencher.iter(|| {
                     controller
-                        .sync_replica_set(black_box(&rs.key), Lanes::All)
+                        .sync_replica_set(black_box(&rs.key))
                         .expect("a sync")
                 });
             });
@@ -185,9 +185,7 @@ pub(crate) fn deletion_costs(criterion: &mut Criterion) {
                     controller.handle_pod_event(&event);
                     controller.handle_cache_advanced();
                     while let Some(key) = queue.try_get() {
-                        controller
-                            .sync_replica_set(&key, Lanes::All)
-                            .expect("a sync");
+                        controller.sync_replica_set(&key).expect("a sync");
                         queue.done(&key);
                     }
                 },

@@ -4,21 +4,24 @@
 use serde_json::json;
 
 use crate::api::pod::PodFailure;
-use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::testing::{
-    Fixture, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
-    replica_set_json, seconds_ago, with_status,
+    Fixture, key, owned_pod, read_replica_set, ready_pod, refused, replica_set, replica_set_json,
+    seconds_ago, with_status,
 };
-use crate::workqueue::Lanes;
 
-/// Returns the keys that a worker for small work takes, in order.
-fn small_keys(fixture: &Fixture) -> Vec<String> {
-    let mut keys = Vec::new();
-    while let Some(key) = fixture.queue.try_get_from(Lanes::Small) {
-        keys.push(key.name.to_string());
-        fixture.queue.done(&key);
+/// Works on all queued keys.
+fn work(fixture: &Fixture) {
+    while let Some(key) = fixture.queue.try_get() {
+        fixture.process(&key);
     }
-    keys
+}
+
+/// A fixture with one permit, which the other key has.
+fn without_permit(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>) -> (Fixture, ObjectKey) {
+    let (fixture, held) = Fixture::with_held_permit();
+    fixture.cache_silently(Some(rs.clone()), pods);
+    (fixture, held)
 }
 
 fn pods(n: usize, make: impl Fn(&str) -> Pod) -> Vec<Pod> {
@@ -26,77 +29,80 @@ fn pods(n: usize, make: impl Fn(&str) -> Pod) -> Vec<Pod> {
 }
 
 #[test]
-fn a_key_with_many_pods_due_goes_to_large_workers() {
-    let fixture = Fixture::new();
-    fixture.deliver_replica_set(replica_set("giant", 2000));
-    fixture.deliver_replica_set(replica_set("many", 32));
-    fixture.deliver_replica_set(replica_set("few", 31));
-    fixture.deliver_replica_set(replica_set("none", 0));
-    assert_eq!(small_keys(&fixture), ["few", "none"]);
-    assert_eq!(fixture.queue.len(), 2);
+fn a_sync_of_many_pods_waits_for_a_permit() {
+    let (fixture, held) = Fixture::with_held_permit();
+    for (name, replicas) in [("giant", 2000), ("many", 32), ("few", 31), ("none", 0)] {
+        let mut object = replica_set_json(name, replicas);
+        object["spec"]["selector"]["matchLabels"] = json!({"app": name});
+        object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+        fixture.deliver_replica_set(read_replica_set(&object));
+    }
+    work(&fixture);
+    fixture.assert_counts(31, 0, 0);
+    for name in ["giant", "many"] {
+        assert!(fixture.queue.state_of(&key(name)).is_waiting, "{name}");
+    }
+    fixture.queue.done(&held);
+    work(&fixture);
+    fixture.assert_counts(31 + 500 + 32, 0, 0);
     // With open expectations no pods are due, and a status waits for no large sync.
-    fixture.sync("giant").expect("no error");
     fixture.controller.enqueue(&key("giant"));
-    assert_eq!(small_keys(&fixture), ["giant"]);
+    assert_eq!(fixture.queue.try_get(), Some(key("giant")));
+    assert_eq!(fixture.queue.len(), 0);
 }
 
 #[test]
 fn with_a_small_burst_no_sync_is_large() {
     let fixture = Fixture::with_burst(31);
     fixture.deliver_replica_set(replica_set("giant", 2000));
-    assert_eq!(small_keys(&fixture), ["giant"]);
+    work(&fixture);
+    let figures = fixture.controller.n_expected();
+    assert_eq!(figures, (31, 0));
 }
 
-/// A key enqueued as a small one is handed over to a worker for large work, which syncs it.
+/// The sync waits for a permit, and then does everything.
 #[track_caller]
-fn check_is_handed_over(rs: &ReplicaSet, pods: Vec<Pod>, counts: (usize, usize, usize)) {
-    let fixture = fixture(rs, pods);
+fn check_waits(rs: &ReplicaSet, pods: Vec<Pod>, counts: (usize, usize, usize)) {
+    let (fixture, held) = without_permit(rs, pods);
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     fixture.queue.add(rs.key.clone());
-    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    work(&fixture);
     fixture.assert_counts(0, 0, 0);
-    assert_eq!(fixture.writes.status_updates(), []);
     assert_eq!(fixture.queue.num_requeues(&rs.key), 0);
-    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
-    assert!(fixture.controller.process_next_work_item(Lanes::All));
+    assert_eq!(fixture.queue.try_get(), None);
+    fixture.queue.done(&held);
+    work(&fixture);
     let (creates, deletes, patches) = counts;
     fixture.assert_counts(creates, deletes, patches);
 }
 
 #[test]
-fn a_worker_for_small_work_hands_large_work_over() {
-    let rs = replica_set("web", 100);
-    check_is_handed_over(&rs, Vec::new(), (100, 0, 0));
+fn a_large_sync_waits_for_a_permit() {
+    check_waits(&replica_set("web", 100), Vec::new(), (100, 0, 0));
     let none = replica_set("web", 0);
-    let owned = || pods(32, |name| owned_pod(name, &none));
-    check_is_handed_over(&none, owned(), (0, 32, 0));
-    check_is_handed_over(&rs, pods(99, pod), (1, 0, 99));
-    let strangers = pods(40, |name| Pod {
-        labels: [("type", "other")].into_iter().collect(),
-        ..owned_pod(name, &none)
-    });
-    check_is_handed_over(&none, strangers, (0, 0, 40));
+    let owned = pods(32, |name| owned_pod(name, &none));
+    check_waits(&none, owned, (0, 32, 0));
 }
 
 #[test]
-fn a_loss_is_written_before_large_work_is_handed_over() {
-    let status = |replicas| ReplicaSetStatus {
+fn a_loss_is_written_without_a_permit() {
+    let status = |replicas, generation| ReplicaSetStatus {
         replicas,
         fully_labeled_replicas: replicas,
         ready_replicas: replicas,
         available_replicas: replicas,
         terminating_replicas: Some(0),
-        observed_generation: 1,
+        observed_generation: generation,
         ..ReplicaSetStatus::default()
     };
-    let mut rs = with_status(&replica_set("web", 100), status(5));
+    let mut rs = with_status(&replica_set("web", 100), status(5, 1));
     rs.generation = 2;
-    let fixture = fixture(&rs, pods(5, |name| ready_pod(name, &rs)));
+    let (fixture, held) = without_permit(&rs, pods(5, |name| ready_pod(name, &rs)));
     fixture.deliver_pod_deleted(ready_pod("p0", &rs));
-    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    work(&fixture);
     fixture.assert_counts(0, 0, 0);
-    assert_eq!(fixture.writes.status_updates(), [status(4)]);
-    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
+    assert_eq!(fixture.writes.status_updates(), [status(4, 2)]);
+    fixture.queue.done(&held);
     assert_eq!(fixture.queue.try_get(), Some(rs.key));
 }
 
@@ -105,7 +111,7 @@ fn after_a_take_over_a_loss_waits_for_no_large_sync() {
     let mut rs = replica_set("web", 100);
     rs.status.replicas = 5;
     rs.status.observed_generation = 1;
-    let fixture = fixture(&rs, pods(5, |name| owned_pod(name, &rs)));
+    let (fixture, _) = without_permit(&rs, pods(5, |name| owned_pod(name, &rs)));
     fixture.controller.stand_by();
     fixture.deliver_bookmarks("10", "10");
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
@@ -114,17 +120,15 @@ fn after_a_take_over_a_loss_waits_for_no_large_sync() {
     fixture.writes.set_live_versions("20", "20");
     fixture.controller.take_over();
     fixture.deliver_pod_deleted(owned_pod("p0", &rs));
-    for _ in 0..2 {
-        assert!(fixture.controller.process_next_work_item(Lanes::Small));
-    }
+    work(&fixture);
     fixture.assert_counts(0, 0, 0);
     let reported = fixture.writes.status_updates();
     assert_eq!(reported.first().map(|status| status.replicas), Some(4));
 }
 
-/// The ReplicaSet also has pods to release, which its status does not wait for either.
+/// A failed status write costs a back-off, but no place among those that wait.
 #[test]
-fn a_status_that_cannot_be_written_hands_large_work_over() {
+fn a_status_that_cannot_be_written_keeps_no_large_sync_waiting() {
     let mut rs = with_status(
         &replica_set("web", 100),
         ReplicaSetStatus {
@@ -133,26 +137,22 @@ fn a_status_that_cannot_be_written_hands_large_work_over() {
         },
     );
     rs.status.observed_generation = 1;
-    let stranger = Pod {
-        labels: [("type", "other")].into_iter().collect(),
-        ..owned_pod("stranger", &rs)
-    };
-    let fixture = fixture(&rs, [owned_pod("a", &rs), stranger]);
+    let (fixture, held) = without_permit(&rs, [owned_pod("a", &rs)]);
     fixture
         .writes
         .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
     fixture.queue.add(rs.key.clone());
-    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    work(&fixture);
     let reported = fixture.writes.status_updates();
     assert_eq!(reported.first().map(|status| status.replicas), Some(1));
-    assert_eq!(fixture.queue.num_requeues(&rs.key), 0);
-    assert_eq!(fixture.queue.try_get_from(Lanes::Small), None);
-    assert_eq!(fixture.queue.try_get(), Some(rs.key));
+    fixture.queue.done(&held);
+    work(&fixture);
+    fixture.assert_counts(99, 0, 0);
 }
 
-/// Pods that wait for a back-off are no work, so that the status waits for no large sync.
+/// The status of pods that wait for a back-off waits for no permit.
 #[test]
-fn pods_that_are_held_back_make_no_sync_large() {
+fn the_status_of_pods_that_are_held_back_waits_for_no_permit() {
     let mut object = replica_set_json("web", 100);
     let annotations = json!({"replicaset-controller/failed-pod-backoff": "10s..5m"});
     object["metadata"]["annotations"] = annotations;
@@ -166,9 +166,9 @@ fn pods_that_are_held_back_make_no_sync_large() {
         })),
         ..owned_pod(name, &rs)
     });
-    let fixture = fixture(&rs, failed);
+    let (fixture, _) = without_permit(&rs, failed);
     fixture.controller.enqueue(&rs.key);
-    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    work(&fixture);
     fixture.assert_counts(0, 0, 0);
     let reported = fixture.writes.status_updates();
     assert_eq!(reported.len(), 1, "{reported:?}");
@@ -176,11 +176,11 @@ fn pods_that_are_held_back_make_no_sync_large() {
 }
 
 #[test]
-fn a_worker_for_small_work_finishes_small_syncs() {
+fn small_syncs_need_no_permit() {
     let rs = replica_set("web", 100);
-    let fixture = fixture(&rs, pods(69, |name| owned_pod(name, &rs)));
+    let (fixture, _) = without_permit(&rs, pods(69, |name| owned_pod(name, &rs)));
     fixture.queue.add(rs.key.clone());
-    assert!(fixture.controller.process_next_work_item(Lanes::Small));
+    work(&fixture);
     fixture.assert_counts(31, 0, 0);
     assert_eq!(fixture.writes.status_updates().len(), 1);
 }

@@ -317,7 +317,7 @@ fn a_block_is_reported_once_and_ends_with_its_cause() {
     // More syncs write nothing, and neither does a successor that knows nothing of the first.
     fixture.sync_ok("web");
     let successor = fixture.controller_with(Arc::clone(&fixture.clock) as Arc<_>);
-    let outcome = successor.sync(&rs.key, crate::workqueue::Lanes::All);
+    let outcome = successor.sync(&rs.key);
     assert_eq!(outcome.expect("no error"), SyncOutcome::Synced);
     assert_eq!(fixture.writes.take(), []);
     assert_eq!(fixture.writes.take_warnings(), [""; 0]);
@@ -347,7 +347,7 @@ fn the_timeout_ends_a_block_even_after_a_restart() {
     assert_eq!(fixture.queued_after(Duration::from_secs(59)), [""; 0]);
     // The successor computes the rest from the condition.
     let successor = fixture.controller_with(Arc::clone(&fixture.clock) as Arc<_>);
-    let sync = || successor.sync(&rs.key, crate::workqueue::Lanes::All);
+    let sync = || successor.sync(&rs.key);
     sync().expect("no error");
     fixture.assert_counts(0, 0, 0);
     assert_eq!(
