@@ -49,8 +49,9 @@
 //! # Threads
 //!
 //! [`stdx::thread`] starts every thread and gives it a name of at most 15 bytes (the crate `ctrlc`
-//! starts `ctrl-c`). A thread that panics stops the daemon with exit code 1. A panic inside a sync
-//! is caught, and the key is requeued. [`manager`] states how many threads and sockets there are.
+//! starts `ctrl-c`). A thread that panics stops the daemon with exit code 1, and so does a watch
+//! whose API server was restored from a backup. A panic inside a sync is caught, and the key is
+//! requeued. [`manager`] states how many threads and sockets there are.
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
@@ -133,7 +134,6 @@
 //! | quota queue | the ReplicaSets of a namespace that one quota refuses |
 //! | position | the resource versions that the caches have reached, or must reach |
 //! | record | everything that [`controller::memory`] keeps about one ReplicaSet |
-//! | rewind | the API server returns older versions, as after a restore of etcd |
 //! | fence | the check before each write to a socket that this process holds the Lease |
 //! | standby | a daemon without the Lease, with warm caches |
 //! | take-over | a standby becomes the leader and proves that its caches are new enough |

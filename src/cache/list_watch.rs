@@ -53,7 +53,7 @@ pub enum Seen {
 }
 
 /// How to treat a message from an open watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Ignore it.
     Skip,
@@ -61,6 +61,9 @@ pub enum Effect {
     Collect,
     /// The initial list is complete at the bookmark's version: make it the store's contents.
     Replace,
+    /// The initial list is complete, but older than the store. Report [`ListWatch::on_error`] or
+    /// stop.
+    Older(Older),
     /// Apply it to the store.
     Apply,
     /// The initial list has no end: close the watch and report [`ListWatch::on_unended`].
@@ -76,6 +79,17 @@ pub enum PageEnd {
     SamePage,
     /// The list is complete at this version.
     Complete(ResourceVersion),
+    /// The list is complete, but older than the store. Report [`ListWatch::on_error`] or stop.
+    Older(Older),
+}
+
+/// Why a complete list, at this version, is older than the last list or message of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Older {
+    /// The server that answered lags behind the one before.
+    Lags(ResourceVersion),
+    /// The history has gone back, as after a restore of etcd.
+    Restored(ResourceVersion),
 }
 
 /// How the machine continues after a failure or the end of a watch.
@@ -254,6 +268,7 @@ impl ListWatch {
         resource_version: &ResourceVersion,
         now: Instant,
     ) -> Effect {
+        let older = self.older(resource_version);
         match &mut self.phase {
             Phase::StreamedList {
                 stream,
@@ -266,6 +281,9 @@ impl ListWatch {
                     Seen::Bookmark {
                         is_initial_events_end: true,
                     } => {
+                        if let Some(older) = older {
+                            return Effect::Older(older);
+                        }
                         stream.is_ordered = true;
                         // The same stream continues as the watch.
                         self.phase = Phase::Watch(*stream);
@@ -325,6 +343,9 @@ impl ListWatch {
         // etcd.
         let is_from_cache = paging.resource_version == "0".into();
         self.is_paginated |= is_from_cache && paging.is_paginated;
+        if let Some(older) = self.older(&listed) {
+            return PageEnd::Older(older);
+        }
         self.phase = Phase::Watch(Stream::requested(now, true));
         self.listed(listed.clone(), now);
         PageEnd::Complete(listed)

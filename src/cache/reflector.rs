@@ -5,6 +5,9 @@
 //! handlers, on its own thread and without holding a lock. It blocks only on a request, a read, or
 //! the delay after a failure; the stop signal ends all three.
 //!
+//! A server whose newest list is older than the store has lost writes, as after a restore of etcd,
+//! and issues their versions a second time. The reflector then ends the daemon.
+//!
 //! A quiet and healthy watch logs nothing at the default level, however often the server closes it
 //! and the reflector reopens it.
 
@@ -40,11 +43,6 @@ use crate::stdx::turns;
 /// Receives the events of a watch. The watch thread calls it without holding a lock; a handler that
 /// blocks delays the watch.
 pub trait Handler<T>: Send {
-    /// The server was restored from a backup: the store still shows a newer state than the list
-    /// whose events follow. Writes since the backup may be lost, and the server issues versions
-    /// a second time.
-    fn on_rewind(&mut self);
-
     /// The store has changed.
     fn on_event(&mut self, event: &CacheEvent<T>);
 
@@ -205,6 +203,7 @@ impl<T: Decode> Reflector<T> {
         match self.list_watch.on_page_end(&metadata, self.pace.now()) {
             PageEnd::Complete(resource_version) => self.replace(&resource_version),
             PageEnd::More => {}
+            PageEnd::Older(older) => return End::Older(older),
             PageEnd::SamePage => {
                 let why = "the API server returned the same continue token twice".to_owned();
                 return End::Failed(Failure::Other, why);
@@ -251,11 +250,11 @@ impl<T: Decode> Reflector<T> {
                 Ok(Some(Frame::Error(status))) => {
                     return End::Failed(Failure::of(&status), status.to_string());
                 }
-                Ok(Some(frame)) => {
-                    if self.on_frame(frame) == Effect::GiveUp {
-                        return End::Unended;
-                    }
-                }
+                Ok(Some(frame)) => match self.on_frame(frame) {
+                    Effect::GiveUp => return End::Unended,
+                    Effect::Older(older) => return End::Older(older),
+                    Effect::Skip | Effect::Collect | Effect::Replace | Effect::Apply => {}
+                },
                 Ok(None) => return End::Closed(None),
                 // A broken connection expires no version: the next watch continues from the last.
                 Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
@@ -292,7 +291,7 @@ impl<T: Decode> Reflector<T> {
         self.stats.heard(now);
         let effect = self.list_watch.on_event(seen, &resource_version, now);
         match effect {
-            Effect::Skip | Effect::GiveUp => {}
+            Effect::Skip | Effect::GiveUp | Effect::Older(_) => {}
             Effect::Collect => self.collect_frame(frame),
             Effect::Replace => {
                 self.replace(&resource_version);
@@ -380,18 +379,6 @@ impl<T: Decode> Reflector<T> {
         self.end_outage();
         let (objects, unread) = std::mem::take(&mut self.collector).finish();
         let n_objects = objects.len();
-        if self.store.is_ahead_of(resource_version) {
-            log::warn!(
-                "the API server has gone back from version {} to {resource_version}, as after a \
-                 restore: the cached {} are replaced",
-                self.store.resource_version(),
-                T::RESOURCE
-            );
-            // ORDER: handlers must forget the positions that they wait for before older versions
-            // arrive.
-            self.handler.on_rewind();
-            turns::reached("reflector: rewound, before the store is replaced");
-        }
         let events = self.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
         turns::reached("reflector: replaced, before the handlers are told");

@@ -11,7 +11,6 @@
 
 mod table;
 
-use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -165,11 +164,6 @@ impl<T: Indexed> Store<T> {
     /// which need not be the highest. Empty before the first.
     pub fn resource_version(&self) -> ResourceVersion {
         self.read().resource_version.clone()
-    }
-
-    /// True if `version` on the server is older than the store's, as after a restore from a backup.
-    pub fn is_ahead_of(&self, version: &ResourceVersion) -> bool {
-        version.compare(&self.read().resource_version) == Some(Ordering::Less)
     }
 
     /// True once the first list has been stored and delivered.

@@ -196,11 +196,6 @@ impl Memories {
         (memory.owner == *owner).then(|| change(memory))
     }
 
-    /// Changes all records.
-    pub fn each(&self, mut change: impl FnMut(&mut Memory)) {
-        self.lock().records.values_mut().for_each(&mut change);
-    }
-
     /// Forgets a deleted ReplicaSet: the one with UID `owner`, or with `None` any owner of the key.
     pub fn forget(&self, key: &ObjectKey, owner: Option<&Uid>) {
         let mut state = self.lock();

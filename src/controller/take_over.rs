@@ -12,10 +12,6 @@
 //! GET and one LIST for each ReplicaSet with something to do. Each cache is compared with a version
 //! of its own resource, because versions of two resources need not share a history.
 //!
-//! The same holds after a restore of the API server from a backup. The caches then follow one after
-//! the other, and until both have, one may show lost objects. So the sync queries the API server
-//! for each ReplicaSet, and again when the other cache has followed.
-//!
 //! The state of the proof is in the store of the ReplicaSets' records
 //! ([`memory::take_over`](super::memory::take_over)).
 
@@ -41,21 +37,6 @@ impl ReplicaSetController {
         self.memories.set_standby(false);
     }
 
-    /// Handles a restore of the API server from a backup, before a cache follows it. A sync can
-    /// neither wait for nor rely on the writes of the lost time.
-    pub fn handle_rewind(&self) {
-        // ORDER: syncs must stop acting before the waits that block them are dropped.
-        self.memories.need_proof();
-        turns::reached("rewind: before the waits are dropped");
-        self.memories.each(|memory| {
-            memory.own_writes.forget_expected();
-            memory.positions.forget_written();
-        });
-        for rs in self.cache.replica_sets() {
-            self.enqueue(&rs.key);
-        }
-    }
-
     /// True if every later cache read is as new as the take-over.
     pub(super) fn take_over_is_proven(&self) -> bool {
         self.memories.is_proven(|| self.cached_versions())
@@ -70,15 +51,8 @@ impl ReplicaSetController {
         if !self.memories.lacks_target() {
             return Ok(());
         }
-        let cached = self.cached_versions();
         let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
-        // A cache ahead of the API server has not followed it into the restored past yet. Its
-        // position would pass any check, so the target stays unknown until it has followed.
-        let have_followed =
-            pods.is_as_new_as(&cached.pods) && replica_sets.is_as_new_as(&cached.replica_sets);
-        if have_followed {
-            self.memories.set_target(Versions { pods, replica_sets });
-        }
+        self.memories.set_target(Versions { pods, replica_sets });
         Ok(())
     }
 }

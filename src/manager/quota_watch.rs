@@ -43,8 +43,6 @@ struct QuotaHandler {
 }
 
 impl Handler<ResourceQuota> for QuotaHandler {
-    fn on_rewind(&mut self) {}
-
     fn on_event(&mut self, event: &CacheEvent<ResourceQuota>) {
         let began = Instant::now();
         for controller in &self.controllers {

@@ -153,6 +153,7 @@ fn check(seed: u64) -> Result<Outcome, String> {
 fn all_faults() -> impl Iterator<Item = &'static str> {
     faults::KINDS.into_iter().chain(plan::FAULTS).chain([
         world::CRASH,
+        daemon::RESTORED,
         lease::LOST,
         dry_run::COMPARED,
         calm::TRIED,

@@ -29,12 +29,6 @@ struct WatchHandler<T> {
 }
 
 impl<T> Handler<T> for WatchHandler<T> {
-    fn on_rewind(&mut self) {
-        for controller in &self.controllers {
-            controller.handle_rewind();
-        }
-    }
-
     fn on_event(&mut self, event: &CacheEvent<T>) {
         let began = Instant::now();
         for controller in &self.controllers {

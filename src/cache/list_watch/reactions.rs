@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::timing::{UNCHECKED_MAX, VERY_SHORT_WATCH, watch_timeout_seconds};
-use super::{Failure, ListQuery, ListWatch, Paging, Phase, Reaction, Stream};
+use super::{Failure, ListQuery, ListWatch, Older, Paging, Phase, Reaction, Stream};
 use crate::api::ResourceVersion;
 
 /// Objects on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
@@ -47,6 +47,17 @@ impl ListWatch {
     pub(super) fn is_unchecked(&self, now: Instant) -> bool {
         let heard = self.heard;
         heard.is_none_or(|heard| now.saturating_duration_since(heard) > UNCHECKED_MAX)
+    }
+
+    /// Judges the version of a complete list; `None` unless it is older than the last version.
+    ///
+    /// Only a list that was requested without a version is consistent: the server reads it from
+    /// etcd, or waits until its watch cache is as new as etcd. A list at a version may come from
+    /// the watch cache of a server that lags and, against the API's rules, does not say so.
+    pub(super) fn older(&self, listed: &ResourceVersion) -> Option<Older> {
+        let is_older = !listed.is_as_new_as(&self.last_resource_version);
+        let why = [Older::Lags, Older::Restored][usize::from(self.is_unavailable)];
+        is_older.then(|| why(listed.clone()))
     }
 
     /// Records the version of a complete list.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Effect, Failure, ListMetadata, ListWatch, PageEnd, Seen, Step};
+use super::{Effect, Failure, ListMetadata, ListWatch, Older, PageEnd, Seen, Step};
 use crate::api::Status;
 
 /// A state machine and a clock that only the script advances.
@@ -87,6 +87,17 @@ impl Script {
         self
     }
 
+    /// The last page of a list that is older than the store.
+    fn older_page(&mut self, version: &str, expected: &Older) {
+        let metadata = ListMetadata {
+            resource_version: version.into(),
+            continue_token: String::new(),
+        };
+        let end = self.machine.on_page_end(&metadata, self.now);
+        assert_eq!(end, PageEnd::Older(expected.clone()));
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the scripts are shorter")]
     fn see(&mut self, seen: Seen, version: &str, expected: Effect) -> &mut Self {
         let effect = self.machine.on_event(seen, &version.into(), self.now);
         assert_eq!(effect, expected);
@@ -361,8 +372,10 @@ fn j_17_a_silent_watch_from_a_future_version_is_relisted() {
     script.expect(&["watch rv=90"]).fall_silent();
     script.expect(&["wait 800ms", "list rv=90"]);
     script.fail(Failure::TooLargeResourceVersion);
-    script.expect(&["list limit=500"]).page("20", "");
-    script.expect(&["watch rv=20"]);
+    script.expect(&["list limit=500"]).page("21", "next");
+    // A page of a later version does not hide the first one's.
+    let restored = Older::Restored("21".into());
+    script.older_page("95", &restored);
 
     let mut script = Script::streaming();
     script.expect(&["stream"]);
@@ -372,9 +385,29 @@ fn j_17_a_silent_watch_from_a_future_version_is_relisted() {
     script.fail(Failure::TooLargeResourceVersion);
     script
         .expect(&["stream"])
-        .see(CLOSE, "20", Effect::Replace)
-        .close();
-    script.expect(&["watch rv=20"]);
+        .see(CLOSE, "21", Effect::Older(restored));
+}
+
+/// The list at a version need not be the newest, so the newest is requested before it is judged.
+#[test]
+fn a_list_older_than_requested_is_repeated_with_no_version() {
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("90", "");
+    script.expect(&["watch rv=90"]).fail(Failure::Expired);
+    script.expect(&["wait 800ms", "list rv=90"]);
+    script.older_page("20", &Older::Lags("20".into()));
+    script.fail(Failure::TooLargeResourceVersion);
+    script.expect(&["list limit=500"]).page("91", "");
+    script.expect(&["watch rv=91"]);
+
+    let mut script = Script::streaming();
+    script.expect(&["stream"]);
+    script.see(CLOSE, "90", Effect::Replace).close();
+    script.expect(&["watch rv=90"]).fail(Failure::Expired);
+    script.expect(&["wait 800ms", "stream rv=90"]);
+    script.see(CLOSE, "20", Effect::Older(Older::Lags("20".into())));
+    script.fail(Failure::TooLargeResourceVersion);
+    script.expect(&["stream"]).see(CLOSE, "91", Effect::Replace);
 }
 
 /// A proxy that closes idle watches early must not keep a healthy API server unheard, nor may one

@@ -2,9 +2,10 @@
 
 use super::Reflector;
 use crate::cache::decode::{Decode, INITIAL_EVENTS_END, StreamError};
-use crate::cache::list_watch::{Failure, Reaction};
+use crate::cache::list_watch::{Failure, Older, Reaction};
 use crate::client::ClientError;
 use crate::stdx::report::report;
+use crate::stdx::stop::Cause;
 
 /// How a request, or the read of its response, ended.
 pub(super) enum End {
@@ -14,6 +15,8 @@ pub(super) enum End {
     Closed(Option<StreamError>),
     /// The streamed list has no end.
     Unended,
+    /// The list is complete, but older than the store.
+    Older(Older),
     /// The request, the list or the watch failed.
     Failed(Failure, String),
 }
@@ -28,7 +31,24 @@ impl<T: Decode> Reflector<T> {
                 let reaction = self.list_watch.on_unended();
                 self.log_unended(reaction);
             }
+            End::Older(older) => self.on_older(older),
             End::Failed(failure, reason) => self.on_failed(failure, reason),
+        }
+    }
+
+    /// The store keeps what it has: nothing in this process may mix two histories.
+    fn on_older(&mut self, older: Older) {
+        let (resource, cached) = (T::RESOURCE, self.list_watch.last_resource_version());
+        match older {
+            Older::Lags(version) => {
+                let reason = format!("the list has version {version}, older than {cached}");
+                self.on_failed(Failure::TooLargeResourceVersion, reason);
+            }
+            Older::Restored(version) => self.stop.stop(Cause::Failed(format!(
+                "the API server has gone back from version {cached} of {resource} to {version}, as \
+                 after a restore of etcd; the daemon ends, so that its supervisor starts it with \
+                 empty caches"
+            ))),
         }
     }
 

@@ -349,28 +349,30 @@ fn silent_watch() -> Reply {
     Reply::watch(&["silence".to_owned()]).lasting(Duration::from_mins(5))
 }
 
+/// The store keeps what it has: no sync mixes two histories.
+#[track_caller]
+fn ends_after_a_restore(run: &Run) {
+    let why = "the API server has gone back from version 90 of pods to 20, as after a restore of \
+               etcd; the daemon ends, so that its supervisor starts it with empty caches";
+    assert_eq!(run.failure(), why);
+    assert_eq!(run.cached(), ["ghost@8", "p1@5"]);
+    assert_eq!(run.store.resource_version(), "90".into());
+    run.delivered(&["add p1@5", "add ghost@8", "position 90"]);
+}
+
 #[test]
-fn j_17_a_silent_restored_server_is_listed_again() {
+fn j_17_a_silent_restored_server_ends_the_daemon() {
     let run = Run::new(paged()).play([
         Reply::list("90", "", &["p1@5", "ghost@8"]),
         silent_watch(),
         rejected(&too_large()),
-        Reply::list("20", "", &["p1@5"]),
+        Reply::list("20", "next", &["p1@5"]),
+        Reply::list("20", "", &["p2@6"]),
     ]);
-    let expected = ["list 0", "watch 90", "list 90", "list ", "watch 20"];
+    let expected = ["list 0", "watch 90", "list 90", "list ", "list "];
     assert_eq!(run.short_requests(), expected);
     assert_eq!(run.waits(), [800]);
-    assert_eq!(run.cached(), ["p1@5"]);
-    assert_eq!(run.store.resource_version(), "20".into());
-    let expected = [
-        "add p1@5",
-        "add ghost@8",
-        "position 90",
-        "rewind of ghost@8 p1@5",
-        "delete ghost@8",
-        "position 20",
-    ];
-    run.delivered(&expected);
+    ends_after_a_restore(&run);
 
     let run = Run::new(streaming()).play([
         Reply::watch(&[added("p1@5"), added("ghost@8"), closing_bookmark("90")]),
@@ -378,11 +380,62 @@ fn j_17_a_silent_restored_server_is_listed_again() {
         Reply::watch(&[error(&too_large())]),
         Reply::watch(&[added("p1@5"), closing_bookmark("20")]),
     ]);
-    let expected = ["stream ", "watch 90", "stream 90", "stream ", "watch 20"];
+    let expected = ["stream ", "watch 90", "stream 90", "stream "];
     assert_eq!(run.short_requests(), expected);
     assert_eq!(run.waits(), [800]);
-    assert_eq!(run.cached(), ["p1@5"]);
-    assert_eq!(run.store.resource_version(), "20".into());
+    ends_after_a_restore(&run);
+}
+
+/// Two API servers on one etcd, of which the second lags. It rejects a version that its watch cache
+/// has not reached, but some API servers return what they have. Its newest list waits for etcd.
+#[test]
+fn a_server_that_lags_is_not_taken_for_a_restored_one() {
+    let ahead = || [added("p1@5"), added("p2@8"), closing_bookmark("90")];
+    let after = || [added("p1@5"), closing_bookmark("91")];
+    let behind = [added("p1@5"), closing_bookmark("20")];
+    let expired = || Reply::watch(&[error(&expired())]);
+    for rejects in [true, false] {
+        let second = if rejects {
+            rejected(&too_large())
+        } else {
+            Reply::watch(&behind)
+        };
+        let replies = [
+            Reply::watch(&ahead()),
+            expired(),
+            second,
+            Reply::watch(&after()),
+        ];
+        let run = Run::new(streaming()).play(replies);
+        let expected = ["stream ", "watch 90", "stream 90", "stream ", "watch 91"];
+        assert_eq!(run.short_requests(), expected);
+        assert_eq!(
+            (run.failure(), run.cached()),
+            (String::new(), vec!["p1@5".to_owned()])
+        );
+
+        let second = if rejects {
+            rejected(&too_large())
+        } else {
+            Reply::list("20", "", &["p1@5"])
+        };
+        let (ahead, after) = (["p1@5", "p2@8"], Reply::list("91", "", &["p1@5"]));
+        let replies = [Reply::list("90", "", &ahead), expired(), second, after];
+        let run = Run::new(paged()).play(replies);
+        let expected = ["list 0", "watch 90", "list 90", "list ", "watch 91"];
+        assert_eq!(run.short_requests(), expected);
+        assert_eq!(
+            (run.failure(), run.cached()),
+            (String::new(), vec!["p1@5".to_owned()])
+        );
+        run.delivered(&[
+            "add p1@5",
+            "add p2@8",
+            "position 90",
+            "delete p2@8",
+            "position 91",
+        ]);
+    }
 }
 
 #[test]

@@ -107,10 +107,7 @@ impl ReplicaSetController {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
         };
-        // After a restore from a backup a generation can recur with another spec.
-        let spec = |it: &ReplicaSet| (it.uid.clone(), it.generation, it.replicas);
-        let is_the_same = |it: &ReplicaSet| spec(it) == spec(rs);
-        Ok(live.as_ref().is_some_and(is_the_same))
+        Ok(live.is_some_and(|live| live.uid == rs.uid && live.generation == rs.generation))
     }
 
     /// Compares the cache with a LIST of the pods, and sets expectations for whatever the cache
@@ -121,7 +118,7 @@ impl ReplicaSetController {
     /// however old (kubernetes/kubernetes#129795).
     ///
     /// # Errors
-    /// If the LIST fails, or if the cache has yet to follow a restore from a backup.
+    /// If the LIST fails.
     fn compare_with_live(&self, rs: &ReplicaSet, selector: &Selector) -> Result<bool, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         // ORDER: before the LIST. A pod that the cache shows later is younger than the LIST.
@@ -133,15 +130,6 @@ impl ReplicaSetController {
             .filter(|pod| pod.is_active())
             .map(|pod| &pod.uid)
             .collect();
-        // Without a restore no pod ever becomes active again. No expectation could end this wait:
-        // the cache follows by a list, which enqueues the key.
-        let is_restored = |pod: &&Arc<Pod>| !pod.is_active() && live_uids.contains(&pod.uid);
-        if let Some(pod) = cached.iter().find(is_restored) {
-            let name = &pod.key.name;
-            return Err(SyncError::Outdated(format!(
-                "pod {name} is restored from a backup, which the cache does not show yet"
-            )));
-        }
         let creations: Vec<&Pod> = live
             .iter()
             .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))

@@ -244,13 +244,6 @@ impl OwnWrites {
         self.since.map(|_| self.n_expected())
     }
 
-    /// Drops all expectations, but keeps the writes with an unknown outcome.
-    pub fn forget_expected(&mut self) {
-        self.expected_creations = HashMap::default();
-        self.expected_deletions = HashSet::default();
-        self.since = None;
-    }
-
     /// True if no write is expected or unknown.
     pub fn is_empty(&self) -> bool {
         self.n_expected() == (0, 0)

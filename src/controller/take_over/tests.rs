@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::api::ReplicaSet;
 use crate::controller::memory::Memory;
 use crate::controller::sync::SyncOutcome;
-use crate::controller::testing::{
-    Fixture, Write, fixture, owned_pod, pod, replica_set, seconds_ago,
-};
-use crate::writes::WrittenPod;
+use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, replica_set};
 
 /// A new leader with caches at version 10, while the API server is at 20.
 fn new_leader(rs: &ReplicaSet) -> Fixture {
@@ -205,25 +202,19 @@ fn a_take_over_leaves_no_state() {
 }
 
 #[test]
-fn a_rewind_and_the_proof_discard_what_the_api_server_confirmed() {
-    for rewinds in [true, false] {
-        let rs = replica_set("a", 2);
-        let fixture = new_leader(&rs);
-        while fixture.sync("a").expect("a sync") == SyncOutcome::TooEarly {}
-        let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
-        let is_confirmed = || {
-            let memories = &fixture.controller.memories;
-            memories.get(&rs.key, &rs.uid, is_confirmed)
-        };
-        assert_eq!(is_confirmed(), Some(true));
-        if rewinds {
-            fixture.controller.handle_rewind();
-        } else {
-            fixture.deliver_bookmarks("20", "20");
-            fixture.sync("a").expect("a sync");
-        }
-        assert_ne!(is_confirmed(), Some(true), "{rewinds}");
-    }
+fn the_proof_discards_what_the_api_server_confirmed() {
+    let rs = replica_set("a", 2);
+    let fixture = new_leader(&rs);
+    while fixture.sync("a").expect("a sync") == SyncOutcome::TooEarly {}
+    let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
+    let is_confirmed = || {
+        let memories = &fixture.controller.memories;
+        memories.get(&rs.key, &rs.uid, is_confirmed)
+    };
+    assert_eq!(is_confirmed(), Some(true));
+    fixture.deliver_bookmarks("20", "20");
+    fixture.sync("a").expect("a sync");
+    assert_ne!(is_confirmed(), Some(true));
 }
 
 /// The proof completes during a sync that has read the caches before it.
@@ -265,132 +256,4 @@ fn a_sync_without_work_sends_no_query() {
     fixture.cache_silently(None, [owned_pod("x", &rs)]);
     fixture.sync_ok("a");
     assert_eq!(fixture.writes.take().len(), 1, "a status");
-}
-
-/// The pod cache returns to version 5, which has these pods.
-fn rewind(fixture: &Fixture, pods: &[Pod]) {
-    fixture.controller.handle_rewind();
-    let pods = pods.iter().cloned().map(Arc::new).collect();
-    for event in fixture.cache.pods.replace(pods, &[], &"5".into()) {
-        fixture.controller.handle_pod_event(&event);
-    }
-    fixture.controller.handle_cache_advanced();
-    fixture.writes.take();
-}
-
-#[test]
-fn after_a_restore_nothing_is_deleted_by_a_lost_spec() {
-    let rs = replica_set("a", 1);
-    let pods = ["x", "y", "z"].map(|name| owned_pod(name, &rs));
-    let fixture = fixture(&rs, pods[..1].to_vec());
-    fixture.deliver_bookmarks("10", "10");
-    fixture.sync_ok("a");
-    rewind(&fixture, &pods);
-    fixture.writes.set_live_pods(pods.to_vec());
-    // At the backup it had three replicas. A later scale-down is lost.
-    for generation in [1, 2] {
-        let mut live = replica_set("a", 3);
-        live.generation = generation;
-        fixture.writes.set_live_replica_set(Ok(live));
-        assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
-    }
-    fixture.assert_counts(0, 0, 0);
-    // The ReplicaSet cache follows.
-    fixture.controller.handle_rewind();
-    let listed = vec![Arc::new(replica_set("a", 3))];
-    for event in fixture.cache.replica_sets.replace(listed, &[], &"6".into()) {
-        fixture.controller.handle_replica_set_event(&event);
-    }
-    fixture.sync_ok("a");
-    fixture.assert_counts(0, 0, 0);
-}
-
-/// The ReplicaSet cache still predates the restore, so its version exceeds the API server's.
-#[test]
-fn after_a_restore_a_cache_that_is_ahead_proves_nothing() {
-    let rs = replica_set("a", 2);
-    let fixture = fixture(&rs, []);
-    fixture.deliver_bookmarks("10", "10");
-    rewind(&fixture, &[]);
-    fixture.writes.set_live_versions("5", "5");
-    let mut live = replica_set("a", 1);
-    live.generation = 2;
-    fixture.writes.set_live_replica_set(Ok(live));
-    for _ in 0..3 {
-        assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
-    }
-    fixture.assert_counts(0, 0, 0);
-}
-
-#[test]
-fn after_a_restore_pods_that_are_lost_are_not_counted() {
-    let rs = replica_set("a", 1);
-    let pods = ["x", "y"].map(|name| owned_pod(name, &rs));
-    let fixture = fixture(&rs, pods.clone());
-    fixture.deliver_bookmarks("10", "10");
-    fixture.writes.set_live_replica_set(Ok(rs.clone()));
-    fixture.writes.set_live_pods(pods[..1].to_vec());
-    fixture.controller.handle_rewind();
-    // The list that shows it is still in progress.
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
-    fixture.sync_ok("a");
-    fixture.assert_counts(0, 0, 0);
-    assert_eq!(fixture.open(&rs), Some((0, 1)));
-}
-
-/// The ReplicaSet cache has followed; the pod cache still shows a delete that the restore undid.
-#[test]
-fn after_a_restore_pods_that_are_back_are_not_replaced() {
-    let rs = replica_set("a", 2);
-    let ended = [
-        Pod {
-            deletion: Some(seconds_ago(0)),
-            ..owned_pod("x", &rs)
-        },
-        Pod {
-            phase: PodPhase::Failed,
-            ..owned_pod("x", &rs)
-        },
-    ];
-    for ended in ended {
-        let fixture = fixture(&rs, [ended, owned_pod("y", &rs)]);
-        fixture.deliver_bookmarks("10", "10");
-        fixture.writes.set_live_replica_set(Ok(rs.clone()));
-        let live = ["x", "y"].map(|name| owned_pod(name, &rs)).to_vec();
-        fixture.writes.set_live_pods(live.clone());
-        fixture.controller.handle_rewind();
-        for _ in 0..3 {
-            fixture.sync("a").expect_err("the cache has not followed");
-        }
-        fixture.assert_counts(0, 0, 0);
-        rewind(&fixture, &live);
-        fixture.sync_ok("a");
-        fixture.assert_counts(0, 0, 0);
-    }
-}
-
-#[test]
-fn after_a_restore_no_sync_waits_for_lost_writes() {
-    let rs = replica_set("a", 2);
-    let fixture = fixture(&rs, []);
-    fixture.deliver_bookmarks("10", "10");
-    fixture.writes.on_create(|_, _| {
-        Some(Ok(WrittenPod {
-            resource_version: "11".into(),
-            ..WrittenPod::default()
-        }))
-    });
-    fixture.sync_ok("a");
-    fixture.writes.set_live_replica_set(Ok(rs));
-    fixture.queued();
-    rewind(&fixture, &[]);
-    assert_eq!(fixture.queued(), ["default/a"]);
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
-    assert_eq!(
-        fixture.queued(),
-        ["default/a"],
-        "the API server was queried"
-    );
-    fixture.sync_ok("a");
-    fixture.assert_counts(2, 0, 0);
 }

@@ -21,11 +21,14 @@ use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;
 
+/// What a run of many histories must have had, too.
+pub(super) const RESTORED: &str = "daemon that ended because etcd went back";
+
 /// Time until the supervisor starts a daemon again.
 const RESTART_AFTER: Duration = Duration::from_millis(800);
 
 /// Time in which a process that was stopped may miss the deadline of its end.
-const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
+pub(super) const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
 
 pub(super) type Queue = WorkQueue<ObjectKey>;
 
@@ -91,6 +94,22 @@ impl State {
     }
 }
 
+impl State {
+    /// PROPERTY P48: A process ends because etcd went back only if it did since the process began,
+    /// and within 40 s once it has read a list that is older than its cache.
+    fn judge_restore(&mut self, process: Process, why: &str) {
+        if !why.contains("has gone back") {
+            return;
+        }
+        self.count(RESTORED);
+        let known = self.known.get(&process);
+        if known.is_none_or(|known| known.undone_versions.is_empty()) {
+            let found = format!("process {process} ends, but etcd did not go back: {why}");
+            self.wrong.push(found);
+        }
+    }
+}
+
 impl World {
     /// Starts a daemon unless it runs.
     pub(super) fn start(self: &Arc<Self>, number: usize) {
@@ -135,6 +154,7 @@ impl World {
         }
         if let Ok(Cause::Failed(why)) = ended {
             state.judge_loss(process, why, now);
+            state.judge_restore(process, why);
         }
         state.forget(process);
         state.daemons[number].process = None;

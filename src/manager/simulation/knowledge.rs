@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::objects::{Kind, Object};
 use super::view::{Refused, View};
 
+/// Time in which a process ends that has seen that the store went back.
+const ENDS_WITHIN: Duration = Duration::from_secs(40);
+
 /// What the oracles know of one process.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
@@ -38,6 +41,8 @@ pub(super) struct Knowledge {
     pub(super) rewound: BTreeSet<Kind>,
     /// The turn at which it had last listed all of them.
     followed_at: u64,
+    /// When it read a list older than its cache.
+    must_end_since: Option<Duration>,
 }
 
 impl Knowledge {
@@ -63,6 +68,22 @@ impl Knowledge {
         self.undone_versions = first + 1..self.undone_versions.end.max(from + 1);
         let deletes = self.deleted.values_mut();
         deletes.for_each(Deletes::were_undone);
+    }
+
+    /// True if a list at this revision is older than the process's cache of that kind: the process
+    /// must end, and its cache stays as it is.
+    pub(super) fn reads_older(&mut self, kind: Kind, revision: u64, now: Duration) -> bool {
+        let is_older = revision < self.view.revision(kind);
+        if is_older {
+            self.must_end_since.get_or_insert(now);
+        }
+        is_older
+    }
+
+    /// True if the process must have ended by now.
+    pub(super) fn outlives_its_cache(&self, now: Duration) -> bool {
+        let since = self.must_end_since;
+        since.is_some_and(|since| now > since + ENDS_WITHIN)
     }
 
     /// The process has listed a kind, in this turn.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api_server::{N_SERVERS, WatchRequest};
-use super::daemon::Daemon;
+use super::daemon::{Daemon, FREEZE_EXCUSES};
 use super::faults::Fault;
 use super::http::{Answer, Request, STREAM, STREAM_END, chunk};
+use super::knowledge::Knowledge;
 use super::marks::deletes_protected;
 use super::objects::{Kind, bookmark, controller_of, error, frame, target};
 use super::oracles::{Check, UnderWay, judge};
@@ -56,6 +57,15 @@ impl Network for World {
         let id = state.n_requests;
         let is_repeated = state.is_repeated(connection.process, &request);
         state.judge(connection.process, &request, since, now);
+        let outlives = |known: &Knowledge| known.outlives_its_cache(now);
+        if state.known.get(&connection.process).is_some_and(outlives)
+            && !self
+                .scheduler
+                .was_frozen(connection.process, FREEZE_EXCUSES)
+        {
+            let found = format!("process {} goes on after a restore", connection.process);
+            state.wrong.push(found);
+        }
         state.note_renewal(connection.process, &request, now);
         let is_watch = WatchRequest::of(&request).is_some();
         let is_expected = ["/leases", "/resourcequotas"].map(|it| request.path.contains(it));
@@ -92,7 +102,8 @@ impl Network for World {
     }
 
     fn received(&self, connection: &Arc<Connection>, n_bytes: usize) {
-        self.lock().learn(connection.number, n_bytes);
+        let now = self.now();
+        self.lock().learn(connection.number, n_bytes, now);
     }
 
     fn settled(&self) {
@@ -419,7 +430,7 @@ impl State {
         }
     }
 
-    fn learn(&mut self, link: usize, n_bytes: usize) {
+    fn learn(&mut self, link: usize, n_bytes: usize, now: Duration) {
         let task = scheduler::task().unwrap_or(0);
         let turn = scheduler::n_turns();
         let process = self.links[link].connection.process;
@@ -437,6 +448,12 @@ impl State {
                     self.follow_refusal(process, refused);
                 }
                 let known = self.known.entry(process).or_default();
+                if let News::List(kind, _, revision) | News::InitialEventsEnd(kind, revision) =
+                    &news
+                    && known.reads_older(*kind, *revision, now)
+                {
+                    continue;
+                }
                 match &news {
                     News::Objects(objects) => known.was_read(objects),
                     News::LeaseWritten => {

@@ -1,7 +1,7 @@
 //! The faults of a round. Each drives its daemons through several changes of the scene, and leaves
 //! daemons behind that bring it to rest.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -22,7 +22,7 @@ pub(super) enum Fault {
     TwoServers,
     /// kill -9 of API server, etcd or both.
     Servers,
-    /// etcd goes back to an earlier state, and the daemon is restarted after a while.
+    /// etcd goes back to an earlier state. The daemon ends, or is killed if no list shows it.
     Restore,
     /// kube-controller-manager takes turns by a shared lease; either is killed or terminated.
     Successor,
@@ -296,13 +296,27 @@ fn two_servers(stage: &mut Stage) -> Left {
             stage.note("connections are broken");
         }
         stage.note(&format!("one API server lags up to {lag} ms"));
+        if stage.rng.bool() {
+            stage.site.signal_server(&name, Signal::SIGSTOP);
+            stage.change();
+            stage.pause(0..1500);
+            stage.site.signal_server(&name, Signal::SIGCONT);
+            // Its watch cache is older than what the daemon has read from the other one.
+            relay.restore();
+            stage.note("one API server stood still, connections are broken");
+        }
         stage.change();
         stage.pause(0..500);
         stage.change();
         stage.run_pods(false);
         stage.pause(0..1500);
     }
-    calm(stage, daemons.into(), false)
+    let mut left = calm(stage, daemons.into(), false);
+    if left.terms.n_starts > 1 {
+        let found = "the daemon took a server that lags for a restored one, or died";
+        left.unrest.push(found.to_owned());
+    }
+    left
 }
 
 /// The last calm, after which everything must come to rest.
@@ -354,8 +368,14 @@ fn servers(stage: &mut Stage) -> Left {
     left
 }
 
+/// How long a daemon may take to see that etcd went back, if its next list shows that.
+const SEES_WITHIN: Duration = Duration::from_secs(20);
+
 fn restore(stage: &mut Stage) -> Left {
-    let mut daemons = [Daemon::direct(stage.site, 0, &own_namespace(stage))];
+    // While the API server is down the relay closes connections, after which the daemon lists.
+    let stop = stage.stop.clone();
+    let arguments = own_namespace(stage);
+    let mut daemons = [Daemon::relayed(stage.site, 0, &arguments, &stop)];
     prepare(stage, &mut daemons);
     stage.change();
     stage.pause(0..500);
@@ -372,14 +392,36 @@ fn restore(stage: &mut Stage) -> Left {
         stage.pause(0..1500);
         stage.change();
     }
-    // Its watches may be silent for five minutes before it lists; the manual says to restart it.
-    daemons[0].kill();
-    stage.note("kill -9");
+    let has_ended = ends_after_restore(stage, &mut daemons[0]);
+    if !has_ended {
+        // etcd may have passed the daemon's versions again, so that no list shows it.
+        daemons[0].kill();
+        stage.note("kill -9");
+    }
     let mut left = calm(stage, daemons.into(), false);
-    left.n_kills = 1;
+    left.n_kills = usize::from(!has_ended);
     // Versions were issued twice, so they give no order.
     left.terms.is_alone = false;
     left
+}
+
+/// Waits until the daemon ends because of a restore; false if it does not see it.
+fn ends_after_restore(stage: &mut Stage, daemon: &mut Daemon) -> bool {
+    let deadline = Instant::now() + SEES_WITHIN;
+    loop {
+        let process = daemon.process.as_mut().expect("it was started");
+        if let Some(status) = process.try_wait() {
+            let log = daemon.log();
+            assert_eq!(status.code(), Some(1), "{log}");
+            assert!(log.contains("has gone back from version"), "{log}");
+            stage.note("the daemon has ended with code 1");
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        stage.pause(50..60);
+    }
 }
 
 /// The flags with which kube-controller-manager takes turns.

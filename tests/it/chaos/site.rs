@@ -7,6 +7,8 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use replicaset_controller::client::Request;
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::json;
@@ -107,11 +109,15 @@ impl Site {
 
     /// Kills a server of the control plane.
     pub(super) fn kill_server(&self, name: &str) {
+        self.signal_server(name, Signal::SIGKILL);
+    }
+
+    /// Sends a signal to all processes of a server.
+    pub(super) fn signal_server(&self, name: &str, signal: Signal) {
         let file = self.plane.file(&format!("{name}.pid"));
         let id = std::fs::read_to_string(file).expect("run.sh writes it");
         let id = id.trim().parse().expect("a process id");
-        let id = nix::unistd::Pid::from_raw(id);
-        nix::sys::signal::killpg(id, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+        killpg(Pid::from_raw(id), signal).expect("it runs");
     }
 
     /// Starts a killed server again, on the same port with the same data.

@@ -25,8 +25,6 @@ const PATIENCE: Duration = Duration::from_mins(2);
 struct Positions(Sender<()>);
 
 impl Handler<Pod> for Positions {
-    fn on_rewind(&mut self) {}
-
     fn on_event(&mut self, _event: &CacheEvent<Pod>) {}
 
     fn on_position(&mut self) {

@@ -182,6 +182,14 @@ impl Run {
         self
     }
 
+    /// Why the daemon ends; empty if the script ended the run.
+    pub(super) fn failure(&self) -> String {
+        match self.stop.cause() {
+            Some(Cause::Failed(why)) => why,
+            _ => String::new(),
+        }
+    }
+
     /// Runs until the first request without a scripted response.
     pub(super) fn play(self, replies: impl IntoIterator<Item = Reply>) -> Self {
         let pace = Arc::new(FakePace {
@@ -345,13 +353,6 @@ impl Handler<Pod> for Listener {
         if is_last {
             stop(&self.stop);
         }
-    }
-
-    fn on_rewind(&mut self) {
-        let cached = self.store.list();
-        let cached: Vec<_> = cached.iter().map(|pod| text(pod)).collect();
-        let line = format!("rewind of {}", cached.join(" "));
-        self.notes.write(|notes| notes.delivered.push(line));
     }
 
     fn on_position(&mut self) {
