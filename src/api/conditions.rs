@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::de::Error;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::ser::{self, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -15,6 +16,10 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Condition type: protected pods block a scale-down. Upstream has no such condition.
 pub const SCALE_DOWN_BLOCKED: &str = "ScaleDownBlocked";
+
+/// Other conditions than the controller's are decoded up to this number, and passed on as they came
+/// beyond it: each takes some 200 bytes.
+const DECODED_MAX: usize = 16;
 
 /// One condition. One that is not changed is written as it was received, with all that this build
 /// does not know.
@@ -44,6 +49,8 @@ pub enum Original {
     Json(Box<RawValue>),
     /// In protobuf.
     Protobuf(Box<[u8]>),
+    /// Further conditions that are not decoded, in JSON, one after the other.
+    FurtherJson(String),
 }
 
 impl PartialEq for Original {
@@ -84,7 +91,7 @@ impl<'de> Deserialize<'de> for Condition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let original = Box::<RawValue>::deserialize(deserializer)?;
         let read = serde_json::from_str::<ConditionJson<'_>>(original.get());
-        let read = read.map_err(D::Error::custom)?;
+        let read = read.map_err(de::Error::custom)?;
         Ok(Self {
             type_: read.type_.into_owned(),
             status: read.status.into_owned(),
@@ -112,6 +119,71 @@ impl Serialize for Condition {
     }
 }
 
+/// True if the next received condition, of this type, is to be decoded.
+pub(super) fn is_decoded(conditions: &[Condition], type_: &str) -> bool {
+    let is_own = [REPLICA_FAILURE, SCALE_DOWN_BLOCKED].contains(&type_);
+    conditions.len() < DECODED_MAX || is_own && get_condition(conditions, type_).is_none()
+}
+
+/// Reads a list of conditions. The last one may stand for further ones.
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Condition>, D::Error> {
+    struct List;
+    impl<'de> Visitor<'de> for List {
+        type Value = Vec<Condition>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of conditions")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let (mut conditions, mut further, mut n) = (Vec::new(), String::new(), 0);
+            while let Some(condition) = list.next_element::<Condition>()? {
+                match &condition.original {
+                    Original::Json(original) if !is_decoded(&conditions, &condition.type_) => {
+                        further.push_str(original.get());
+                        n += 1;
+                    }
+                    _ => conditions.push(condition),
+                }
+            }
+            if n > 0 {
+                further.shrink_to_fit();
+                conditions.push(Condition {
+                    type_: format!("({n} more)"),
+                    original: Original::FurtherJson(further),
+                    ..Condition::default()
+                });
+            }
+            Ok(conditions)
+        }
+    }
+    deserializer.deserialize_any(List)
+}
+
+/// Writes what [`deserialize`] has read.
+pub(super) fn serialize<S: Serializer>(
+    conditions: &[Condition],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut list = serializer.serialize_seq(None)?;
+    for condition in conditions {
+        let Original::FurtherJson(further) = &condition.original else {
+            list.serialize_element(condition)?;
+            continue;
+        };
+        for condition in serde_json::Deserializer::from_str(further).into_iter::<&RawValue>() {
+            list.serialize_element(condition.map_err(ser::Error::custom)?)?;
+        }
+    }
+    list.end()
+}
+
 /// The condition of this type, if any.
 pub fn get_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
@@ -137,7 +209,10 @@ pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::{Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition};
+    use crate::api::ReplicaSetStatus;
 
     fn condition(type_: &str, reason: &str) -> Condition {
         Condition {
@@ -161,6 +236,24 @@ mod tests {
         let read: Condition = serde_json::from_str(json).expect("a condition");
         assert_eq!(read.last_transition_time, Some(jiff::Timestamp::MAX));
         assert_eq!(serde_json::to_string(&read).ok().as_deref(), Some(json));
+    }
+
+    #[test]
+    fn any_number_of_received_conditions_are_written_as_they_came() {
+        let condition = |i: usize| match i {
+            30 => json!({"type": REPLICA_FAILURE, "status": "True", "reason": "FailedCreate"}),
+            _ => json!({"type": format!("T{i}"), "status": "", "unknown": [{"a": "]}"}]}),
+        };
+        let sent: Vec<Value> = (0..40).map(condition).collect();
+        let json = json!({"replicas": 1, "conditions": sent}).to_string();
+        let read: ReplicaSetStatus = serde_json::from_str(&json).expect("a status");
+        assert!(get_condition(&read.conditions, REPLICA_FAILURE).is_some());
+        assert!(read.conditions.len() < 20, "{}", read.conditions.len());
+        let mut written: Value = serde_json::to_value(&read).expect("JSON");
+        let written = written["conditions"].as_array_mut().expect("a list");
+        // The controller's own one moves to the front of the undecoded ones.
+        written.sort_by_key(|it| sent.iter().position(|sent| sent == it));
+        assert_eq!(*written, sent);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use super::compact_timestamp::CompactTimestamp;
 use super::conditions::Condition;
 use super::encoded::Encoded;
 use super::interner::Interner;
-use super::json::null_is_default;
 use super::label_selector::{Selector, SelectorError};
 use super::labels::Labels;
 use super::object_key::ObjectKey;
@@ -98,10 +97,7 @@ pub struct ReplicaSetStatus {
     #[serde(skip_serializing_if = "is_zero_generation")]
     pub observed_generation: i64,
     /// Conditions of any type.
-    #[serde(
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "null_is_default"
-    )]
+    #[serde(skip_serializing_if = "Vec::is_empty", with = "super::conditions")]
     pub conditions: Vec<Condition>,
     /// Unknown fields of an object decoded from JSON.
     #[serde(flatten)]

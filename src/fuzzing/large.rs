@@ -143,11 +143,8 @@ fn an_object_takes_at_most_twice_its_encoded_bytes() {
         let kept = u64::try_from(spent.bytes_current).expect("as above") + OVERHEAD * count;
         let n = bytes.len() as u64;
         let sizes = format!("{name}, JSON: {is_json}: {n} bytes take {kept}, at times {spent:?}");
-        // Conditions in JSON are kept as they are: only an API server without protobuf sends them.
-        if !(is_json && name == "conditions") {
-            assert!(kept <= 2 * n + BASE, "{sizes}");
-            assert!(spent.bytes_max <= 6 * n + BASE, "{sizes}");
-        }
+        assert!(kept <= 2 * n + BASE, "{sizes}");
+        assert!(spent.bytes_max <= 6 * n + BASE, "{sizes}");
     });
 }
 

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::{Carried, ReplicaSet, ReplicaSetStatus};
-use crate::api::conditions::{
-    Condition, Original, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition,
-};
+use crate::api::conditions::{Condition, Original, is_decoded};
 use crate::api::encoded::Encoded;
 use crate::api::interner::Interner;
 use crate::api::label_selector::{Expressions, LabelSelector, Selector, Values};
@@ -27,10 +25,6 @@ const TEMPLATE: u32 = 3;
 
 /// Field number of `status.conditions`.
 const CONDITIONS: u32 = 6;
-
-/// Other conditions than the controller's are decoded up to this number, and passed on as bytes
-/// beyond it: each takes some 200 bytes.
-const CONDITIONS_MAX: usize = 16;
 
 /// The parts that status updates send back.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,10 +170,7 @@ fn read_status(bytes: &[u8]) -> Result<ReplicaSetStatus, ProtobufError> {
     for field in fields_of(bytes, CONDITIONS) {
         let field = field?;
         let condition = read_condition(field.bytes)?;
-        let type_ = &*condition.type_;
-        let is_used = [REPLICA_FAILURE, SCALE_DOWN_BLOCKED].contains(&type_)
-            && get_condition(&conditions, type_).is_none();
-        if is_used || conditions.len() < CONDITIONS_MAX {
+        if is_decoded(&conditions, &condition.type_) {
             conditions.push(condition);
         } else {
             unknown.extend_from_slice(field.whole);
