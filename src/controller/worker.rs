@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use log::Level;
 
+use super::error::Batch;
 use super::held_back::Milliseconds;
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
@@ -102,10 +103,21 @@ impl ReplicaSetController {
         if let Some(what) = self.why_quota_refuses(key, error) {
             return log::log!(level, object:% = object; "{what}");
         }
-        let what = error.batch();
-        let what = what.map_or_else(|| "sync failed".to_owned(), ToString::to_string);
         let next = Milliseconds(retry_in);
-        log::log!(level, object:% = object, error:%; "{what}, next try in {next}");
+        match error.batch() {
+            Some(&Batch { what, done, count }) if what == "created" => log::log!(
+                level, object:% = object, error:%, created = done, wanted = count, nextTry:% = next;
+                "{what} {done} of {count} pods, next try in {next}"
+            ),
+            Some(&Batch { what, done, count }) => log::log!(
+                level, object:% = object, error:%, deleted = done, wanted = count, nextTry:% = next;
+                "{what} {done} of {count} pods, next try in {next}"
+            ),
+            None => log::log!(
+                level, object:% = object, error:%, nextTry:% = next;
+                "sync failed, next try in {next}"
+            ),
+        }
     }
 
     /// Runs one sync, or the dry run in its place.

@@ -10,8 +10,8 @@
 //! Structured data goes into key values and not into the message, since a message may quote text
 //! from elsewhere: `object` names the subject, `error` the cause of a failure, and `then` the
 //! consequence. The text format appends them to the message. Any other key value, such as
-//! `created`, repeats a part of the message as a field of the JSON format. Control characters,
-//! which could manipulate a terminal, are escaped.
+//! `created`, repeats a part of the message, which the JSON format replaces by the key. Control
+//! characters, which could manipulate a terminal, are escaped.
 
 mod json;
 mod levels;
@@ -142,6 +142,8 @@ struct Content {
     error: Option<String>,
     then: Option<String>,
     object: Option<String>,
+    /// Records from the same place in the code that the limit has suppressed before this one.
+    suppressed: u64,
     /// The other key values. The message says them too, so only the JSON format has them.
     fields: Vec<(String, serde_json::Value)>,
 }
@@ -152,7 +154,8 @@ impl Content {
         let lines = |text: String| shortened(escaped_lines(&text));
         let text = |key| value(key).map(|value| lines(value.to_string()));
         Self {
-            message: lines(message(record, suppressed)),
+            message: lines(record.args().to_string()),
+            suppressed,
             error: text("error"),
             then: text("then"),
             object: value("object").map(|object| shortened(escaped(&object.to_string()))),
@@ -180,14 +183,6 @@ fn fields(record: &Record<'_>) -> Vec<(String, serde_json::Value)> {
     // The visitor cannot fail.
     record.key_values().visit(&mut fields).unwrap_or_default();
     fields.0
-}
-
-/// The record's message, after the number of suppressed records.
-fn message(record: &Record<'_>, suppressed: u64) -> String {
-    match suppressed {
-        0 => record.args().to_string(),
-        _ => format!("({suppressed} similar lines suppressed) {}", record.args()),
-    }
 }
 
 /// `module` without the crate's name.
@@ -220,7 +215,7 @@ fn is_journal() -> bool {
 mod tests {
     use log::Record;
 
-    use super::{Content, message};
+    use super::Content;
     use crate::stdx::escape::TEXT_BYTES_MAX;
 
     #[test]
@@ -253,20 +248,5 @@ mod tests {
         assert_eq!(content.message, "no such path\\u{7}");
         let expected = "/x\\r\\u{1b}[2K\n\\u{9b}2J\\u{2028}\\u{202e}";
         assert_eq!(content.error.as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn the_suppressed_count_precedes_the_message() {
-        for (suppressed, expected) in [
-            (0, "created 2 pods replicaset=shop/web"),
-            (
-                7,
-                "(7 similar lines suppressed) created 2 pods replicaset=shop/web",
-            ),
-        ] {
-            let args = format_args!("created 2 pods replicaset=shop/web");
-            let record = Record::builder().args(args).build();
-            assert_eq!(message(&record, suppressed), expected);
-        }
     }
 }

@@ -37,7 +37,9 @@ fn json_lines_have_klogs_fields() {
     let process = cluster.start_process(&["--logging-format=json"]);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
-    cluster.eventually("the sync is logged", || process.log().contains("created 2"));
+    cluster.eventually("the sync is logged", || {
+        process.log().contains("\"created\":2")
+    });
     let log = process.log();
     let lines = log.lines().map(serde_json::from_str::<Value>);
     let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("every line is JSON");
@@ -52,8 +54,11 @@ fn json_lines_have_klogs_fields() {
         assert!(line["msg"].is_string() && line["v"] == 0, "{line}");
     }
     let subject = json!({"namespace": cluster.namespace(), "name": "a"});
-    let is_sync =
-        |line: &Value| line["replicaSet"] == subject && line["created"] == 2 && line["wanted"] == 2;
+    let is_sync = |line: &Value| {
+        let msg = "created {created} of {wanted} pods";
+        (&line["replicaSet"], &line["msg"]) == (&subject, &json!(msg))
+            && (&line["created"], &line["wanted"]) == (&json!(2), &json!(2))
+    };
     assert!(lines.iter().any(is_sync), "{log}");
 }
 

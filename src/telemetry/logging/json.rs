@@ -1,8 +1,10 @@
 //! Formats a record as a JSON object with the field names and the order of
 //! kube-controller-manager's `--logging-format=json` (component-base
 //! `logs/json/json.go:NewJSONLogger`): `ts` in milliseconds since 1970, `caller`, `msg`, `v` except
-//! for errors, the object, `err`, the other key values. In addition it writes `thread`, and
-//! `severity` for warnings, which klog does not distinguish from info.
+//! for errors, the object, `err`, the other key values. In addition it writes `thread`, `then`,
+//! `suppressed`, and `severity` for warnings, which klog does not distinguish from info.
+//!
+//! `msg` names the fields in place of their values, so that equal events have equal texts.
 
 use jiff::Timestamp;
 use log::{Level, Record};
@@ -17,10 +19,7 @@ const KINDS: [(&str, &str); 2] = [
 ];
 
 pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, thread: &str) -> String {
-    let message = match &content.then {
-        Some(then) => format!("{}; {then}", content.message),
-        None => content.message.clone(),
-    };
+    let message = template(&content.message, &content.fields);
     // A list instead of a map keeps the order of fields.
     let mut fields = vec![
         ("ts", json!(milliseconds(now))),
@@ -41,12 +40,39 @@ pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, threa
     }
     fields.extend(content.object.as_deref().and_then(object_field));
     fields.extend(content.error.as_ref().map(|error| ("err", json!(error))));
+    fields.extend(content.then.as_ref().map(|then| ("then", json!(then))));
+    if content.suppressed > 0 {
+        fields.push(("suppressed", json!(content.suppressed)));
+    }
     let fields = fields
         .iter()
         .map(|(name, value)| (*name, value))
         .chain(content.fields.iter().map(|(name, value)| (&**name, value)))
         .map(|(name, value)| format!("\"{name}\":{value}"));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+/// `message` with the name of each field where its value stands as a word. Key values have the order
+/// in which the message names them.
+fn template(message: &str, fields: &[(String, Value)]) -> String {
+    let (mut done, mut rest) = (String::new(), message);
+    for (name, value) in fields {
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        let is_word = |(at, _): &(usize, &str)| {
+            let (before, after) = (&rest[..*at], &rest[at + value.len()..]);
+            !value.is_empty()
+                && !before.ends_with(char::is_alphanumeric)
+                && !after.starts_with(char::is_alphanumeric)
+        };
+        if let Some((at, _)) = rest.match_indices(&value).find(is_word) {
+            done.push_str(&rest[..at]);
+            done.extend(["{", name, "}"]);
+            rest = &rest[at + value.len()..];
+        }
+    }
+    done + rest
 }
 
 /// klog's verbosity for a level.
@@ -87,7 +113,7 @@ fn object_field(object: &str) -> Option<(&'static str, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Level, Record, Timestamp, line};
+    use super::{Content, Level, Record, Timestamp, Value, line, template};
 
     #[track_caller]
     fn check(level: Level, message: &str, object: Option<&str>, expected: &str) {
@@ -155,10 +181,40 @@ mod tests {
             ..content
         };
         let expected = concat!(
-            r#""msg":"cannot sync; next try in 5s","thread":"sync-0","err":"no such: pod","#,
-            r#""created":3,"lease":"a/\"b""#
+            r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod","#,
+            r#""then":"next try in 5s","created":3,"lease":"a/\"b""#
         );
         check_content(Level::Error, &content, expected);
+    }
+
+    #[test]
+    fn equal_events_have_equal_messages() {
+        #[track_caller]
+        fn check(message: &str, fields: &[(&str, Value)], expected: &str) {
+            let fields = fields.iter().cloned();
+            let fields: Vec<_> = fields
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect();
+            assert_eq!(template(message, &fields), expected);
+        }
+        let batch = |done: u64, wanted: u64, next: &str| {
+            let fields = [
+                ("created", done.into()),
+                ("wanted", wanted.into()),
+                ("nextTry", next.into()),
+            ];
+            let message = format!("created {done} of {wanted} pods, next try in {next}");
+            let expected = "created {created} of {wanted} pods, next try in {nextTry}";
+            check(&message, &fields, expected);
+        };
+        batch(8, 8, "8s");
+        batch(1, 31, "1.5s");
+        check("it is absent", &[("n", 3.into())], "it is absent");
+        check(
+            "33 of 3",
+            &[("n", 3.into()), ("empty", "".into())],
+            "33 of {n}",
+        );
     }
 
     #[test]

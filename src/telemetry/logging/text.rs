@@ -11,7 +11,10 @@ pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, threa
     let module = short(record.module_path().unwrap_or_default());
     let level = record.level();
     // A record is always one line, even if a quoted message contains line breaks.
-    let mut message = content.message.clone();
+    let mut message = match content.suppressed {
+        0 => content.message.clone(),
+        n => format!("({n} similar lines suppressed) {}", content.message),
+    };
     for (separator, part) in [(": ", &content.error), ("; ", &content.then)] {
         if let Some(part) = part {
             message.extend([separator, part]);
@@ -61,11 +64,17 @@ mod tests {
             then: Some("next try in 5s".to_owned()),
             object: Some("replicaset=default/web".to_owned()),
             fields: vec![("created".to_owned(), 3.into())],
+            suppressed: 0,
         };
-        assert_eq!(
-            line(&record, &content, now, "sync-0"),
-            "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: \
-             cannot sync: no | such pod; next try in 5s replicaset=default/web"
-        );
+        let rest = "cannot sync: no | such pod; next try in 5s replicaset=default/web";
+        let head = "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: ";
+        let text = |content: &Content| line(&record, content, now, "sync-0");
+        assert_eq!(text(&content), format!("{head}{rest}"));
+        let content = Content {
+            suppressed: 7,
+            ..content
+        };
+        let expected = format!("{head}(7 similar lines suppressed) {rest}");
+        assert_eq!(text(&content), expected);
     }
 }
