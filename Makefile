@@ -93,7 +93,16 @@ STATIC := target/$(MUSL)/release/$(NAME)
 .PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
 help: ## List these verbs
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
+	@awk -F ':.*## ' '/^## /{print "\n" substr($$0, 4)} /^[a-z-]+:.*## /{printf "  %-24s%s\n", $$1, $$2}' \
+		$(MAKEFILE_LIST)
+
+## Use
+
+demo: ## Watch the controller converge sample ReplicaSets, no cluster needed (ARGS)
+	$(run_stand_in)
+
+dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS)
+	$(run_stand_in)
 
 build: ## Build the release binary into target/release
 	cargo build --release --locked
@@ -133,6 +142,93 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	test -e $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml || \
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
 
+uninstall: ## Remove what was installed, but not the configuration
+	rm -f $(program) $(debug) $(generated)
+	rm -rf $(documents)
+
+## Change the code
+
+check: ## What CI runs: format, lint, docs, tests
+	cargo fmt --check
+	$(MAKE) lint
+	$(MAKE) doc
+	$(MAKE) test
+	$(MAKE) check-without-devserver
+
+test: ## Run all tests that need nothing but Rust
+	cargo test --locked
+
+lint: ## Run clippy with warnings denied
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+fmt: ## Format the code
+	cargo fmt
+
+doc: ## Build the documentation with warnings denied
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+	sed -i -E '$(rendered_links)' target/doc/replicaset_controller/manual/*/index.html
+
+check-without-devserver: ## Lint and test what is left without the feature `devserver`
+	cargo clippy --locked --no-default-features --all-targets -- -D warnings
+	cargo test --locked --no-default-features --lib
+
+test-samples: ## Run the manual's samples for pytest and Go on the dev server
+	cargo build --locked
+	tests/samples/run.sh
+
+report: ## Write the figures of tests/records into the manual
+	UPDATE_EXPECT=1 cargo test --locked --test it report::
+
+picture: ## Record a run of the demo and of the dashboard, and draw them into src/manual/*.svg
+	UPDATE_EXPECT=picture cargo test --locked --test binary picture
+	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
+
+deny: ## Check licences, sources and bans of the dependencies (installs cargo-deny)
+	config/packages/deny.sh
+
+clean: ## Remove everything that was built here
+	cargo clean
+
+## Test it at length
+
+control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
+	$(CONTROL_PLANE)/build.sh
+
+test-control-plane: ## Run the integration tests against the real control plane (K8S)
+	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
+
+bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS, BENCH_AUDIT)
+	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
+
+simulate: ## Run simulated histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
+	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
+		--nocapture manager::simulation::no_history scopes:: workqueue::queue::interleavings
+
+fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
+	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \
+		--nocapture fuzzing::no_input
+
+chaos: control-plane ## Break daemons, connections and a real control plane (CHAOS_MINUTES, CHAOS_SEED)
+	CHAOS_MINUTES=$(CHAOS_MINUTES) cargo test --locked --test it -- --nocapture chaos::
+
+test-upstream: ## Run Kubernetes' own integration and conformance tests on this daemon (K8S)
+	cargo build --locked
+	tests/upstream/run.sh
+	tests/upstream/conformance.sh
+
+mutants: ## Judge 300 changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
+	tests/mutants.sh
+
+mutants-missed: ## Judge again the mutants that the record has as missed
+	tests/mutants.sh missed
+
+mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
+	mkdir -p target
+	git diff $(SINCE) >target/change.diff
+	cargo mutants --config tests/mutants.toml --output target --jobs 2 --in-diff target/change.diff
+
+## Package
+
 dist: ## Build reproducible tarballs for x86-64 and arm64 into target/dist (TARGETS)
 	config/packages/tarballs.sh
 
@@ -148,90 +244,3 @@ image-dev: build-static ## Build the image of the sidecar's API server, which ha
 
 test-packages: ## Install, run and remove what dist, deb and image built, as root
 	tests/packages/run.sh
-
-uninstall: ## Remove what was installed, but not the configuration
-	rm -f $(program) $(debug) $(generated)
-	rm -rf $(documents)
-
-demo: ## Watch the controller converge sample ReplicaSets, no cluster needed (ARGS)
-	$(run_stand_in)
-
-dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS)
-	$(run_stand_in)
-
-test: ## Run all tests that need nothing but Rust
-	cargo test --locked
-
-simulate: ## Run simulated histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
-	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
-		--nocapture manager::simulation::no_history scopes:: workqueue::queue::interleavings
-
-fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
-	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \
-		--nocapture fuzzing::no_input
-
-report: ## Write the figures of tests/records into the manual
-	UPDATE_EXPECT=1 cargo test --locked --test it report::
-
-mutants: ## Judge 300 changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
-	tests/mutants.sh
-
-mutants-missed: ## Judge again the mutants that the record has as missed
-	tests/mutants.sh missed
-
-mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
-	mkdir -p target
-	git diff $(SINCE) >target/change.diff
-	cargo mutants --config tests/mutants.toml --output target --jobs 2 --in-diff target/change.diff
-
-control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
-	$(CONTROL_PLANE)/build.sh
-
-test-control-plane: ## Run the integration tests against the real control plane (K8S)
-	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
-
-chaos: control-plane ## Break daemons, connections and a real control plane (CHAOS_MINUTES, CHAOS_SEED)
-	CHAOS_MINUTES=$(CHAOS_MINUTES) cargo test --locked --test it -- --nocapture chaos::
-
-test-upstream: ## Run Kubernetes' own integration and conformance tests on this daemon (K8S)
-	cargo build --locked
-	tests/upstream/run.sh
-	tests/upstream/conformance.sh
-
-test-samples: ## Run the manual's samples for pytest and Go on the dev server
-	cargo build --locked
-	tests/samples/run.sh
-
-bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS, BENCH_AUDIT)
-	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
-
-picture: ## Record a run of the demo and of the dashboard, and draw them into src/manual/*.svg
-	UPDATE_EXPECT=picture cargo test --locked --test binary picture
-	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
-
-lint: ## Run clippy with warnings denied
-	cargo clippy --locked --workspace --all-targets -- -D warnings
-
-deny: ## Check licences, sources and bans of the dependencies (installs cargo-deny)
-	config/packages/deny.sh
-
-fmt: ## Format the code
-	cargo fmt
-
-doc: ## Build the documentation with warnings denied
-	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
-	sed -i -E '$(rendered_links)' target/doc/replicaset_controller/manual/*/index.html
-
-check-without-devserver: ## Lint and test what is left without the feature `devserver`
-	cargo clippy --locked --no-default-features --all-targets -- -D warnings
-	cargo test --locked --no-default-features --lib
-
-check: ## What CI runs: format, lint, docs, tests
-	cargo fmt --check
-	$(MAKE) lint
-	$(MAKE) doc
-	$(MAKE) test
-	$(MAKE) check-without-devserver
-
-clean: ## Remove everything that was built here
-	cargo clean

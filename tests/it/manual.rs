@@ -55,6 +55,20 @@ fn lines_of_the_manual_are_short() {
     assert_none("lines of more than 100 columns", &offences);
 }
 
+/// Code hosts copy a block as a whole.
+#[test]
+fn commands_have_no_prompt() {
+    let mut offences = Vec::new();
+    for path in pages().into_iter().chain([root().join("README.md")]) {
+        for (number, line) in read(&path).lines().enumerate() {
+            if line.trim_start().starts_with("$ ") {
+                offences.push(format!("{}:{}", name_of(&path), number + 1));
+            }
+        }
+    }
+    assert_none("commands that cannot be copied", &offences);
+}
+
 /// rustdoc compiles a code block without a language as Rust.
 #[test]
 fn every_code_block_names_its_language() {

@@ -24,13 +24,10 @@ fn commands(heading: &str, number: usize) -> String {
     let mut sections = page.split("\n#").map(|it| it.trim_start_matches('#'));
     let section = sections.find(|it| it.lines().next() == Some(&*format!(" {heading}")));
     let section = section.unwrap_or_else(|| panic!("no section {heading}"));
-    let mut blocks = section.split("```console\n").skip(1);
+    let mut blocks = section.split("```sh\n").skip(1);
     let block = blocks.nth(number).and_then(|rest| rest.split("```").next());
     let block = block.unwrap_or_else(|| panic!("no block {number} in {heading}"));
-    let lines = block
-        .lines()
-        .map(|line| line.strip_prefix("$ ").unwrap_or(line));
-    lines.flat_map(|line| [line, "\n"]).collect()
+    block.to_owned()
 }
 
 /// A folder in which recipes run, as in a terminal of the cluster's administrator.
