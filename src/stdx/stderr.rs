@@ -1,5 +1,6 @@
-//! Standard error. Its reader may hang: a stuck collector of logs, a stopped terminal. So each
-//! write has a deadline, and text that misses it is dropped and counted.
+//! Standard error, and standard output of what runs on. Their readers may hang: a stuck collector of
+//! logs, a stopped terminal. So each write has a deadline, and text that misses it is dropped and
+//! counted.
 //!
 //! # Locks
 //!
@@ -27,6 +28,8 @@ const CHUNK: usize = 4096;
 const PAUSE: u8 = 1;
 
 static STDERR: Output = Output::new();
+#[cfg(feature = "devserver")]
+static STDOUT: Output = Output::new();
 
 /// Writes `text` to standard error, or drops it after a second. Returns the number of texts that
 /// were dropped since the last one that was written.
@@ -35,6 +38,15 @@ static STDERR: Output = Output::new();
 /// The text was dropped, completely or in part.
 pub fn write(text: &str) -> Result<u64, Dropped> {
     STDERR.write(io::stderr(), text.as_bytes())
+}
+
+/// Writes `text` to standard output, or drops it after a second.
+#[cfg(feature = "devserver")]
+pub fn write_out(text: &str) {
+    // Without a reader there is nobody to tell.
+    STDOUT
+        .write(io::stdout(), text.as_bytes())
+        .unwrap_or_default();
 }
 
 /// The process exits next, so from now on no write waits noticeably.

@@ -1,12 +1,15 @@
 //! The command `dev` as a process: loading, reporting and saving its objects.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
@@ -60,6 +63,33 @@ fn a_saved_state_is_loaded_again() {
     let output = run_until(&data, &kubeconfig, all);
     assert!(!output.contains("created"), "{output}");
     assert_eq!(pod_uids(&data), uids);
+}
+
+#[test]
+fn output_that_nobody_reads_holds_nothing_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("state.json");
+    fs::write(&data, new_replica_set("web", 3).to_string()).expect("a manifest");
+    let script = r#"cd "$1"; mkfifo out; exec 3<>out
+        dd if=/dev/zero of=out bs=4096 oflag=nonblock 2>/dev/null
+        exec "$0" dev --port=0 --save --data=state.json --write-kubeconfig=kubeconfig >&3"#;
+    let process = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_replicaset-controller")])
+        .arg(folder.path())
+        .spawn()
+        .expect("a shell");
+    let process = RefCell::new(process);
+    let waiting = Waiting::new(&Stop::new());
+    let kubeconfig = folder.path().join("kubeconfig");
+    waiting.eventually("the dev server runs", || kubeconfig.exists());
+    let pid = Pid::from_raw(process.borrow().id().try_into().expect("a PID"));
+    kill(pid, Signal::SIGTERM).expect("it runs");
+    waiting.eventually("it ends", || {
+        process.borrow_mut().try_wait().expect("a child").is_some()
+    });
+    assert!(process.borrow_mut().wait().expect("a child").success());
+    let saved = fs::read_to_string(&data).expect("a file");
+    assert!(saved.contains("\"List\""), "{saved}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod changes;
 mod documents;
 mod kubeconfig;
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -236,9 +236,7 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
     }
 }
 
-/// Prints a line. A reader may close the pipe early; the server continues.
+/// Prints a line. A reader may close the pipe or stop reading; the server continues.
 fn say(line: &str) {
-    let mut out = std::io::stdout();
-    writeln!(out, "{}", escaped(line)).unwrap_or_default();
-    out.flush().unwrap_or_default();
+    stderr::write_out(&format!("{}\n", escaped(line)));
 }
