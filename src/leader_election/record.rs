@@ -126,6 +126,16 @@ mod tests {
         );
     }
 
+    /// A Lease that nobody can read would never be taken over.
+    #[test]
+    fn the_end_of_the_calendar_is_read() {
+        let spec = json!({"holderIdentity": "a", "renewTime": "9999-12-31T23:59:59.999999Z"});
+        let record = LeaderElectionRecord::from_spec(Some(&spec)).expect("a record");
+        let mut written = json!({});
+        record.write_into(written.as_object_mut().expect("a map"));
+        assert_eq!(written["renewTime"], spec["renewTime"]);
+    }
+
     #[test]
     fn an_empty_spec_is_an_empty_record() {
         for spec in [
