@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -22,8 +23,34 @@ pub(super) fn completions(shell: Shell) -> String {
         // clap_complete 4.6 uses two names for the same branch of a subcommand if the program's
         // name has a hyphen (clap-rs/clap issue 6421).
         Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
+        Shell::Fish => fish(&script, &command),
         _ => script,
     }
+}
+
+/// clap_complete 4.6 offers files where a flag of the default command lacks its value, and for all
+/// positional arguments.
+fn fish(script: &str, command: &Command) -> String {
+    let mut lines = script.lines().map(str::trim_start);
+    let parse = lines.find(|line| line.starts_with("argparse "));
+    let parse = parse.unwrap_or_default();
+    let again = format!("    or begin; set -e cmd[-1]; {parse}; end\n    or return\n");
+    let mut script = script.replacen("    or return\n", &again, 1);
+    let name = command.get_name();
+    for subcommand in command.get_subcommands() {
+        let condition = format!("__fish_{}_using_subcommand", name.replace('-', "_"));
+        let condition = format!("\"{condition} {}\"", subcommand.get_name());
+        for argument in subcommand.get_positionals() {
+            let values = argument.get_possible_values();
+            let values: Vec<&str> = values.iter().map(PossibleValue::get_name).collect();
+            let line = format!(
+                "complete -c {name} -n {condition} -f -a \"{}\"\n",
+                values.join(" ")
+            );
+            script.push_str(&line);
+        }
+    }
+    script
 }
 
 /// Returns the man page in roff, section 8: one page for all commands.
@@ -148,6 +175,35 @@ mod tests {
         assert_eq!(offers, ["bash"]);
         let offers = bash_offers(&["replicaset-controller", "--dry"]);
         assert_eq!(offers, ["--dry-run"]);
+    }
+
+    /// The words are offered by a fish, if there is one.
+    #[test]
+    fn fish_offers_values_and_no_files() {
+        let script = completions(Shell::Fish);
+        let expected = r#"using_subcommand completions" -f -a "bash elvish fish powershell zsh""#;
+        assert!(script.contains(expected), "{script}");
+        for (line, expected) in [
+            (
+                "completions ",
+                &["bash", "elvish", "fish", "powershell", "zsh"][..],
+            ),
+            ("--logging-format ", &["json", "text"]),
+            ("--v=4 --logging-format ", &["json", "text"]),
+            ("explain ", &[]),
+            ("explain --output ", &["json", "text"]),
+        ] {
+            let command = format!("{script}\ncomplete -C 'replicaset-controller {line}'");
+            let Ok(output) = Command::new("fish").args(["-c", &command]).output() else {
+                return;
+            };
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let offers: Vec<&str> = text
+                .lines()
+                .filter_map(|it| it.split('\t').next())
+                .collect();
+            assert_eq!(offers, expected, "{line}");
+        }
     }
 
     #[test]
