@@ -83,6 +83,20 @@ fn make_install_strips_the_program_and_uninstall_removes_it() {
         );
     }
 
+    let read = |file: &str| fs::read_to_string(documents.join(file)).expect("a page");
+    assert!(read("README.md").contains("\nreplicaset-controller dev\n"));
+    for file in installed.iter().filter(|file| file.contains(".md")) {
+        let absent = ["\nmake demo", "\nmake dev", "bugs.md", "report.md"];
+        let named: Vec<_> = absent
+            .iter()
+            .filter(|it| read(file).contains(**it))
+            .collect();
+        assert!(
+            named.is_empty(),
+            "{file} names {named:?}, which is not installed"
+        );
+    }
+
     // As for an upgrade, while the old program runs and the configuration has been changed.
     let config = stage.join("opt/etc/replicaset-controller/config.yaml");
     fs::write(&config, "changed\n").expect("a writable file");
