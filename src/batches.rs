@@ -1,27 +1,41 @@
 //! Batches of creates and deletes: how many requests a sync sends before it checks the responses
-//! ([`slow_start`]), and the threads that send them ([`pool`], [`fair_pool`]).
+//! ([`slow_start`]), and the threads that send them ([`pool`]).
 //!
 //! A job is one request. The jobs of a batch may run at the same time. The next batch of a sync
 //! starts after the last job of the previous one has ended.
 //!
 //! # Locks
 //!
-//! [`fair_pool`] has one lock: a worker and its helpers meet at it between two batches. Workers and
-//! the threads `batch-*` take it.
+//! [`pool`] has one lock, around the number of helpers. Workers and the threads `batch-*` take it.
 
-pub mod fair_pool;
 pub mod pool;
-pub mod runner;
 #[cfg(test)]
 mod simulated;
 pub mod slow_start;
 
-pub use fair_pool::FairPool;
-pub use pool::BatchPool;
-pub use runner::{BatchRunner, Serial};
-pub use slow_start::{run_all, slow_start_batch};
+use std::fmt::Debug;
+use std::ops::Range;
+
+pub use pool::FairPool;
+pub use slow_start::slow_start_batch;
 
 /// A sync that creates or deletes this many pods is a large one. Small syncs do not wait for large
 /// ones: some workers and some batch threads never serve large syncs. A slow start with fewer pods
 /// has no batch of more than 16.
 pub const LARGE: usize = 32;
+
+/// The jobs of one sync.
+#[derive(Clone, Copy, Debug)]
+pub struct Jobs {
+    /// How many, in all batches.
+    pub count: usize,
+    /// Whose share of the threads runs them, such as a hash of the namespace.
+    pub tenant: u64,
+}
+
+/// Runs batches.
+pub trait BatchRunner: Debug + Send + Sync {
+    /// Runs `job` for each index of `batch`, a part of `jobs`. Blocks until the last job has ended.
+    /// A panic in a job arrives here then.
+    fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync));
+}

@@ -13,7 +13,7 @@
 //! `main`, `ctrl-c`, `signal`, `delay`, `events`, `lease`, `http` and `self-check`. Under systemd,
 //! `systemd` is one more. Each connection to the daemon's pages has a thread, 100 at most for each
 //! port. ReplicationControllers add 8: 5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`. A thread
-//! costs some 20 KiB, most of it the allocator's. A quarter of the `batch` threads serves large
+//! costs some 20 KiB, most of it the allocator's. Half of the `batch` threads serves large
 //! syncs ([`LARGE`](crate::batches::LARGE)), the rest small ones.
 //!
 //! # Sockets to the API server
@@ -68,7 +68,7 @@ pub use self::options::ManagerOptions;
 use self::quota_watch::start_quota_watch;
 use self::watches::start_watches;
 use crate::api::WorkloadKind;
-use crate::batches::BatchPool;
+use crate::batches::pool::start as start_batch_threads;
 use crate::cache::PodStore;
 use crate::client::{Client, ClientConfig};
 use crate::leader_election::LeaderElectionHealth;
@@ -101,7 +101,7 @@ pub struct Manager {
     events_stop: Stop,
     watches: Vec<Thread>,
     self_check: Option<Thread>,
-    batches: BatchPool,
+    batches: Vec<Thread>,
     leadership: Leadership,
     stop_within: Duration,
 }
@@ -123,15 +123,15 @@ impl Manager {
         let pods = Arc::new(PodStore::default());
         let watch_client = Client::new(config, &watch_client_options(options), stop);
         let mut leadership = Leadership::new(options.leader_election.as_ref());
-        let batches = BatchPool::start(options.batch_parallelism, stop);
-        let batches = batches.map_err(StartError)?;
+        let batches = start_batch_threads(options.batch_parallelism, stop);
+        let (runner, batches) = batches.map_err(StartError)?;
         let quota_watch = Arc::default();
         let shared = Shared {
             config,
             options,
             health,
             pods: &pods,
-            batches: &batches,
+            batches: &runner,
             stop,
             events_stop: &events_stop,
             leadership: &leadership,
@@ -150,7 +150,9 @@ impl Manager {
         ));
         let caches = instances.iter().map(|instance| instance.cache().clone());
         let threads = watches.iter().map(Thread::liveness);
-        let threads = threads.chain(batches.liveness()).collect();
+        let threads = threads
+            .chain(batches.iter().map(Thread::liveness))
+            .collect();
         health_checks::add_shared(health, caches.collect(), threads, stop);
         let self_check = options.self_check.as_ref();
         let self_check = self_check.map(|rights| SelfCheck::start(config, rights, stop));
@@ -265,7 +267,7 @@ impl Manager {
         stuck.extend(join_all(self.self_check.into_iter().collect(), deadline));
         // ORDER: the pool ends when its last runner is dropped. The watch threads dropped the last
         // one.
-        stuck.extend(self.batches.join_until(deadline));
+        stuck.extend(join_all(self.batches, deadline));
         if stuck.is_empty() {
             log::info!(
                 "stopped after {:.1} s",

@@ -1,140 +1,159 @@
 //! The threads `batch-0…n`, which run as long as the daemon.
 //!
+//! The worker with a batch runs its jobs itself, one after the other, and calls pool threads as
+//! helpers. So a ReplicaSet that needs one pod sends its request at once, on its own worker's
+//! thread, however many thousands another ReplicaSet creates. A helper is called only onto a free
+//! thread, because the batch ends only when each called helper has begun and left.
+//!
 //! Small and large syncs have separate threads. Whatever the threads of large syncs wait for, be it
-//! a slow response or a token of the rate limit, a small sync finds its own threads free. The
-//! number of threads for large syncs also limits how many of their requests queue before a small
-//! sync's at the API server.
+//! a slow response or a token of the rate limit, a small sync finds its own threads free.
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use super::LARGE;
-use super::fair_pool::FairPool;
-use super::runner::{BatchRunner, Serial};
+use super::{BatchRunner, Jobs, LARGE};
 use crate::stdx::stop::Stop;
-use crate::stdx::thread::{Liveness, Thread, join_all};
+use crate::stdx::thread::Thread;
 
-/// One in this many threads is for large syncs. More concurrent requests of large syncs delay small
+/// How many of `n_threads` are for large syncs. More concurrent requests of large syncs delay small
 /// syncs by more than they speed up the large ones (tests/bench/README.md).
-const LARGE_SHARE: u16 = 4;
+fn n_large(n_threads: u16) -> u16 {
+    n_threads.div_ceil(2)
+}
 
-/// All threads for batches, and their handles.
+/// Starts `n_threads`, and returns them with their runner. They end once the runner is dropped.
+///
+/// # Errors
+/// If the system refuses a thread. The threads started before end.
+pub fn start(
+    n_threads: u16,
+    stop: &Stop,
+) -> Result<(Arc<dyn BatchRunner>, Vec<Thread>), ThreadPoolBuildError> {
+    #[cfg(test)]
+    if crate::stdx::turns::scheduler::process().is_some() {
+        return Ok((Arc::new(super::simulated::Shuffled), Vec::new()));
+    }
+    let n_small = n_threads - n_large(n_threads);
+    let mut threads = Vec::new();
+    let runner = Pools {
+        small: start_pool(0..n_small, &mut threads, stop)?,
+        large: start_pool(n_small..n_threads, &mut threads, stop)?,
+    };
+    Ok((Arc::new(runner), threads))
+}
+
+/// Starts the threads with these `numbers` through [`Thread`], so that they are named, joined and
+/// watched as all other threads are.
+fn start_pool(
+    numbers: Range<u16>,
+    threads: &mut Vec<Thread>,
+    stop: &Stop,
+) -> Result<FairPool, ThreadPoolBuildError> {
+    // With 0 threads requested, rayon starts one for each processor.
+    if numbers.is_empty() {
+        return Ok(FairPool::default());
+    }
+    let builder = ThreadPoolBuilder::new().num_threads(numbers.len());
+    let builder = builder.spawn_handler(|thread| {
+        let name = format!("batch-{}", usize::from(numbers.start) + thread.index());
+        threads.push(Thread::try_spawn(&name, stop, move || thread.run())?);
+        Ok(())
+    });
+    Ok(FairPool::new(builder.build()?))
+}
+
 #[derive(Debug)]
-pub struct BatchPool {
-    small: Part,
-    large: Part,
+struct Pools {
+    small: FairPool,
+    large: FairPool,
 }
 
-impl BatchPool {
-    /// Starts `n_threads`. A quarter of them, but at least one, is for large syncs.
-    ///
-    /// # Errors
-    /// If the system refuses a thread. The threads started before end.
-    pub fn start(n_threads: u16, stop: &Stop) -> Result<Self, ThreadPoolBuildError> {
-        let n_small = n_threads - n_threads.div_ceil(LARGE_SHARE);
-        Ok(Self {
-            small: Part::start(0..n_small, stop)?,
-            large: Part::start(n_small..n_threads, stop)?,
-        })
-    }
-
-    /// Returns the runner for the controller. The threads end once every runner is dropped and the
-    /// pool is joined.
-    pub fn runner(&self) -> Arc<dyn BatchRunner> {
-        Arc::new(Runner {
-            small: self.small.runner(),
-            large: self.large.runner(),
-        })
-    }
-
-    /// Returns a liveness check for each thread.
-    pub fn liveness(&self) -> impl Iterator<Item = Liveness> {
-        let parts = [&self.small, &self.large].into_iter();
-        parts.flat_map(|part| part.threads.iter().map(Thread::liveness))
-    }
-
-    /// Drops the pool and blocks until its threads have ended, at most until `deadline`. Returns
-    /// the names of the threads that still run.
-    pub fn join_until(self, deadline: Instant) -> Vec<String> {
-        let mut stuck = self.small.join_until(deadline);
-        stuck.extend(self.large.join_until(deadline));
-        stuck
+impl BatchRunner for Pools {
+    fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+        let is_large = jobs.count >= LARGE;
+        let pool = if is_large { &self.large } else { &self.small };
+        pool.run(jobs, batch, job);
     }
 }
 
-/// The threads for one size of sync.
-#[derive(Debug)]
-struct Part {
-    /// `None` without threads.
-    pool: Option<Arc<FairPool>>,
-    threads: Vec<Thread>,
+/// The threads for one size of sync. Their jobs block on HTTP, so their number is the intended
+/// concurrency at the API server. At most half of them help one tenant, because it gets another
+/// helper only while more threads are free than help it.
+#[derive(Debug, Default)]
+pub struct FairPool {
+    /// Without a pool, each worker runs its batches itself.
+    pool: Option<ThreadPool>,
+    /// How many helpers each tenant has.
+    helpers: Mutex<HashMap<u64, usize>>,
 }
 
-impl Part {
-    /// Starts the threads with these `numbers` through [`Thread`], so that they are named, joined
-    /// and watched as all other threads are.
-    fn start(numbers: Range<u16>, stop: &Stop) -> Result<Self, ThreadPoolBuildError> {
-        let threads = Mutex::new(Vec::new());
-        let spawn = |thread: rayon::ThreadBuilder| {
-            let name = format!("batch-{}", usize::from(numbers.start) + thread.index());
-            let thread = Thread::try_spawn(&name, stop, move || thread.run())?;
-            threads
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(thread);
-            Ok(())
-        };
-        // With 0 threads requested, rayon starts one for each processor.
-        let pool = if numbers.is_empty() {
-            None
-        } else {
-            let builder = ThreadPoolBuilder::new().num_threads(numbers.len());
-            Some(Arc::new(FairPool::new(
-                builder.spawn_handler(spawn).build()?,
-            )))
-        };
-        Ok(Self {
-            pool,
-            threads: threads.into_inner().unwrap_or_else(PoisonError::into_inner),
-        })
-    }
-
-    /// Returns the runner. Without threads, each worker runs its batches itself.
-    fn runner(&self) -> Arc<dyn BatchRunner> {
-        #[cfg(test)]
-        if crate::stdx::turns::scheduler::process().is_some() {
-            return Arc::new(super::simulated::Shuffled);
-        }
-        match &self.pool {
-            Some(pool) => Arc::clone(pool) as _,
-            None => Arc::new(Serial),
+impl FairPool {
+    /// Creates a runner that shares `pool` among batches.
+    pub fn new(pool: ThreadPool) -> Self {
+        Self {
+            pool: Some(pool),
+            helpers: Mutex::default(),
         }
     }
 
-    fn join_until(self, deadline: Instant) -> Vec<String> {
-        drop(self.pool);
-        join_all(self.threads, deadline)
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a helper of `tenant` if a thread is free for it.
+    fn helper(&self, tenant: u64) -> Option<Helper<'_>> {
+        let n_threads = self.pool.as_ref()?.current_num_threads();
+        let mut helpers = self.lock();
+        let n_free = n_threads - helpers.values().sum::<usize>();
+        let n_its = helpers.get(&tenant).copied().unwrap_or_default();
+        if n_its >= n_free {
+            return None;
+        }
+        helpers.insert(tenant, n_its + 1);
+        drop(helpers);
+        Some(Helper { pool: self, tenant })
     }
 }
 
-/// Runs small and large batches on separate threads.
-#[derive(Debug)]
-struct Runner {
-    small: Arc<dyn BatchRunner>,
-    large: Arc<dyn BatchRunner>,
+impl BatchRunner for FairPool {
+    fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+        let Some(pool) = self.pool.as_ref().filter(|_| batch.len() > 1) else {
+            return batch.for_each(job);
+        };
+        let next = AtomicUsize::new(batch.start);
+        let take = &|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|it| *it < batch.end);
+        pool.in_place_scope(|scope| {
+            while let Some(index) = take() {
+                for _ in index + 1..batch.end {
+                    let Some(helper) = self.helper(jobs.tenant) else {
+                        break;
+                    };
+                    scope.spawn(move |_| {
+                        let _helper = helper;
+                        std::iter::from_fn(take).for_each(job);
+                    });
+                }
+                job(index);
+            }
+        });
+    }
 }
 
-impl BatchRunner for Runner {
-    fn run(&self, count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
-        let part = if count < LARGE {
-            &self.small
-        } else {
-            &self.large
-        };
-        part.run(count, sizes, job);
+/// A thread of the pool until dropped, also after a panic.
+struct Helper<'a> {
+    pool: &'a FairPool,
+    tenant: u64,
+}
+
+impl Drop for Helper<'_> {
+    fn drop(&mut self) {
+        let mut helpers = self.pool.lock();
+        helpers.entry(self.tenant).and_modify(|n_its| *n_its -= 1);
+        helpers.retain(|_, n_its| *n_its > 0);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The runner of a simulation: rayon's threads cannot take turns, so each batch has threads of its
 //! own, which take its jobs in an order that the seed decides.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::runner::BatchRunner;
+use super::{BatchRunner, Jobs};
 use crate::stdx::turns::Spot;
 use crate::stdx::turns::scheduler::{Ticket, ticket, wait_in_any_case, wake_at_end};
 
@@ -18,18 +19,10 @@ const THREADS_MAX: usize = 4;
 pub(super) struct Shuffled;
 
 impl BatchRunner for Shuffled {
-    fn run(&self, _count: usize, sizes: &mut dyn FnMut() -> usize, job: &(dyn Fn(usize) + Sync)) {
-        let mut done = 0;
-        loop {
-            let size = sizes();
-            if size == 0 {
-                return;
-            }
-            let mut jobs: Vec<usize> = (done..done + size).collect();
-            fastrand::shuffle(&mut jobs);
-            run_batch(jobs, job);
-            done += size;
-        }
+    fn run(&self, _jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+        let mut jobs: Vec<usize> = batch.collect();
+        fastrand::shuffle(&mut jobs);
+        run_batch(jobs, job);
     }
 }
 

@@ -1,62 +1,28 @@
 //! Slow start: runs jobs in batches of 1, 2, 4, … until one fails.
 
-use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::runner::BatchRunner;
+use super::{BatchRunner, Jobs};
 
 /// Size of the first batch (kubernetes
 /// `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
-/// Runs `job` for `0..count` in batches of 1, 2, 4, … Each batch runs to its end, and the first
-/// batch with a failure is the last. Returns how many jobs returned true, and the first error
+/// Runs `job` for each of `jobs` in batches, of which each is twice as large as the one before. Each
+/// batch runs to its end, and the first batch with a failure is the last. Returns how many jobs
+/// returned true, and the first error
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
 pub fn slow_start_batch<E: Send>(
-    count: usize,
-    runner: &dyn BatchRunner,
-    job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
-) -> (usize, Result<(), E>) {
-    let mut next = SLOW_START_INITIAL_BATCH_SIZE;
-    let mut remaining = count;
-    // As upstream: after a failure, such as an exceeded quota, the jobs that remain would probably
-    // fail with the same error.
-    let sizes = |has_failed: bool| {
-        if has_failed {
-            return 0;
-        }
-        let size = next.min(remaining);
-        remaining -= size;
-        next = 2 * size;
-        size
-    };
-    run_batches(count, sizes, runner, job)
-}
-
-/// Runs `job` for `0..count` in one batch, regardless of failures. Returns how many jobs returned
-/// true, and the first error.
-pub fn run_all<E: Send>(
-    count: usize,
-    runner: &dyn BatchRunner,
-    job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
-) -> (usize, Result<(), E>) {
-    let mut remaining = count;
-    run_batches(count, |_has_failed| mem::take(&mut remaining), runner, job)
-}
-
-/// Runs batches; `sizes` receives whether any job has failed, and returns the next batch's size.
-fn run_batches<E: Send>(
-    count: usize,
-    mut sizes: impl FnMut(bool) -> usize,
+    jobs: Jobs,
+    initial_batch_size: usize,
     runner: &dyn BatchRunner,
     job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
 ) -> (usize, Result<(), E>) {
     let n_done = AtomicUsize::new(0);
     let first_error = Mutex::new(Ok(()));
     let lock = || first_error.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut sizes = || sizes(lock().is_err());
-    runner.run(count, &mut sizes, &|index| match job(index) {
+    let job = |index| match job(index) {
         Ok(is_done) => {
             n_done.fetch_add(is_done.into(), Ordering::Relaxed);
         }
@@ -66,7 +32,16 @@ fn run_batches<E: Send>(
                 *first = Err(error);
             }
         }
-    });
+    };
+    let (mut next, mut size) = (0, initial_batch_size);
+    // As upstream: after a failure, such as an exceeded quota, the jobs that remain would probably
+    // fail with the same error.
+    while next < jobs.count && lock().is_ok() {
+        let end = jobs.count.min(next + size);
+        runner.run(jobs, next..end, &job);
+        size = 2 * (end - next);
+        next = end;
+    }
     let result = first_error
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
@@ -75,41 +50,37 @@ fn run_batches<E: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Mutex, PoisonError};
 
-    use super::{BatchRunner, slow_start_batch};
-    use crate::batches::runner::Serial;
+    use super::{BatchRunner, Jobs, slow_start_batch};
+    use crate::batches::FairPool;
 
     /// Runs serially and records the size of each batch.
     #[derive(Debug, Default)]
     struct Sizes(Mutex<Vec<usize>>);
 
     impl BatchRunner for Sizes {
-        fn run(
-            &self,
-            count: usize,
-            sizes: &mut dyn FnMut() -> usize,
-            job: &(dyn Fn(usize) + Sync),
-        ) {
-            let mut noted = || {
-                let size = sizes();
-                let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                all.extend((size > 0).then_some(size));
-                size
-            };
-            Serial.run(count, &mut noted, job);
+        fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(batch.len());
+            FairPool::default().run(jobs, batch, job);
         }
     }
 
     #[track_caller]
     fn check(wanted: usize, succeeding: usize, successes: usize, batches: &[usize]) {
         let (runner, calls) = (Sizes::default(), AtomicUsize::new(0));
+        let jobs = Jobs {
+            count: wanted,
+            tenant: 0,
+        };
         let job = |_| match calls.fetch_add(1, Ordering::Relaxed) {
             call if call < succeeding => Ok(true),
             call => Err(call),
         };
-        let (done, result) = slow_start_batch(wanted, &runner, &job);
+        let (done, result) = slow_start_batch(jobs, 1, &runner, &job);
         assert_eq!(done, successes);
         assert_eq!(
             *runner.0.lock().unwrap_or_else(PoisonError::into_inner),

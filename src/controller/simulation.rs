@@ -37,7 +37,7 @@ use self::scopes::Script;
 use self::server::Server;
 use super::ReplicaSetController;
 use crate::api::{ObjectKey, PodPhase, ReplicaSet};
-use crate::batches::{BatchRunner, FairPool, Serial};
+use crate::batches::{BatchRunner, FairPool};
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
@@ -145,7 +145,7 @@ impl World {
             relists: rng.bool(),
             calms: rng.bool(),
         };
-        Self::with(rng, trouble, Arc::new(Serial))
+        Self::with(rng, trouble, Arc::new(FairPool::default()))
     }
 
     fn with(mut rng: Rng, trouble: Trouble, batches: Arc<dyn BatchRunner>) -> Arc<Self> {

@@ -21,7 +21,7 @@ use crate::api::{
     CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, RetryBackoff, Uid,
     WorkloadKind,
 };
-use crate::batches::Serial;
+use crate::batches::FairPool;
 use crate::cache::Cache;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::telemetry::metrics::Metrics;
@@ -247,7 +247,7 @@ impl Fixture {
             pod_control: Arc::clone(&writes) as Arc<_>,
             replica_set_control: Arc::clone(&writes) as Arc<_>,
             queue: Arc::clone(&queue),
-            batches: Arc::new(Serial),
+            batches: Arc::new(FairPool::default()),
             clock: Arc::clone(&clock) as Arc<_>,
             options,
             metrics: metrics.clone(),
@@ -272,7 +272,7 @@ impl Fixture {
             pod_control: Arc::clone(&self.writes) as Arc<_>,
             replica_set_control: Arc::clone(&self.writes) as Arc<_>,
             queue: Arc::clone(&self.queue),
-            batches: Arc::new(Serial),
+            batches: Arc::new(FairPool::default()),
             clock,
             options: Options {
                 status_update_interval: Duration::ZERO,

@@ -9,7 +9,7 @@ use super::clients::{client_options, event_client_options};
 use super::leadership::{ElectedInstance, Leadership};
 use super::{ManagerOptions, health_checks, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
-use crate::batches::BatchPool;
+use crate::batches::BatchRunner;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig};
 use crate::controller::observe::dry_run::DryRun;
@@ -41,7 +41,7 @@ pub(super) struct Shared<'a> {
     pub(super) options: &'a ManagerOptions,
     pub(super) health: &'a Health,
     pub(super) pods: &'a Arc<PodStore>,
-    pub(super) batches: &'a BatchPool,
+    pub(super) batches: &'a Arc<dyn BatchRunner>,
     pub(super) stop: &'a Stop,
     pub(super) events_stop: &'a Stop,
     pub(super) leadership: &'a Leadership,
@@ -109,7 +109,7 @@ impl ControllerInstance {
             )),
             replica_set_control: Arc::new(RealReplicaSetControl::new(client.clone(), kind)),
             queue: Arc::clone(&queue),
-            batches: shared.batches.runner(),
+            batches: Arc::clone(shared.batches),
             clock,
             options: controller::Options {
                 quota_tries_per_second: f64::from(options.kube_api_qps) / 4.0,

@@ -26,7 +26,7 @@ pub struct ManagerOptions {
     pub concurrent_replicaset_syncs: u16,
     /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
-    /// Concurrent pod creates and deletes: a quarter for large syncs, the rest for small ones
+    /// Concurrent pod creates and deletes: half of them for large syncs, the rest for small ones
     /// ([`LARGE`](crate::batches::LARGE)). Each sync has at least one sender, its worker's thread.
     pub batch_parallelism: u16,
     /// The options of each controller.

@@ -41,8 +41,8 @@ pub struct ControllerArgs {
         value_parser = number::<usize>(1..=1_000_000))]
     pub burst_replicas: usize,
 
-    /// Maximum pods created or deleted concurrently; syncs of 32 pods or more share a quarter of
-    /// it.
+    /// Maximum pods created or deleted concurrently; syncs of 32 pods or more share half of it,
+    /// and so do the others; one namespace has at most half of either.
     #[arg(long, value_name = "N", default_value_t = 32, hide_short_help = true,
         value_parser = number::<u16>(1..=1000))]
     pub batch_parallelism: u16,

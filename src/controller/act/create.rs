@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::manage::pod_key;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
-use crate::batches::slow_start_batch;
+use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
+use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::error::Batch;
 use crate::controller::memory::Memory;
@@ -58,10 +59,16 @@ impl ReplicaSetController {
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = activity::enter("waits for batches of creates", count);
-        let (created, result) = slow_start_batch(count, &*self.batches, &|index| {
+        let jobs = Jobs {
+            count,
+            tenant: rs.key.namespace_hash(),
+        };
+        let create = |index: usize| {
             tried[index].store(true, Ordering::Relaxed);
             self.create_pod(rs, &names[index])
-        });
+        };
+        let first = SLOW_START_INITIAL_BATCH_SIZE;
+        let (created, result) = slow_start_batch(jobs, first, &*self.batches, &create);
         // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         let skipped = &names[n_tried..];

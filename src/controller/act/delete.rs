@@ -1,7 +1,7 @@
 //! Deletes pods.
 
 use crate::api::{Pod, ReplicaSet};
-use crate::batches::run_all;
+use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::age_ratio::age_ratios;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::error::Batch;
@@ -65,7 +65,11 @@ impl ReplicaSetController {
             Ok(!matches!(deleted, Deleted::Superseded))
         };
         let _batch = activity::enter("waits for a batch of deletes", pods.len());
-        let (n_deleted, result) = run_all(pods.len(), &*self.batches, &delete);
+        let jobs = Jobs {
+            count: pods.len(),
+            tenant: rs.key.namespace_hash(),
+        };
+        let (n_deleted, result) = slow_start_batch(jobs, jobs.count, &*self.batches, &delete);
         let batch = Batch {
             what: "deleted",
             done: n_deleted,

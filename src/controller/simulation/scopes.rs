@@ -17,7 +17,7 @@ use super::requests::Fate;
 use super::server::{Late, Line, Server};
 use super::{Trouble, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet};
-use crate::batches::Serial;
+use crate::batches::FairPool;
 use crate::stdx::clock::{Clock, FakeClock};
 use crate::stdx::explore::explore;
 
@@ -162,7 +162,7 @@ impl World {
             10,
             Rng::with_seed(0),
             trouble,
-            Arc::new(Serial),
+            Arc::new(FairPool::default()),
         );
         world.lock().script = Some(Script {
             choices: Vec::new(),

@@ -10,7 +10,7 @@ use replicaset_controller::api::{
     CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ResourceVersion,
     Selector,
 };
-use replicaset_controller::batches::Serial;
+use replicaset_controller::batches::FairPool;
 use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::{Options, Parts, ReplicaSetController};
 use replicaset_controller::live::{LiveReader, Manager};
@@ -168,7 +168,7 @@ pub(crate) fn controller_with(
         pod_control: Arc::new(CacheOnly),
         replica_set_control: Arc::new(CacheOnly),
         queue,
-        batches: Arc::new(Serial),
+        batches: Arc::new(FairPool::default()),
         clock,
         options: Options::default(),
         metrics: metrics.controller.of("replicaset", "apps", "replicasets"),
