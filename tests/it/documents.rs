@@ -175,10 +175,12 @@ fn the_tests_that_hold_hazards_exist() {
     let (mut n_named, mut missing) = (0, Vec::new());
     for page in documents() {
         let text = read(&page);
-        let Some((_, hazards)) = text.split_once("\n## Hazards") else {
+        let headings = ["\n## Hazards", "\n## What a user of one namespace can cost"];
+        let sections = headings.map(|heading| text.split_once(heading));
+        let Some((_, section)) = sections.into_iter().flatten().next() else {
             continue;
         };
-        let rows = hazards.lines().take_while(|line| !line.starts_with("## "));
+        let rows = section.lines().take_while(|line| !line.starts_with("## "));
         for row in rows.filter(|line| line.starts_with('|')) {
             let last = row
                 .trim_end_matches('|')
