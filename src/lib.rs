@@ -44,7 +44,7 @@
 //!
 //! To follow one decision, read `controller/sync.rs`, then `controller/decide.rs`. The function
 //! `pods_to_delete` in `controller/decide/plan.rs` chooses the pods of a scale-down, by the order
-//! in `controller/decide/deletion_order.rs` and the preferences in `scale_down_order.rs` beside it.
+//! in `controller/decide/deletion_order.rs` and the preferences in `optional/order.rs`.
 //!
 //! # Threads
 //!

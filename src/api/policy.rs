@@ -115,6 +115,17 @@ pub struct FailedPodBackoff {
     pub longest: Duration,
 }
 
+impl FailedPodBackoff {
+    /// How long a failure counts: twice the time that it takes, at the longest wait, to collect the
+    /// failures which make the wait the longest one. So steady probing keeps it there. At least ten
+    /// minutes.
+    pub fn window(self) -> Duration {
+        let doublings = (self.longest.as_secs_f64() / self.first.as_secs_f64()).log2();
+        let window = self.longest.mul_f64(2.0 * (doublings + 1.0));
+        window.max(Duration::from_mins(10))
+    }
+}
+
 impl FromStr for FailedPodBackoff {
     type Err = String;
 

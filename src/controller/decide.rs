@@ -8,11 +8,9 @@ pub mod counts;
 pub mod deletion_context;
 pub mod deletion_order;
 pub mod due;
-pub mod failed_pods;
+pub mod optional;
 pub mod plan;
-pub mod protection;
 pub mod refusal;
-pub mod scale_down_order;
 pub mod status;
 
 use std::mem::discriminant;
@@ -26,11 +24,8 @@ use self::claim::{Claim, claim_of};
 use self::counts::Counts;
 use self::deletion_context::{DeletionContext, Preferences, RelatedPods};
 use self::deletion_order::DeletionOrder;
-use self::failed_pods::back_off::BackOff;
-use self::failed_pods::leftovers::Leftovers;
+use self::optional::OptIns;
 use self::plan::{BURST_REPLICAS, Plan, plan, pods_to_delete};
-use self::protection::{Block, Marks, is_block};
-use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::stdx::hash::HashSet;
 
@@ -48,25 +43,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// True if a scale-down reads the pods of all owners.
-    pub fn consolidates(&self) -> bool {
-        self.policy
-            .scale_down_order
-            .includes(Preference::Consolidate)
-    }
-
-    /// The settings of a daemon with default flags; but if it has blocked the scale-down of `rs`,
-    /// then a flag protects pods.
+    /// The settings of a daemon with default flags, unless the status of `rs` shows others.
     pub fn by_default(kind: &WorkloadKind, rs: &ReplicaSet) -> Self {
-        let flags = Policy {
-            scale_down_protection: rs.status.conditions.iter().any(is_block),
-            ..Policy::default()
-        };
         Self {
             burst_replicas: BURST_REPLICAS,
             uses_deletion_cost: true,
             counts_terminating: kind.has_terminating_replicas,
-            policy: Policy::of(&rs.opt_ins, &flags),
+            policy: Policy::of(&rs.opt_ins, &optional::flags_of(rs)),
         }
     }
 }
@@ -122,8 +105,8 @@ pub struct Decision {
     pub release: Vec<Arc<Pod>>,
     /// How many pods to create or delete, within the burst.
     pub plan: Plan,
-    /// What blocks the scale-down; `None` if no protected pod does.
-    pub block: Option<Block>,
+    /// What the ReplicaSet's opt-ins make of it.
+    pub opt_ins: OptIns,
     /// Whether this sync carries out `plan`.
     pub acts: bool,
     /// The pods to delete in this sync, in deletion order.
@@ -132,10 +115,6 @@ pub struct Decision {
     pub counts: Counts,
     /// Time until the next Ready pod becomes available.
     pub next_check: Option<Duration>,
-    /// Why some missing pods wait; `None` unless the ReplicaSet opts in, and its pods fail.
-    pub back_off: Option<BackOff>,
-    /// Failed pods to delete.
-    pub leftovers: Leftovers,
     /// The time of day of the decision.
     pub now: Timestamp,
 }
@@ -169,15 +148,13 @@ impl Facts<'_> {
                 Claim::Ignore => {}
             }
         }
-        let (back_off, leftovers) = self.failed_pods(owned, &active);
-        let block = Block::of(rs, &active, &self.rules.policy, now);
+        let pods = (&owned[..], &active[..]);
+        let opt_ins = OptIns::of(&self.rules.policy, rs, self.selector, pods, now);
         let plan = if rs.is_terminating() {
             Plan::Nothing
         } else {
-            let n_kept = block.as_ref().map_or(0, Block::n_kept);
-            let n_counted = active.len() - n_kept;
-            let plan = plan(n_counted, rs.replicas, self.rules.burst_replicas);
-            plan.limited_by(back_off.as_ref().map(|back_off| back_off.n_permitted))
+            let n_counted = active.len() - opt_ins.n_kept();
+            opt_ins.limit_creates(plan(n_counted, rs.replicas, self.rules.burst_replicas))
         };
         // The freshness check permitted one kind of action. A different kind waits for its own
         // check.
@@ -186,7 +163,7 @@ impl Facts<'_> {
         let delete = match plan {
             // The choice costs a sort, so it happens only for a delete in this sync.
             Plan::Delete(count) if acts => {
-                pods_to_delete(&active, count, &self.deletion_context(block.as_ref()))
+                pods_to_delete(&active, count, &self.deletion_context(&opt_ins))
             }
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
         };
@@ -199,36 +176,22 @@ impl Facts<'_> {
             adopt,
             release,
             plan,
-            block,
+            opt_ins,
             acts,
             delete,
-            back_off,
-            leftovers,
             now,
         }
     }
 
-    /// The decision about Failed pods, as far as the ReplicaSet opts in.
-    fn failed_pods(&self, owned: &[Arc<Pod>], active: &[Arc<Pod>]) -> (Option<BackOff>, Leftovers) {
-        let (rs, selector, policy, now) = (self.rs, self.selector, &self.rules.policy, self.now);
-        if rs.is_terminating() {
-            return (None, Leftovers::default());
-        }
-        let back_off = policy
-            .failed_pod_backoff
-            .and_then(|policy| BackOff::of(policy, rs, selector, (owned, active), now));
-        (back_off, Leftovers::of(policy, owned, selector, now))
-    }
-
-    /// The input of the choice of pods to delete, in a scale-down that `block` blocks.
-    pub fn deletion_context(&self, block: Option<&Block>) -> DeletionContext<'_> {
+    /// The input of the choice of pods to delete.
+    pub fn deletion_context(&self, opt_ins: &OptIns) -> DeletionContext<'_> {
         DeletionContext {
             related_pods: &*self.related_pods,
             unresolved: &self.unresolved,
             order: DeletionOrder {
                 now: self.now,
                 uses_deletion_cost: self.rules.uses_deletion_cost,
-                marks: Marks::of(&self.rules.policy, block),
+                marks: opt_ins.marks(&self.rules.policy),
             },
             preferences: Preferences {
                 order: self.rules.policy.scale_down_order,
@@ -256,10 +219,5 @@ impl Decision {
             now,
             ..Self::default()
         }
-    }
-
-    /// How many missing pods wait for a back-off to end.
-    pub fn n_held_back(&self) -> usize {
-        self.back_off.as_ref().map_or(0, |it| it.n_held_back)
     }
 }

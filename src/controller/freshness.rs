@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::ReplicaSetController;
 use super::act::manage::pod_key;
 use super::decide::due::Due;
+use super::decide::optional::respects_marks;
 use super::decide::plan::Plan;
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
@@ -88,7 +89,7 @@ impl ReplicaSetController {
         if let Some(delay) = held_back {
             return Freshness::CountOnly(Some(delay));
         }
-        let is_protecting = self.policy_of(rs).scale_down_protection;
+        let is_protecting = respects_marks(&self.policy_of(rs));
         let mut has_hold = false;
         let freshness = self.memories.with(key, &rs.uid, |memory| {
             has_hold = memory.has_hold();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::decide::availability::Availability;
 use super::decide::counts::Counts;
 use super::decide::plan::{LARGE, Plan};
-use super::decide::{Decision, Facts, Pods, Rules};
+use super::decide::{Decision, Facts, Pods, Rules, optional};
 use super::freshness::Freshness;
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
@@ -105,7 +105,7 @@ impl ReplicaSetController {
         };
         let is_held_back = failure.is_some();
         self.note_held_back(&rs, &decision);
-        self.schedule_end_of_block(&rs, &decision);
+        self.schedule_opt_ins(&rs, &decision);
         self.sync_status(&rs, &decision, failure.as_ref())?;
         self.delete_leftovers(&rs, &decision, managed.is_err());
         managed?;
@@ -159,15 +159,14 @@ impl ReplicaSetController {
     ) -> Result<Facts<'a>, SyncError> {
         let now = self.clock.wall();
         let counts = self.count_tallies(rs, selector);
-        // Pods beyond the wish may be protected, which only the pods themselves tell.
-        let may_block = |counts: &Counts| {
-            counts.replicas > rs.replicas.max(0) && self.policy_of(rs).scale_down_protection
+        let reads_surplus = |counts: &Counts| {
+            counts.replicas > rs.replicas.max(0) && optional::respects_marks(&self.policy_of(rs))
         };
         let counts = counts.filter(|counts| {
             may == Plan::Nothing
                 && !rs.is_terminating()
                 && !self.reads_failed_pods(rs)
-                && !may_block(counts)
+                && !reads_surplus(counts)
         });
         let (pods, unresolved) = if let Some(counts) = counts {
             let (counts, next_check) = if counts.depend_on_time(rs) {
@@ -260,11 +259,9 @@ impl ReplicaSetController {
 
     /// Requeues the key for changes that no watch event announces.
     fn schedule_next_sync(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
-        let backs_off = decision.n_held_back() > 0;
         match freshness {
-            // A ReplicaSet that keeps protected pods has more than its spec asks for.
             Freshness::Current(_)
-                if decision.plan == Plan::Nothing && !backs_off && decision.block.is_none() =>
+                if decision.plan == Plan::Nothing && decision.opt_ins.are_content() =>
             {
                 self.note_converged(rs);
             }
@@ -272,7 +269,6 @@ impl ReplicaSetController {
             _ => {}
         }
         self.schedule_availability_check(rs, decision);
-        self.schedule_back_off(rs, decision);
         let now = self.clock.now();
         let remaining = |memory: &mut Memory| memory.own_writes.remaining(now);
         match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {
@@ -320,17 +316,14 @@ impl ReplicaSetController {
                 .tally_of_pods_owned_by(&self.owner_key(rs))
                 .n_failed()
         };
-        let kept = policy.failed_pods_kept;
-        let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
-        policy.failed_pod_backoff.is_some() && n_failed() > 0
-            || kept.is_some_and(|kept| n_failed() > kept)
+        optional::reads_failed_pods(&policy, n_failed)
     }
 
     /// Records how many pods of `rs` wait for its back-off.
     pub(super) fn note_held_back(&self, rs: &ReplicaSet, decision: &Decision) {
-        let n_held_back = decision.n_held_back();
+        let n_held_back = decision.opt_ins.n_held_back();
         let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
-        if decision.back_off.is_some() {
+        if n_held_back > 0 {
             self.memories.with(&rs.key, &rs.uid, note);
         } else {
             // Without a record nothing was held back.
@@ -338,28 +331,14 @@ impl ReplicaSetController {
         }
     }
 
-    /// Requeues the key for the time when a back-off changes without an event.
-    pub(super) fn schedule_back_off(&self, rs: &ReplicaSet, decision: &Decision) {
-        let Some(back_off) = &decision.back_off else {
-            return;
-        };
-        let change = back_off.changes_in();
-        if back_off.n_held_back > 0 {
-            self.queue.add_after(rs.key.clone(), change);
-        } else {
-            self.queue.add_low_after(rs.key.clone(), change);
-        }
-        if !back_off.settles_in.is_zero() {
-            self.queue
-                .add_low_after(rs.key.clone(), back_off.settles_in);
-        }
-    }
-
-    /// Requeues the key for the time when protected pods may block the scale-down no longer.
-    pub(super) fn schedule_end_of_block(&self, rs: &ReplicaSet, decision: &Decision) {
-        let remaining = decision.block.as_ref().and_then(|block| block.remaining);
-        if let Some(remaining) = remaining.filter(|remaining| !remaining.is_zero()) {
-            self.queue.add_after(rs.key.clone(), remaining);
+    /// Requeues the key for the times when an opt-in changes the decision without an event.
+    pub(super) fn schedule_opt_ins(&self, rs: &ReplicaSet, decision: &Decision) {
+        for next in decision.opt_ins.next() {
+            if next.is_due {
+                self.queue.add_after(rs.key.clone(), next.after);
+            } else {
+                self.queue.add_low_after(rs.key.clone(), next.after);
+            }
         }
     }
 

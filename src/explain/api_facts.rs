@@ -14,6 +14,7 @@ use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, Work
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_context::{NodeCounts, count_on_node};
+use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::observe::inspect::{ReplicaSetFacts, current_of_deployment};
 use crate::stdx::hash::HashSet;
 
@@ -207,7 +208,7 @@ fn related(
 /// `pods` if the others may not be listed.
 fn per_node(client: &Client, rules: Rules, pods: &[Arc<Pod>]) -> NodeCounts {
     let mut counts = NodeCounts::default();
-    if !rules.consolidates() {
+    if !counts_all_pods(&rules.policy) {
         return counts;
     }
     let interner = &mut Interner::default();

@@ -8,8 +8,8 @@ use super::pods::{backing_off, failing, unavailable};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::{CompactTimestamp, Policy, ReplicaSet};
 use crate::controller::decide::Decision;
-use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
-use crate::controller::decide::protection::Block;
+use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
+use crate::controller::decide::optional::protection::Block;
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::observe::other_writers;
@@ -25,7 +25,7 @@ pub fn findings(
 ) -> Vec<Finding> {
     let rs = &*facts.replica_set;
     let active = decision.map_or(&[][..], |decision| &decision.active);
-    let back_off = decision.and_then(|decision| decision.back_off.as_ref());
+    let back_off = decision.and_then(|decision| decision.opt_ins.back_off.as_ref());
     let mut found = Vec::new();
     let mut add = |what: String, way_out: Option<String>| found.push(Finding { what, way_out });
     let memory = facts.memory.as_ref();
@@ -46,7 +46,7 @@ pub fn findings(
             Some("check its finalizers: their owners have yet to remove them".to_owned()),
         );
     }
-    if let Some(block) = decision.and_then(|decision| decision.block.as_ref()) {
+    if let Some(block) = decision.and_then(|decision| decision.opt_ins.block.as_ref()) {
         add(blocked(block, rs), Some(way_out_of_block(block, report)));
     }
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::availability::is_available;
-use crate::controller::decide::failed_pods::back_off::BackOff;
+use crate::controller::decide::optional::failed_pods::BackOff;
 use crate::controller::observe::failing_pods::back_off_command;
 use crate::controller::observe::inspect::ReplicaSetFacts;
 

@@ -6,7 +6,7 @@ use super::model::Deletion;
 use crate::api::{Pod, Uid};
 use crate::controller::decide::deletion_context::DeletionContext;
 use crate::controller::decide::deletion_order::RankedPod;
-use crate::controller::decide::scale_down_order::{Because, NodePods, Places, Topology, prefer};
+use crate::controller::decide::optional::order::{Because, NodePods, Places, prefer};
 use crate::stdx::hash::HashMap;
 
 /// Why preferences chose pods among `chosen`. `order` is upstream's order of the `active` pods.
@@ -39,12 +39,12 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
         NodePods::Active(n) => format!("{node} has {n} active pods, and fuller nodes go later"),
     });
     let in_domain = because.in_domain.map(|n| {
-        let domain = match places.topology() {
-            Some(Topology::Label(key)) => match pod.labels.get(key) {
+        let domain = match places.label() {
+            Some(key) => match pod.labels.get(key) {
                 Some(value) => format!("{key}={value}"),
                 None => format!("no {key}"),
             },
-            _ => format!("node {node}"),
+            None => format!("node {node}"),
         };
         let pods_are = if n == 1 { "pod is" } else { "pods are" };
         format!("{n} {pods_are} in {domain}, no other has more to give")

@@ -15,10 +15,10 @@ use crate::controller::decide::deletion_context::{DeletionContext, NodeCounts, R
 use crate::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, Rule, decide as first_rule,
 };
-use crate::controller::decide::plan::{Plan, deletion_ranking, plan, pods_to_delete};
-use crate::controller::decide::scale_down_order::{
+use crate::controller::decide::optional::order::{
     Places, PreferredPod, is_one_class, prefer_throughout,
 };
+use crate::controller::decide::plan::{Plan, deletion_ranking, plan, pods_to_delete};
 use crate::controller::decide::{self, Decision, Pods};
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
@@ -50,8 +50,9 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     let not_counted = not_counted.unwrap_or_default();
     let no_pods = Vec::new();
     let active = decision.as_ref().map_or(&no_pods, |it| &it.active);
-    let block = decision.as_ref().and_then(|it| it.block.as_ref());
-    let context = known.as_ref().map(|known| known.deletion_context(block));
+    let opt_ins = decision.as_ref().map(|it| it.opt_ins.clone());
+    let opt_ins = opt_ins.unwrap_or_default();
+    let context = known.as_ref().map(|it| it.deletion_context(&opt_ins));
     let order = context
         .as_ref()
         .map(|context| deletion_ranking(active, context));
@@ -269,7 +270,7 @@ fn next_step(
         }
         (Ok(_), _) => facts.memory.as_ref().and_then(held_back).or_else(|| {
             let n_pods = decision
-                .map(Decision::n_held_back)
+                .map(|decision| decision.opt_ins.n_held_back())
                 .filter(|n_pods| *n_pods > 0);
             n_pods.map(|n_pods| format!("{n_pods} of them wait, because pods of it fail"))
         }),
@@ -281,7 +282,7 @@ fn next_step(
         pods_total,
         adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
         releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
-        leftovers: decision.map_or(0, |decision| decision.leftovers.delete.len()),
+        leftovers: decision.map_or(0, |decision| decision.opt_ins.extra_deletes().len()),
         held_back,
     }
 }

@@ -276,3 +276,35 @@ fn no_async_runtime_is_in_the_binary() {
         .collect();
     assert_none("async runtimes in cargo tree", &found);
 }
+
+/// The opt-ins, and their own observers.
+const OPT_INS: [&str; 4] = [
+    "src/controller/decide/optional",
+    "src/controller/observe/opt_ins.rs",
+    "src/controller/observe/failing_pods.rs",
+    "src/controller/act/leftovers.rs",
+];
+
+/// What only [`OPT_INS`] name.
+const OF_OPT_INS: [&str; 8] = [
+    "optional::failed_pods",
+    "optional::leftovers",
+    "optional::order",
+    "optional::protection",
+    "opt_ins.back_off",
+    "opt_ins.block",
+    "opt_ins.leftovers",
+    "scale_down_protection",
+];
+
+#[test]
+fn the_core_knows_no_single_opt_in() {
+    let mut offences = Vec::new();
+    for (name, text) in rust_files("src/controller") {
+        if !is_test_file(&name) && !OPT_INS.iter().any(|it| name.starts_with(it)) {
+            let named = OF_OPT_INS.iter().filter(|word| text.contains(**word));
+            offences.extend(named.map(|word| format!("{name}: {word}")));
+        }
+    }
+    assert_none("names of opt-ins outside decide/optional", &offences);
+}

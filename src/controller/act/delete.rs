@@ -3,6 +3,7 @@
 use crate::api::{Pod, ReplicaSet};
 use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::age_ratio::age_ratios;
+use crate::controller::decide::optional::respects_marks;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::error::Batch;
 use crate::controller::memory::positions::Resource;
@@ -55,7 +56,7 @@ impl ReplicaSetController {
         }
         // A mark may be set after the choice. The API server then refuses a delete of the version
         // that was chosen.
-        let precondition = if facts.rules.policy.scale_down_protection {
+        let precondition = if respects_marks(&facts.rules.policy) {
             Precondition::SameVersion
         } else {
             Precondition::None

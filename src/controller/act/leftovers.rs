@@ -35,11 +35,11 @@ impl ReplicaSetController {
                 self.queue.add_low_after(rs.key.clone(), after);
             }
         };
-        let leftovers = &decision.leftovers;
-        if let Some(next) = leftovers.next_in {
+        let leftovers = decision.opt_ins.extra_deletes();
+        if let Some(next) = decision.opt_ins.next_extra_deletes() {
             requeue(next);
         }
-        if leftovers.delete.is_empty() {
+        if leftovers.is_empty() {
             return;
         }
         let now = self.clock.now();
@@ -55,8 +55,8 @@ impl ReplicaSetController {
         } else {
             self.pod_control.n_spare_requests()
         };
-        let count = leftovers.delete.len().min(PER_SYNC).min(n_spare);
-        let results = leftovers.delete[..count]
+        let count = leftovers.len().min(PER_SYNC).min(n_spare);
+        let results = leftovers[..count]
             .iter()
             .map(|pod| self.delete_leftover(rs, pod));
         let result: Result<Vec<Deleted>, WriteError> = results.collect();
@@ -76,9 +76,9 @@ impl ReplicaSetController {
                 if n_deleted > 0 {
                     log::info!(
                         object:% = self.kind.named(&rs.key),
-                        deleted = n_deleted, wanted = leftovers.delete.len();
+                        deleted = n_deleted, wanted = leftovers.len();
                         "deleted {n_deleted} of {} Failed pods that are not kept",
-                        leftovers.delete.len()
+                        leftovers.len()
                     );
                 }
                 // Something may refuse every delete as a conflict.
@@ -91,7 +91,7 @@ impl ReplicaSetController {
         };
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
         self.memories.with(&rs.key, &rs.uid, wait);
-        if count < leftovers.delete.len() || pause == REFUSED_PAUSE {
+        if count < leftovers.len() || pause == REFUSED_PAUSE {
             requeue(pause);
         }
     }

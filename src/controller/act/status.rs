@@ -5,14 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::api::conditions::{
-    Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
+    Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::decide::Decision;
 use crate::controller::decide::counts::Counts;
-use crate::controller::decide::failed_pods::condition::report_back_off;
+use crate::controller::decide::optional::is_own as is_of_opt_in;
 use crate::controller::decide::plan::{LARGE, Plan};
-use crate::controller::decide::protection::{PROTECTED_TIMEOUT, is_block, show_block};
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
@@ -36,9 +35,7 @@ impl ReplicaSetController {
         failure: Option<&Failure>,
     ) -> Result<(), SyncError> {
         let mut status = calculate_status(rs, &decision.counts, failure);
-        let back_off = decision.back_off.as_ref();
-        let new_step = report_back_off(&mut status, rs, back_off, failure);
-        show_block(&mut status, rs, decision.block.as_ref());
+        let event = decision.opt_ins.show(&mut status, rs, failure);
         let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
         if let Some(delay) = self.defer_status(rs, news, decision) {
             match news {
@@ -52,37 +49,11 @@ impl ReplicaSetController {
         }
         let updated = self.update_replica_set_status(rs, status)?;
         self.record_replica_set(&updated);
-        if let Some(message) = new_step {
+        if let Some(message) = event {
             self.report_failing_pods(rs, message);
         }
         self.report_block(rs, &updated.status);
         Ok(())
-    }
-
-    /// Records an event if a block of a scale-down began, or passed its timeout, with this status.
-    /// The stored condition tells, so there is one event however often the daemon restarts.
-    fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
-        let shown = |status: &ReplicaSetStatus| {
-            let mut conditions = status.conditions.iter();
-            conditions.find(|condition| is_block(condition)).cloned()
-        };
-        let (before, after) = (shown(&rs.status), shown(updated));
-        let Some(Condition {
-            reason: Some(reason),
-            message: Some(message),
-            ..
-        }) = after
-        else {
-            return;
-        };
-        if before.and_then(|before| before.reason).as_ref() != Some(&reason) {
-            let event = match &*reason {
-                PROTECTED_TIMEOUT => PROTECTED_TIMEOUT,
-                _ => SCALE_DOWN_BLOCKED,
-            };
-            log::info!(object:% = self.kind.named(&rs.key); "{event}: {message}");
-            self.pod_control.warn(rs, event, message);
-        }
     }
 
     /// Writes `status` as the status of `rs`. Returns the resulting ReplicaSet.
@@ -212,7 +183,7 @@ fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> Repli
 
 /// True for the conditions that this controller sets, and removes.
 fn is_own(condition: &Condition) -> bool {
-    condition.type_ == REPLICA_FAILURE || is_block(condition)
+    condition.type_ == REPLICA_FAILURE || is_of_opt_in(condition)
 }
 
 #[cfg(test)]

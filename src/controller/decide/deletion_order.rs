@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::protection::Marks;
+use super::optional::Marks;
 use crate::api::{CompactTimestamp, Pod, PodPhase};
 
 /// A pod and how crowded its node is.

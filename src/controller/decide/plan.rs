@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::deletion_context::DeletionContext;
 use super::deletion_order::{RankedPod, sort_for_deletion};
-use super::scale_down_order::prefer;
+use super::optional::prefer;
 use crate::api::{Pod, Uid};
 use crate::stdx::hash::HashMap;
 
@@ -58,7 +58,7 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
 }
 
 /// Chooses `count` of `pods`, in deletion order; never more than may be chosen
-/// ([`Block::n_kept`](super::protection::Block::n_kept)). If `count` covers all pods, they keep
+/// ([`OptIns::n_kept`](super::optional::OptIns::n_kept)). If `count` covers all pods, they keep
 /// their order without a sort (kubernetes
 /// `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
 pub fn pods_to_delete(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::FeatureGates;
 use crate::api::Pod;
 use crate::controller::decide::deletion_order::{DeletionOrder, RankedPod, compare};
-use crate::controller::decide::protection::Marks;
+use crate::controller::decide::optional::Marks;
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, deletes, now, owned_pod, ready_pod, replica_set, seconds_ago,

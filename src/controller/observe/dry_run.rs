@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
 use crate::controller::decide::plan::Plan;
-use crate::controller::decide::protection::Block;
 use crate::controller::decide::{Decision, Pods};
 use crate::controller::{Mode, ReplicaSetController};
 
@@ -58,8 +57,8 @@ impl Work {
         let (has, replicas, delete) = (decision.active.len(), rs.replicas, &decision.delete);
         let wanted = usize::try_from(replicas).unwrap_or(0);
         let n_pods = match decision.plan {
-            Plan::Create(_) => wanted - has - decision.n_held_back(),
-            Plan::Delete(_) => has - wanted - decision.block.as_ref().map_or(0, Block::n_kept),
+            Plan::Create(_) => wanted - has - decision.opt_ins.n_held_back(),
+            Plan::Delete(_) => has - wanted - decision.opt_ins.n_kept(),
             Plan::Nothing => 0,
         };
         let pods = if n_pods == 1 { "pod" } else { "pods" };
@@ -71,11 +70,10 @@ impl Work {
             )],
             Plan::Nothing => Vec::new(),
         };
-        let leftovers = &decision.leftovers.delete;
         let others = [
-            ("adopt", &decision.adopt),
+            ("adopt", &decision.adopt[..]),
             ("release", &decision.release),
-            ("discard Failed", leftovers),
+            ("discard Failed", decision.opt_ins.extra_deletes()),
         ];
         let others = others.into_iter().filter(|(_, pods)| !pods.is_empty());
         texts.extend(
@@ -134,9 +132,8 @@ impl ReplicaSetController {
         let decision = facts.decide();
         self.schedule_availability_check(&rs, &decision);
         self.note_held_back(&rs, &decision);
-        self.schedule_back_off(&rs, &decision);
-        self.schedule_end_of_block(&rs, &decision);
-        if let Some(next) = decision.leftovers.next_in {
+        self.schedule_opt_ins(&rs, &decision);
+        if let Some(next) = decision.opt_ins.next_extra_deletes() {
             self.queue.add_low_after(rs.key.clone(), next);
         }
         if let Some(text) = dry_run.decided(key, Work::of(&rs, &decision)) {

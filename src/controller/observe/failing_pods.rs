@@ -2,14 +2,14 @@
 //! cannot start. As upstream, the controller replaces each one at once
 //! (kubernetes/kubernetes#72593), so thousands of failed pods may pile up. The log warns once a
 //! minute per ReplicaSet. With a back-off, replacements wait
-//! ([`back_off`](crate::controller::decide::failed_pods::back_off)), and an event and a log line
+//! ([`failed_pods`](crate::controller::decide::optional::failed_pods)), and an event and a log line
 //! report each of its steps.
 
 use std::time::Duration;
 
 use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet};
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
+use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use crate::controller::memory::Memory;
 
 impl ReplicaSetController {

@@ -9,7 +9,7 @@ use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods};
-use crate::controller::decide::protection::is_block;
+use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::memory::Memory as Record;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
@@ -93,8 +93,8 @@ impl ReplicaSetController {
                 let siblings = self.siblings(&rs, selector);
                 let related = siblings.related_pods();
                 // Counting takes time in proportion to all pods.
-                let consolidates = rules.consolidates();
-                let per_node = consolidates.then(|| siblings.active_pods_per_node());
+                let counts_all = counts_all_pods(&rules.policy);
+                let per_node = counts_all.then(|| siblings.active_pods_per_node());
                 (related, per_node.unwrap_or_default())
             }
             Err(_) => Default::default(),
@@ -167,17 +167,6 @@ impl ReplicaSetController {
         let all = self.cache.replica_sets();
         let alive = all.iter().filter(|rs| !rs.is_terminating());
         alive.filter(|rs| !is_in_step(rs)).count()
-    }
-
-    /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
-    /// for telemetry, by their statuses.
-    pub fn n_kept_by_protection(&self) -> usize {
-        let n_kept = |rs: &Arc<ReplicaSet>| {
-            rs.status.conditions.iter().find(|it| is_block(it))?;
-            let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
-            usize::try_from(n_beyond).ok()
-        };
-        self.cache.replica_sets().iter().filter_map(n_kept).sum()
     }
 
     /// True if every pod of `rs` is available, there are as many as it wants, and nothing is left

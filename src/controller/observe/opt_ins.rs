@@ -1,11 +1,13 @@
-//! Opt-in annotations: which apply to a ReplicaSet, and a report of those that cannot be
-//! understood.
+//! Opt-in annotations: which apply to a ReplicaSet, and reports of those that cannot be understood
+//! and of scale-downs that protected pods block.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
+use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::opt_ins::SCALE_DOWN;
-use crate::api::{Pod, Policy, ReplicaSet, ScaleDownMark};
+use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
+use crate::controller::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Decision, Facts};
 use crate::controller::memory::Memory;
@@ -43,7 +45,8 @@ impl ReplicaSetController {
         facts: &Facts<'_>,
         decision: &Decision,
     ) {
-        let scales_down = decision.block.is_some() || matches!(decision.plan, Plan::Delete(_));
+        let scales_down =
+            decision.opt_ins.block.is_some() || matches!(decision.plan, Plan::Delete(_));
         if !scales_down || !facts.rules.policy.scale_down_protection {
             return;
         }
@@ -64,6 +67,43 @@ impl ReplicaSetController {
         );
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, "InvalidAnnotation", message);
+    }
+
+    /// Records an event if a block of a scale-down began, or passed its timeout, with this status.
+    /// The stored condition tells, so there is one event however often the daemon restarts.
+    pub(in crate::controller) fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
+        let shown = |status: &ReplicaSetStatus| {
+            let mut conditions = status.conditions.iter();
+            conditions.find(|condition| is_block(condition)).cloned()
+        };
+        let (before, after) = (shown(&rs.status), shown(updated));
+        let Some(Condition {
+            reason: Some(reason),
+            message: Some(message),
+            ..
+        }) = after
+        else {
+            return;
+        };
+        if before.and_then(|before| before.reason).as_ref() != Some(&reason) {
+            let event = match &*reason {
+                PROTECTED_TIMEOUT => PROTECTED_TIMEOUT,
+                _ => SCALE_DOWN_BLOCKED,
+            };
+            log::info!(object:% = self.kind.named(&rs.key); "{event}: {message}");
+            self.pod_control.warn(rs, event, message);
+        }
+    }
+
+    /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
+    /// for telemetry, by their statuses.
+    pub fn n_kept_by_protection(&self) -> usize {
+        let n_kept = |rs: &Arc<ReplicaSet>| {
+            rs.status.conditions.iter().find(|it| is_block(it))?;
+            let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
+            usize::try_from(n_beyond).ok()
+        };
+        self.cache.replica_sets().iter().filter_map(n_kept).sum()
     }
 }
 

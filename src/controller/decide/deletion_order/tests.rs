@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{DeletionOrder, RankedPod, compare, sort_for_deletion};
 use crate::api::{Pod, PodPhase, Uid};
-use crate::controller::decide::protection::Marks;
+use crate::controller::decide::optional::Marks;
 use crate::controller::testing::{now, seconds_ago};
 
 const HOUR: i64 = 3600;

@@ -9,7 +9,7 @@ use crate::controller::decide::deletion_context::{
     DeletionContext, NodeCounts, Preferences, RelatedPods,
 };
 use crate::controller::decide::deletion_order::DeletionOrder;
-use crate::controller::decide::protection::Marks;
+use crate::controller::decide::optional::Marks;
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::pod::PodFailure;
 use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet};
-use crate::controller::decide::failed_pods::condition::FAILED_POD_BACKOFF;
+use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
     Fixture, Write, fixture, key, owned_pod, read_replica_set, refused, replica_set_json,

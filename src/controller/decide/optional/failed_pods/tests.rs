@@ -6,14 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::back_off::{BackOff, window};
-use super::condition::{FAILED_POD_BACKOFF, report_back_off};
-use super::leftovers::Leftovers;
+use super::{BackOff, FAILED_POD_BACKOFF, report_back_off};
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::pod::PodFailure;
 use crate::api::policy::FailedPodBackoff;
 use crate::api::{Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::counts::Counts;
+use crate::controller::decide::optional::leftovers::Leftovers;
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::status::{Failure, calculate_status};
 use crate::controller::testing::{
@@ -122,7 +121,7 @@ fn evictions_count_half_and_together_with_rejections_as_those() {
 #[test]
 fn old_failures_weigh_less_and_at_last_nothing() {
     let rs = replica_set("web", 1);
-    let window = window(POLICY);
+    let window = POLICY.window();
     assert_eq!(window.as_secs(), 3544);
     let wait = |ago: i64| {
         let found = back_off(&rs, rejected(&rs, &[0, ago]));
@@ -134,7 +133,7 @@ fn old_failures_weigh_less_and_at_last_nothing() {
         first: secs(1),
         longest: secs(4),
     };
-    assert_eq!(super::back_off::window(short), secs(600));
+    assert_eq!(short.window(), secs(600));
 }
 
 #[test]
@@ -146,7 +145,7 @@ fn steady_probing_at_the_longest_wait_keeps_it() {
             longest: secs(longest),
         };
         let pause = i64::try_from(longest).expect("a short time") + 2;
-        let n = i64::try_from(window(policy).as_secs()).expect("a short time") / pause;
+        let n = i64::try_from(policy.window().as_secs()).expect("a short time") / pause;
         let ago: Vec<i64> = (0..=n).map(|i| i * pause + pause).collect();
         let back_off = back_off_by(policy, &rs, rejected(&rs, &ago)).expect("pods failed");
         assert_eq!(back_off.wait, policy.longest, "{policy}");
@@ -232,7 +231,7 @@ fn nothing_is_over_unless_pods_are_missing_or_not_ready() {
     pods[1].is_ready = false;
     let probed = back_off(&rs, pods).expect("the probe is not Ready yet");
     assert_eq!(probed.n_held_back, 0);
-    assert_eq!(probed.changes_in() + secs(3), window(POLICY));
+    assert_eq!(probed.changes_in() + secs(3), POLICY.window());
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! Failed pods that are deleted because newer ones are enough.
+//! `failed-pods-kept`: Failed pods that are deleted because newer ones are enough. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{back_off, failed_pods};
+use super::failed_pods;
+use crate::api::policy::FailedPodBackoff;
 use crate::api::{Pod, Policy, Selector};
 
 /// The Failed pods of a ReplicaSet that are more than it keeps.
@@ -28,7 +29,7 @@ impl Leftovers {
         failed.retain(|failed| !failed.pod.has_finalizers);
         let n_kept = usize::try_from(n_kept).unwrap_or(usize::MAX);
         failed.truncate(failed.len().saturating_sub(n_kept));
-        let evidence = policy.failed_pod_backoff.map(back_off::window);
+        let evidence = policy.failed_pod_backoff.map(FailedPodBackoff::window);
         let min_age = evidence.map_or(policy.failed_pods_min_age, |window| {
             window.max(policy.failed_pods_min_age)
         });

@@ -14,8 +14,8 @@ use crate::controller::decide::deletion_context::{
     DeletionContext, NodeCounts, Preferences, RelatedPods, count_on_node,
 };
 use crate::controller::decide::deletion_order::DeletionOrder;
+use crate::controller::decide::optional::Marks;
 use crate::controller::decide::plan::pods_to_delete;
-use crate::controller::decide::protection::Marks;
 use crate::controller::testing::{
     controller_ref, now, owned_pod, read_replica_set, ready_pod, replica_set, replica_set_json,
     seconds_ago,

@@ -1,4 +1,8 @@
-//! How long the replacements of Failed pods wait.
+//! `failed-pod-backoff`: how long the replacements of Failed pods wait, and the condition that says
+//! so. Pure.
+//!
+//! The evidence is the Failed pods themselves and the Ready pods beside them, so a restart forgets
+//! nothing. Whoever deletes the Failed pods ends the wait.
 //!
 //! Failures that follow each other within the first wait form a step. The steps of the window, each
 //! with a weight, give the wait, which doubles per step: the first wait for one step, twice that
@@ -11,11 +15,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{FailedPod, failed_pods};
+use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, remove_condition};
 use crate::api::policy::FailedPodBackoff;
-use crate::api::{CompactTimestamp, Pod, ReplicaSet, Selector};
+use crate::api::{CompactTimestamp, Pod, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::controller::decide::status::Failure;
 
-/// Failures count for at least this long.
-const WINDOW_MIN: Duration = Duration::from_mins(10);
+/// The reason of the condition and of the event.
+pub const FAILED_POD_BACKOFF: &str = "FailedPodBackoff";
 
 /// Reasons of pods that ran and had to give way to others: by the kubelet's eviction under
 /// pressure, by its preemption for a critical pod, by a node's graceful shutdown (kubernetes
@@ -73,7 +79,7 @@ impl BackOff {
         if ready().count() >= n_wanted {
             return None;
         }
-        let window = window(policy);
+        let window = policy.window();
         let last_ready = ready().filter_map(|pod| pod.ready_transition).max();
         let last_ready = last_ready.map(CompactTimestamp::timestamp);
         let mut failures = failed_pods(owned, selector, now);
@@ -139,14 +145,6 @@ impl BackOff {
     }
 }
 
-/// How long a failure counts: twice the time that it takes, at the longest wait, to collect the
-/// failures which make the wait the longest one. So steady probing keeps it there.
-pub fn window(policy: FailedPodBackoff) -> Duration {
-    let doublings = (policy.longest.as_secs_f64() / policy.first.as_secs_f64()).log2();
-    let window = policy.longest.mul_f64(2.0 * (doublings + 1.0));
-    window.max(WINDOW_MIN)
-}
-
 /// Splits failures, the earliest first, into steps: each holds the failures less than `first` after
 /// its own first one.
 fn steps<'a, 'b>(failures: &'a [FailedPod<'b>], first: Duration) -> Vec<&'a [FailedPod<'b>]> {
@@ -203,3 +201,62 @@ fn is_near(at: Timestamp, ahead_max: Duration, now: Timestamp) -> bool {
 fn remaining(at: Timestamp, wait: Duration, now: Timestamp) -> Duration {
     (age(now, at) + wait).saturating_sub(age(at, now))
 }
+
+/// Adds the condition of `back_off` to the calculated `status` of `rs`. Returns its message if it
+/// reports a step that the stored status does not.
+///
+/// A condition with this reason is replaced when the step changes, and by the failure of a request.
+pub fn report_back_off(
+    status: &mut ReplicaSetStatus,
+    rs: &ReplicaSet,
+    back_off: Option<&BackOff>,
+    failure: Option<&Failure>,
+) -> Option<String> {
+    let stored = &rs.status.conditions;
+    let place = stored.iter().position(|it| it.type_ == REPLICA_FAILURE);
+    let known = get_condition(stored, REPLICA_FAILURE);
+    let known = known.filter(|it| it.reason.as_deref() == Some(FAILED_POD_BACKOFF));
+    let mut put = |condition: Condition| {
+        remove_condition(&mut status.conditions, REPLICA_FAILURE);
+        let place = place.unwrap_or(usize::MAX).min(status.conditions.len());
+        status.conditions.insert(place, condition);
+    };
+    if failure.is_some() {
+        return None;
+    }
+    let back_off = back_off?;
+    // The API stores whole seconds.
+    let step_began = Timestamp::from_second(back_off.step_began.as_second()).ok();
+    let is_told = |known: &&Condition| known.last_transition_time >= step_began;
+    match known {
+        Some(known) if is_told(&known) || !back_off.settles_in.is_zero() => {
+            put(known.clone());
+            None
+        }
+        None if !back_off.settles_in.is_zero() => None,
+        _ => {
+            let message = message(back_off);
+            put(Condition {
+                type_: REPLICA_FAILURE.to_owned(),
+                status: "True".to_owned(),
+                last_transition_time: step_began,
+                reason: Some(FAILED_POD_BACKOFF.to_owned()),
+                message: Some(message.clone()),
+                ..Condition::default()
+            });
+            Some(message)
+        }
+    }
+}
+
+/// Describes the back-off in sentences that hold for the whole step.
+fn message(back_off: &BackOff) -> String {
+    format!(
+        "{}. Of the missing pods one is created every {:.0} s, and all as soon as one is Ready",
+        back_off.history(),
+        back_off.wait.as_secs_f64().max(1.0)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! What a ReplicaSet may opt in to beyond upstream's behaviour, as hooks of the decision. Pure.
+//!
+//! Each opt-in is one file below this one, and the core knows this page only: it limits creates,
+//! spares or ranks the pods of a scale-down, deletes further pods, adds conditions, and says when
+//! the decision changes without an event. `tests/it/tidy.rs` holds the core to that.
+
+pub mod failed_pods;
+pub mod leftovers;
+pub mod order;
+pub mod protection;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use self::failed_pods::{BackOff, report_back_off};
+use self::leftovers::Leftovers;
+pub use self::order::prefer;
+pub use self::protection::Marks;
+use self::protection::{Block, is_block, show_block};
+use super::plan::Plan;
+use super::status::Failure;
+use crate::api::conditions::Condition;
+use crate::api::policy::Preference;
+use crate::api::{CompactTimestamp, Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
+
+/// What the opt-ins of a ReplicaSet make of one decision; nothing without any.
+#[derive(Clone, Debug, Default)]
+pub struct OptIns {
+    /// Why some missing pods wait.
+    pub back_off: Option<BackOff>,
+    /// What blocks the scale-down.
+    pub block: Option<Block>,
+    /// Failed pods to delete.
+    pub leftovers: Leftovers,
+}
+
+/// A time at which the decision changes without an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Time until then.
+    pub after: Duration,
+    /// True if pods are then created or deleted.
+    pub is_due: bool,
+}
+
+impl OptIns {
+    /// The opt-ins of `rs` with these pods.
+    pub fn of(
+        policy: &Policy,
+        rs: &ReplicaSet,
+        selector: &Selector,
+        (owned, active): (&[Arc<Pod>], &[Arc<Pod>]),
+        now: Timestamp,
+    ) -> Self {
+        if rs.is_terminating() {
+            return Self::default();
+        }
+        let back_off = policy.failed_pod_backoff;
+        let back_off = back_off.and_then(|it| BackOff::of(it, rs, selector, (owned, active), now));
+        Self {
+            back_off,
+            block: Block::of(rs, active, policy, now),
+            leftovers: Leftovers::of(policy, owned, selector, now),
+        }
+    }
+
+    /// The plan without the creates that must wait.
+    #[must_use]
+    pub fn limit_creates(&self, plan: Plan) -> Plan {
+        plan.limited_by(self.back_off.as_ref().map(|it| it.n_permitted))
+    }
+
+    /// How many missing pods wait.
+    pub fn n_held_back(&self) -> usize {
+        self.back_off.as_ref().map_or(0, |it| it.n_held_back)
+    }
+
+    /// How many pods the ReplicaSet keeps beyond `spec.replicas`.
+    pub fn n_kept(&self) -> usize {
+        self.block.as_ref().map_or(0, Block::n_kept)
+    }
+
+    /// True if the ReplicaSet has what its spec asks for, as far as the opt-ins know.
+    pub fn are_content(&self) -> bool {
+        self.block.is_none() && self.n_held_back() == 0
+    }
+
+    /// Which pods a scale-down spares or takes first.
+    pub fn marks(&self, policy: &Policy) -> Marks {
+        Marks::of(policy, self.block.as_ref())
+    }
+
+    /// Pods to delete that are no replicas.
+    pub fn extra_deletes(&self) -> &[Arc<Pod>] {
+        &self.leftovers.delete
+    }
+
+    /// Time until there are more of them.
+    pub fn next_extra_deletes(&self) -> Option<Duration> {
+        self.leftovers.next_in
+    }
+
+    /// Adds conditions to `status`, the calculated status of `rs`. Returns the message of an event
+    /// about pods that fail, if one is due.
+    pub fn show(
+        &self,
+        status: &mut ReplicaSetStatus,
+        rs: &ReplicaSet,
+        failure: Option<&Failure>,
+    ) -> Option<String> {
+        let event = report_back_off(status, rs, self.back_off.as_ref(), failure);
+        show_block(status, rs, self.block.as_ref());
+        event
+    }
+
+    /// When the decision changes without an event.
+    pub fn next(&self) -> impl Iterator<Item = Next> {
+        let back_off = self.back_off.as_ref();
+        let block = self.block.as_ref();
+        let changes = back_off.map(|it| (it.changes_in(), it.n_held_back > 0));
+        let settles = back_off.map(|it| (it.settles_in, false));
+        let ends = block.and_then(|it| it.remaining).map(|after| (after, true));
+        let all = changes
+            .into_iter()
+            .chain([settles, ends].into_iter().flatten());
+        let next = all.map(|(after, is_due)| Next { after, is_due });
+        next.filter(|it| !it.after.is_zero())
+    }
+}
+
+/// True if a decision about a ReplicaSet with so many Failed pods reads them.
+pub fn reads_failed_pods(policy: &Policy, n_failed: impl FnOnce() -> usize) -> bool {
+    let kept = policy.failed_pods_kept;
+    let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
+    let least = policy.failed_pod_backoff.map_or(kept, |_| Some(0));
+    least.is_some_and(|least| n_failed() > least)
+}
+
+/// True if a scale-down depends on the annotations of pods, so that counts do not suffice, and a
+/// delete depends on the version of its pod.
+pub fn respects_marks(policy: &Policy) -> bool {
+    policy.scale_down_protection
+}
+
+/// True if a scale-down counts the pods of all owners on each node.
+pub fn counts_all_pods(policy: &Policy) -> bool {
+    policy.scale_down_order.includes(Preference::Consolidate)
+}
+
+/// The flags of a daemon that has written the status of `rs`, as far as it shows.
+pub fn flags_of(rs: &ReplicaSet) -> Policy {
+    Policy {
+        scale_down_protection: rs.status.conditions.iter().any(is_block),
+        ..Policy::default()
+    }
+}
+
+/// True for a condition that only an opt-in sets, and removes.
+pub fn is_own(condition: &Condition) -> bool {
+    is_block(condition)
+}
+
+/// A Failed pod that was not being deleted, and when it failed.
+///
+/// A pod that fails while it is being deleted does not count: its kubelet reports the end of its
+/// containers that way, and its replacement exists already.
+#[derive(Clone, Copy, Debug)]
+struct FailedPod<'a> {
+    pod: &'a Arc<Pod>,
+    at: Timestamp,
+}
+
+/// The Failed pods among `owned` that match the selector, the earliest first.
+fn failed_pods<'a>(
+    owned: &'a [Arc<Pod>],
+    selector: &Selector,
+    now: Timestamp,
+) -> Vec<FailedPod<'a>> {
+    let is_ours = |pod: &&Arc<Pod>| !pod.is_terminating() && selector.matches(&pod.labels);
+    let failed = |pod: &'a Arc<Pod>| {
+        let at = failed_at(pod, now)?;
+        Some(FailedPod { pod, at })
+    };
+    let mut failed: Vec<_> = owned.iter().filter(is_ours).filter_map(failed).collect();
+    failed.sort_by(|a, b| (a.at, &a.pod.key).cmp(&(b.at, &b.pod.key)));
+    failed
+}
+
+/// When the pod failed; `None` if it did not, or without any time. The creation, by the API
+/// server's clock, replaces a time that the node's clock puts before it or after `now`.
+fn failed_at(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    let failure = pod.failure.as_ref()?;
+    let created = pod.creation.map(CompactTimestamp::timestamp);
+    let failed = failure.at.map(CompactTimestamp::timestamp);
+    match failed.filter(|at| *at <= now) {
+        Some(failed) => Some(created.map_or(failed, |created| created.max(failed))),
+        None => created,
+    }
+}

@@ -1,0 +1,449 @@
+//! The preferences of `scale-down-order`: which pods of one class go first. Pure.
+//!
+//! A class is a run of pods that upstream's order does not tell apart by assignment, phase,
+//! readiness or deletion cost. Classes go in upstream's order. Only in the class of which some pods
+//! go and some stay, a preference decides which; what it leaves equal, upstream's order decides. So
+//! the choice depends on nothing but its input.
+//!
+//! | preferences | choice |
+//! |---|---|
+//! | `spread` | one pod at a time, from the domain with most pods, counted anew each time |
+//! | `consolidate` | nodes that can be emptied, smallest first; then from nodes with fewest pods |
+//! | `spread,consolidate` | `spread` says how many of each domain, `consolidate` says which |
+//! | `consolidate,spread` | as `consolidate`; among equal nodes, from the domain with most pods |
+//!
+//! The cost is O(n log n) for n pods, besides the count of pods per node.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::api::Pod;
+use crate::api::policy::{Preference, ScaleDownOrder};
+use crate::controller::decide::deletion_context::{DeletionContext, Preferences};
+use crate::controller::decide::deletion_order::{DeletionOrder, RankedPod, decide};
+use crate::stdx::hash::{HashMap, HashSet};
+
+/// The topology of a template without constraints of its own. Since Kubernetes 1.35 pods carry the
+/// zone of their node as a label; the controller may not read nodes.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The topology in which each node is a domain.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// A pod in deletion order.
+#[derive(Clone, Debug)]
+pub struct PreferredPod {
+    /// The pod, and how crowded its node is.
+    pub ranked: RankedPod,
+    /// Why a preference chose it; `None` if upstream's order alone did.
+    pub because: Option<Because>,
+}
+
+/// Why a preference chose a pod. All counts are of the moment before this pod was chosen, and
+/// without the pods chosen before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Because {
+    /// The preference with precedence.
+    pub preference: Preference,
+    /// Active pods of the ReplicaSet in the pod's domain, if `spread` applied.
+    pub in_domain: Option<usize>,
+    /// The state of the pod's node, if `consolidate` applied.
+    pub on_node: Option<NodePods>,
+}
+
+/// The node of a chosen pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodePods {
+    /// The choice empties the node of this many pods.
+    Emptied(usize),
+    /// The node had this many active pods, of all owners, and some stay.
+    Active(usize),
+}
+
+/// Where pods are, as far as the preferences matter.
+#[derive(Clone, Debug)]
+pub struct Places {
+    order: ScaleDownOrder,
+    /// The label that names the domain; `None` if each node is one.
+    label: Option<String>,
+}
+
+/// The counts of one choice, without the pods that were chosen already.
+#[derive(Debug)]
+struct Surroundings {
+    places: Places,
+    /// Active pods of the ReplicaSet.
+    domains: Tally,
+    /// Active pods of all owners. Stays empty unless a preference is `consolidate`.
+    nodes: Tally,
+}
+
+/// Numbers names, and counts what has them. No name is the empty name.
+#[derive(Debug, Default)]
+struct Tally {
+    numbers: HashMap<Arc<str>, usize>,
+    counts: Vec<usize>,
+}
+
+/// A pod of the class, as the preferences see it. Its position in upstream's order is its index.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    node: usize,
+    domain: usize,
+}
+
+/// A choice: the index of a candidate, and why.
+type Chosen = (usize, Because);
+
+/// Candidates that go together, by ascending index: all of one node, or one of any.
+#[derive(Clone, Debug)]
+struct Lot {
+    pods: Vec<usize>,
+    domain: usize,
+    /// Active pods of all owners on the node.
+    n_active: usize,
+}
+
+/// Reorders pods in upstream's order so that the first `count` are the ones to delete. `pods` are
+/// the active pods of the ReplicaSet, and `gone` those of them that go before any of `sorted`.
+pub fn prefer(
+    sorted: Vec<RankedPod>,
+    count: usize,
+    (pods, gone): (&[Arc<Pod>], &[Arc<Pod>]),
+    context: &DeletionContext<'_>,
+) -> Vec<PreferredPod> {
+    let class = match count.checked_sub(1).and_then(|last| sorted.get(last)) {
+        Some(last) => class_of(&sorted, last, context.order),
+        None => 0..0,
+    };
+    let is_cut = class.contains(&count);
+    if !is_cut || context.preferences.order.is_upstreams() {
+        return sorted.into_iter().map(PreferredPod::by_upstream).collect();
+    }
+    let mut surroundings = Surroundings::of(pods, context);
+    let before = sorted.iter().take(class.start).map(|it| &it.pod);
+    for pod in gone.iter().chain(before) {
+        surroundings.remove(pod);
+    }
+    let chosen = surroundings.choose(&sorted[class.clone()], count - class.start);
+    reordered(sorted, class.start, &chosen)
+}
+
+/// Reorders all pods as if each class were chosen one pod after the other, up to its last: the
+/// order that `explain` shows while no scale-down is due.
+pub fn prefer_throughout(
+    sorted: Vec<RankedPod>,
+    pods: &[Arc<Pod>],
+    context: &DeletionContext<'_>,
+) -> Vec<PreferredPod> {
+    if context.preferences.order.is_upstreams() {
+        return sorted.into_iter().map(PreferredPod::by_upstream).collect();
+    }
+    let mut surroundings = Surroundings::of(pods, context);
+    let mut ordered = Vec::with_capacity(sorted.len());
+    let is_one_class = |a: &RankedPod, b: &RankedPod| is_one_class(a, b, context.order);
+    for class in sorted.chunk_by(is_one_class) {
+        let chosen = surroundings.choose(class, class.len());
+        for gone in class {
+            surroundings.remove(&gone.pod);
+        }
+        ordered.extend(reordered(class.to_vec(), 0, &chosen));
+    }
+    ordered
+}
+
+/// True if the pods are of one class.
+pub fn is_one_class(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> bool {
+    decide(a, b, order).is_none_or(|(rule, _)| !rule.separates_classes())
+}
+
+/// The positions of the pods in the class of `member`.
+fn class_of(sorted: &[RankedPod], member: &RankedPod, order: DeletionOrder) -> Range<usize> {
+    let is_in = |other: &RankedPod| is_one_class(other, member, order);
+    let start = sorted.iter().take_while(|it| !is_in(it)).count();
+    let n = sorted[start..].iter().take_while(|it| is_in(it)).count();
+    start..start + n
+}
+
+/// Moves the chosen pods of the class that begins at `start` to its front.
+fn reordered(sorted: Vec<RankedPod>, start: usize, chosen: &[Chosen]) -> Vec<PreferredPod> {
+    let mut pods: Vec<Option<RankedPod>> = sorted.into_iter().map(Some).collect();
+    let mut ordered: Vec<PreferredPod> = Vec::with_capacity(pods.len());
+    let before = pods.iter_mut().take(start).filter_map(Option::take);
+    ordered.extend(before.map(PreferredPod::by_upstream));
+    for (at, because) in chosen {
+        ordered.extend(pods[start + at].take().map(|ranked| PreferredPod {
+            ranked,
+            because: Some(*because),
+        }));
+    }
+    ordered.extend(pods.into_iter().flatten().map(PreferredPod::by_upstream));
+    ordered
+}
+
+impl PreferredPod {
+    fn by_upstream(ranked: RankedPod) -> Self {
+        Self {
+            ranked,
+            because: None,
+        }
+    }
+}
+
+impl Places {
+    /// The places of the active pods of a ReplicaSet: by the topology of the template's own
+    /// constraints, or else by zone; by node if no pod carries that label.
+    pub fn of(pods: &[Arc<Pod>], preferences: Preferences<'_>) -> Self {
+        let Preferences { order, rs } = preferences;
+        let key = || rs.topology_key().unwrap_or_else(|| ZONE.to_owned());
+        let label = order.includes(Preference::Spread).then(key);
+        let is_carried = |key: &String| pods.iter().any(|pod| pod.labels.get(key).is_some());
+        Self {
+            order,
+            label: label.filter(|key| key != HOSTNAME && is_carried(key)),
+        }
+    }
+
+    /// The label that names the domain of a pod; `None` if each node is a domain.
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    fn domain<'a>(&self, pod: &'a Pod) -> Option<&'a str> {
+        match &self.label {
+            Some(key) => pod.labels.get(key),
+            None => pod.node.as_deref(),
+        }
+    }
+}
+
+impl Surroundings {
+    /// Counts the active pods of a ReplicaSet, and for `consolidate` all pods.
+    fn of(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Self {
+        let places = Places::of(pods, context.preferences);
+        let (mut domains, mut nodes) = (Tally::default(), Tally::default());
+        for pod in pods {
+            *domains.count_of(places.domain(pod)) += 1;
+        }
+        if places.order.includes(Preference::Consolidate) {
+            for (node, n_active) in context.related_pods.active_pods_per_node() {
+                *nodes.count_of(Some(&node)) = n_active;
+            }
+        }
+        Self {
+            places,
+            domains,
+            nodes,
+        }
+    }
+
+    /// Counts a pod as gone.
+    fn remove(&mut self, pod: &Pod) {
+        let domain = self.places.domain(pod);
+        let node = pod.node.as_deref();
+        for count in [self.domains.count_of(domain), self.nodes.count_of(node)] {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Chooses `count` pods of a class. Returns none if the preferences have no say, because the
+    /// pods have no node.
+    fn choose(&mut self, class: &[RankedPod], count: usize) -> Vec<Chosen> {
+        if class.iter().any(|it| it.pod.node.is_none()) {
+            return Vec::new();
+        }
+        let candidate = |ranked: &RankedPod| Candidate {
+            node: self.nodes.number_of(ranked.pod.node.as_deref()),
+            domain: self.domains.number_of(self.places.domain(&ranked.pod)),
+        };
+        let candidates: Vec<Candidate> = class.iter().map(candidate).collect();
+        let (in_domain, on_node) = (&self.domains.counts, &self.nodes.counts);
+        choose(&candidates, count, self.places.order, in_domain, on_node)
+    }
+}
+
+impl Tally {
+    fn number_of(&mut self, name: Option<&str>) -> usize {
+        let name = name.unwrap_or_default();
+        if let Some(known) = self.numbers.get(name) {
+            return *known;
+        }
+        self.counts.push(0);
+        let number = self.counts.len() - 1;
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
+    fn count_of(&mut self, name: Option<&str>) -> &mut usize {
+        let number = self.number_of(name);
+        &mut self.counts[number]
+    }
+}
+
+/// Chooses `count` candidates. `in_domain` are the ReplicaSet's pods in each domain, and `on_node`
+/// the active pods on each node, of all owners.
+fn choose(
+    candidates: &[Candidate],
+    count: usize,
+    order: ScaleDownOrder,
+    in_domain: &[usize],
+    on_node: &[usize],
+) -> Vec<Chosen> {
+    let all: Vec<usize> = (0..candidates.len()).collect();
+    let mut preferences = order.preferences();
+    match (preferences.next(), preferences.next()) {
+        (Some(Preference::Spread), None) => spread(candidates, count, in_domain),
+        (Some(Preference::Spread), Some(_)) => both(candidates, count, in_domain, on_node),
+        (Some(Preference::Consolidate), second) => {
+            let in_domain = second.map(|_| in_domain);
+            consolidate(candidates, &all, count, in_domain, on_node)
+        }
+        (None, _) => Vec::new(),
+    }
+}
+
+/// `spread`: takes from the domain with most pods, and counts anew after each. This leaves the
+/// smallest skew that any choice of as many candidates leaves: no other choice has a lower maximum
+/// or a higher minimum.
+fn spread(candidates: &[Candidate], count: usize, in_domain: &[usize]) -> Vec<Chosen> {
+    let lots = candidates.iter().enumerate().map(|(at, candidate)| Lot {
+        pods: vec![at],
+        domain: candidate.domain,
+        n_active: 1,
+    });
+    let because = |in_domain| Because {
+        preference: Preference::Spread,
+        in_domain: Some(in_domain),
+        on_node: None,
+    };
+    let taken = take(lots.collect(), count, &mut in_domain.to_vec());
+    taken.into_iter().map(|(at, n)| (at, because(n))).collect()
+}
+
+/// Takes lots until there are `count` candidates, of the last lot as many as are missing. The next
+/// lot is of the domain with most pods; among equal domains and in one domain, it is the one with
+/// the lowest index. Returns each candidate with the number of pods that its domain had, and
+/// subtracts those taken from `in_domain`.
+fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize, usize)> {
+    lots.sort_by_key(|lot| lot.pods.first().copied());
+    let mut queues: BTreeMap<usize, VecDeque<Vec<usize>>> = BTreeMap::new();
+    for lot in lots {
+        queues.entry(lot.domain).or_default().push_back(lot.pods);
+    }
+    let mut taken = Vec::with_capacity(count);
+    while taken.len() < count {
+        let heads = queues.iter().filter_map(|(domain, queue)| {
+            let first = queue.front()?.first()?;
+            Some((in_domain[*domain], Reverse(*first), *domain))
+        });
+        let Some((_, _, domain)) = heads.max() else {
+            break;
+        };
+        let lot = queues.get_mut(&domain).and_then(VecDeque::pop_front);
+        for pod in lot.into_iter().flatten().take(count - taken.len()) {
+            taken.push((pod, in_domain[domain]));
+            in_domain[domain] = in_domain[domain].saturating_sub(1);
+        }
+    }
+    taken
+}
+
+/// `consolidate`: empties as many nodes as it can, and otherwise takes from the nodes with fewest
+/// pods, node by node. All nodes that can be emptied count alike, so the smallest first, while they
+/// fit whole, are as many as any choice of as many candidates empties.
+///
+/// Chooses `count` of those candidates whose indexes are in `members`. Among nodes with equally
+/// many pods it takes from the domain with most pods, if `in_domain` is given.
+fn consolidate(
+    candidates: &[Candidate],
+    members: &[usize],
+    count: usize,
+    in_domain: Option<&[usize]>,
+    on_node: &[usize],
+) -> Vec<Chosen> {
+    let has_domains = in_domain.is_some();
+    // Without domains, all nodes are in one.
+    let mut in_domain = in_domain.map_or_else(|| vec![0], <[usize]>::to_vec);
+    let mut nodes: BTreeMap<usize, Lot> = BTreeMap::new();
+    for at in members {
+        let Candidate { node, domain } = candidates[*at];
+        let lot = nodes.entry(node).or_insert_with(|| Lot {
+            pods: Vec::new(),
+            domain: if has_domains { domain } else { 0 },
+            n_active: on_node[node],
+        });
+        lot.pods.push(*at);
+    }
+    let mut chosen: Vec<Chosen> = Vec::with_capacity(count);
+    let mut take = |chosen: &mut Vec<Chosen>, lots: &[Lot], count, on_node| {
+        let because = |in_domain: usize| Because {
+            preference: Preference::Consolidate,
+            in_domain: has_domains.then_some(in_domain),
+            on_node: Some(on_node),
+        };
+        let taken = take(lots.to_vec(), count, &mut in_domain);
+        chosen.extend(taken.into_iter().map(|(at, n)| (at, because(n))));
+    };
+    // The count may be from a moment later, so it can be lower.
+    let holds_no_other_pod = |lot: &Lot| lot.n_active <= lot.pods.len();
+    let (mut whole, mut others): (Vec<Lot>, Vec<Lot>) =
+        nodes.into_values().partition(holds_no_other_pod);
+    whole.sort_by_key(|lot| lot.pods.len());
+    for equal in whole.chunk_by(|a, b| a.pods.len() == b.pods.len()) {
+        let len = equal[0].pods.len();
+        let n_fit = equal.len().min((count - chosen.len()) / len);
+        take(&mut chosen, equal, n_fit * len, NodePods::Emptied(len));
+        let gone: HashSet<usize> = chosen.iter().map(|(at, _)| *at).collect();
+        others.extend(
+            equal
+                .iter()
+                .filter(|lot| !gone.contains(&lot.pods[0]))
+                .cloned(),
+        );
+    }
+    others.sort_by_key(|lot| lot.n_active);
+    for equal in others.chunk_by(|a, b| a.n_active == b.n_active) {
+        let missing = count - chosen.len();
+        take(
+            &mut chosen,
+            equal,
+            missing,
+            NodePods::Active(equal[0].n_active),
+        );
+    }
+    chosen
+}
+
+/// `spread,consolidate`: replaces each choice of `spread` by the domain's next choice of
+/// `consolidate`.
+fn both(
+    candidates: &[Candidate],
+    count: usize,
+    in_domain: &[usize],
+    on_node: &[usize],
+) -> Vec<Chosen> {
+    let spread = self::spread(candidates, count, in_domain);
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); in_domain.len()];
+    for (at, candidate) in candidates.iter().enumerate() {
+        members[candidate.domain].push(at);
+    }
+    let mut quotas = vec![0; in_domain.len()];
+    for (at, _) in &spread {
+        quotas[candidates[*at].domain] += 1;
+    }
+    let choose = |(members, quota): (&Vec<usize>, &usize)| {
+        consolidate(candidates, members, *quota, None, on_node).into_iter()
+    };
+    let mut by_domain: Vec<_> = members.iter().zip(&quotas).map(choose).collect();
+    let replaced = spread.into_iter().filter_map(|(at, because)| {
+        let (instead, consolidated) = by_domain[candidates[at].domain].next()?;
+        let on_node = consolidated.on_node;
+        Some((instead, Because { on_node, ..because }))
+    });
+    replaced.collect()
+}
+
+#[cfg(test)]
+mod tests;
