@@ -25,7 +25,6 @@ mod protobuf_object;
 mod read_buffer;
 pub mod reflector;
 pub mod replica_sets;
-pub mod resource_quotas;
 pub mod stats;
 pub mod store;
 
@@ -35,7 +34,6 @@ pub use event::CacheEvent;
 pub use pod_tally::PodTally;
 pub use pods::PodStore;
 pub use replica_sets::ReplicaSetStore;
-pub use resource_quotas::ResourceQuotaStore;
 pub use store::Store;
 
 /// Maximum delay before a watch reads what has arrived.

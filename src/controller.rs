@@ -22,10 +22,9 @@ pub mod error;
 pub mod feature_gates;
 mod freshness;
 pub mod handlers;
-pub mod held_back;
 pub mod memory;
 pub mod observe;
-pub mod quota_watch;
+pub mod refusals;
 pub mod sync;
 pub mod take_over;
 mod worker;
@@ -47,7 +46,7 @@ use self::memory::Memories;
 use self::memory::positions::Versions;
 use self::observe::dry_run::DryRun;
 use self::observe::other_writers::OtherWriters;
-use self::quota_watch::QuotaWatch;
+use self::refusals::QuotaWatch;
 use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::Cache;
@@ -96,9 +95,6 @@ pub struct Options {
     pub status_update_interval: Duration,
     /// How refused creates are tried again.
     pub retry_backoff: RetryBackoff,
-    /// Refused tries of all ReplicaSets in front of quotas in each second, beyond each one's first;
-    /// 0 for no limit.
-    pub quota_tries_per_second: f64,
     /// The feature gates.
     pub gates: FeatureGates,
     /// The default of the opt-in annotations.
@@ -113,7 +109,6 @@ impl Default for Options {
             burst_replicas: BURST_REPLICAS,
             status_update_interval: Duration::from_secs(1),
             retry_backoff: RetryBackoff::default(),
-            quota_tries_per_second: 5.0,
             gates: FeatureGates::default(),
             policy: Policy::default(),
         }
@@ -162,7 +157,6 @@ impl ReplicaSetController {
             memories: Memories::new(
                 Arc::clone(&parts.clock),
                 parts.options.gates.stale_controller_consistency,
-                parts.options.quota_tries_per_second,
             ),
             clock: parts.clock,
             metrics: parts.metrics,

@@ -10,10 +10,10 @@
 pub mod api_facts;
 pub mod api_table;
 pub mod findings;
-pub mod held_back;
 pub mod model;
 mod pods;
 mod preferences;
+pub mod refusals;
 pub mod report;
 pub mod table;
 mod text;

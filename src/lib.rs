@@ -59,7 +59,7 @@
 //! | `ctrl-c` | trips the stop signal | SIGTERM, SIGINT |
 //! | `signal` | reloads, logs threads: [`run::signals`] | SIGHUP, SIGUSR1; a credential plugin |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list, watch, store, handlers | a read, 5 min; a pause |
-//! | `watch-quotas` | as above, once a quota refuses a pod | that; the right, 10 min; a read |
+//! | `watch-quotas` | watch quotas, once one refuses a pod | that; the right, 10 min; a read |
 //! | `sync-N`, `rc-sync-N` | run syncs | the queue; a response, 60 s; a batch |
 //! | `batch-N` | send creates and deletes for the workers | a job; a response, 60 s |
 //! | `delay`, `rc-delay` | queue delayed keys when due | the next due time, 10 s at most |
@@ -130,7 +130,7 @@
 //! | resync | a periodic sync of every object, without a change |
 //! | expectation | a create (by name) or delete (by UID) that the watch has not shown yet |
 //! | own write | a write by this process; the caches must show it before the next sync acts |
-//! | hold | creates of a ReplicaSet wait after a refusal ([`controller::memory::hold`]) |
+//! | hold | creates of a ReplicaSet wait after a refusal ([`controller::memory::refusals`]) |
 //! | quota queue | the ReplicaSets of a namespace that one quota refuses |
 //! | position | the resource versions that the caches have reached, or must reach |
 //! | record | everything that [`controller::memory`] keeps about one ReplicaSet |

@@ -18,6 +18,12 @@ const RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 /// The message of servers that do not set this cause.
 const TOO_LARGE_MESSAGE: &str = "Too large resource version";
 
+/// The longest `Retry-After` that is obeyed, so that no mistake of a server stops a thread or a
+/// ReplicaSet for hours.
+///
+/// DIFFERS: upstream obeys any.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
+
 /// A `Status` of type failure: the API server rejected the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status(Box<StatusObject>);

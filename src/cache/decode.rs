@@ -10,7 +10,7 @@ use super::store::{Indexed, UnreadKey};
 use crate::api::interner::Interner;
 use crate::api::protobuf::ProtobufError;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
-use crate::api::{Pod, ReplicaSet, ResourceQuota, ResourceVersion, Status};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Status};
 use crate::client::ClientError;
 
 /// Maximum bytes of an object, list member or watch frame. An object in etcd has at most 1.5 MiB;
@@ -94,21 +94,6 @@ impl Decode for ReplicationController {
 
     fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<ReplicaSet, ProtobufError> {
         ReplicaSet::from_protobuf(&REPLICATION_CONTROLLER, message, interner)
-    }
-}
-
-impl Decode for ResourceQuota {
-    type Object = Self;
-
-    const KIND: &'static str = "ResourceQuota";
-    const RESOURCE: &'static str = "resourcequotas";
-
-    fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        Self::from_json(json, interner)
-    }
-
-    fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
-        Self::from_protobuf(message, interner)
     }
 }
 

@@ -7,6 +7,7 @@ use super::error::ClientError;
 use super::meter::Meter;
 use super::request::{Method, Request};
 use super::throttle::Throttle;
+use crate::api::status::RETRY_AFTER_MAX;
 use crate::stdx::activity;
 use crate::stdx::stop::Stop;
 
@@ -15,10 +16,6 @@ const RETRIES_MAX: u32 = 10;
 
 /// Delay after the connection of a read broke (client-go `rest/with_retry.go:retryAfterResponse`).
 const CLOSED_DELAY: Duration = Duration::from_secs(1);
-
-/// DIFFERS: upstream obeys any `Retry-After`. Above this limit the caller gets the status error, so
-/// that its back-off frees the thread for other work, and every wait has a bound.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// The kind of request, as far as retries are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +71,7 @@ pub(super) fn delay(
         ClientError::Status(status) if status.is_too_large_resource_version() => None,
         ClientError::Status(status) if status.code() == 429 || status.code() >= 500 => {
             let delay = Duration::from_secs(whole_seconds(retry_after?)?);
+            // After a longer one, the caller's back-off frees the thread for other work.
             Some(delay).filter(|delay| *delay <= RETRY_AFTER_MAX)
         }
         ClientError::Transport(_) if error.is_closed() => match (kind, retries) {

@@ -10,7 +10,6 @@ pub mod deletion_order;
 pub mod due;
 pub mod optional;
 pub mod plan;
-pub mod refusal;
 pub mod status;
 
 use std::mem::discriminant;

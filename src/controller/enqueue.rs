@@ -162,7 +162,7 @@ impl ReplicaSetController {
 fn is_held_back(memory: &Memory, rs: &ReplicaSet, owned: &PodTally, now: Instant) -> bool {
     let creates = || i64::try_from(owned.n_active()).is_ok_and(|n| n < i64::from(rs.replicas));
     memory.own_writes.satisfaction(now) == Satisfaction::Open
-        || (memory.held_back(rs.generation, now).is_some() && creates())
+        || (memory.creates_wait(rs.generation, now).is_some() && creates())
 }
 
 #[cfg(test)]

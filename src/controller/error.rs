@@ -37,17 +37,6 @@ pub enum SyncError {
         /// The first error.
         error: WriteError,
     },
-    /// The API server refused a pod for a known reason. The worker requeues the key after this
-    /// time.
-    #[error("{error}")]
-    HeldBack {
-        /// How many were created.
-        batch: Batch,
-        /// The error of the create.
-        error: WriteError,
-        /// Time until the next try, if nothing ends the wait earlier.
-        retry_in: Duration,
-    },
     /// Several writes failed.
     #[error("[{messages}]")]
     Several {
@@ -106,9 +95,7 @@ impl SyncError {
     /// The batch that failed, if that is what failed.
     pub(super) fn batch(&self) -> Option<&Batch> {
         match self {
-            Self::Create { batch, .. }
-            | Self::HeldBack { batch, .. }
-            | Self::Delete { batch, .. } => Some(batch),
+            Self::Create { batch, .. } | Self::Delete { batch, .. } => Some(batch),
             _ => None,
         }
     }

@@ -78,7 +78,10 @@ impl ReplicaSetController {
         let satisfaction = self.check_expectations(rs);
         let due = self.due(rs);
         let held_back = match due.plan {
-            Plan::Create(_) => self.held_back(rs),
+            Plan::Create(_) => {
+                let wait = |memory: &mut Memory| memory.creates_wait(rs.generation, now);
+                self.memories.get(key, &rs.uid, wait).flatten()
+            }
             Plan::Delete(_) | Plan::Nothing => None,
         };
         match satisfaction {
@@ -92,7 +95,7 @@ impl ReplicaSetController {
         let is_protecting = respects_marks(&self.policy_of(rs));
         let mut has_hold = false;
         let freshness = self.memories.with(key, &rs.uid, |memory| {
-            has_hold = memory.has_hold();
+            has_hold = memory.last_refusal().is_some();
             let positions = &mut memory.positions;
             match due.plan {
                 // A status needs no proof: the next sync corrects an outdated one.
@@ -113,7 +116,7 @@ impl ReplicaSetController {
             }
         });
         if has_hold && !matches!(due.plan, Plan::Create(_)) {
-            self.memories.end_hold(rs, true);
+            self.memories.note_creates(rs, None, true);
         }
         freshness
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceQuota, ResourceVersion, Selector};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
 
 impl ReplicaSetController {
@@ -45,18 +45,6 @@ impl ReplicaSetController {
                 self.delete_pod(pod);
                 self.may_free_quota(&pod.key.namespace);
             }
-        }
-    }
-
-    /// Handles one event of the ResourceQuota store.
-    pub fn handle_quota_event(&self, event: &CacheEvent<ResourceQuota>) {
-        let (quota, may_admit) = match event {
-            CacheEvent::Added(new) => (new, new.shows_more_room_than(None)),
-            CacheEvent::Updated { old, new } => (new, new.shows_more_room_than(Some(old))),
-            CacheEvent::Deleted(quota) => (quota, true),
-        };
-        if may_admit {
-            self.wake_quota_queues(&quota.key.namespace, Some(&quota.key.name));
         }
     }
 

@@ -7,19 +7,17 @@
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
 //! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
 //! pods ([`pod_names`]), the time of the next status write ([`status_throttle`]), past events
-//! ([`history`]), signs of another writer ([`suspicion`]), and the wait after a refusal ([`hold`]).
-//! The queues in front of quotas ([`quota_queue`]) name the ReplicaSets that wait for one.
+//! ([`history`]), signs of another writer ([`suspicion`]), and the wait after a refusal
+//! ([`refusals`]), with the queues in front of quotas.
 //!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
 //! doubled since the last sweep, a sweep also drops those that hold nothing of use
 //! ([`Memory::is_over`]).
 
 pub mod history;
-pub mod hold;
 pub mod own_writes;
 pub mod pod_names;
 pub mod positions;
-pub mod quota_queue;
 pub mod refusals;
 pub mod status_throttle;
 pub mod suspicion;
@@ -31,11 +29,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use self::history::History;
-use self::hold::Hold;
 use self::own_writes::OwnWrites;
 use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
-use self::refusals::{Left, QuotaQueues};
+use self::refusals::{QuotaQueues, Refused};
 use self::status_throttle::StatusThrottle;
 use self::suspicion::Suspicion;
 use self::take_over::TakeOver;
@@ -90,8 +87,8 @@ pub struct Memory {
     pub history: History,
     /// Signs of another writer.
     pub suspicion: Suspicion,
-    /// Creates are held back after a refusal.
-    hold: Option<Box<Hold>>,
+    /// Until creates are accepted or not needed.
+    refused: Option<Box<Refused>>,
     /// When the next leftovers may be deleted.
     pub next_leftovers: Option<Instant>,
 }
@@ -107,15 +104,8 @@ impl Memory {
             status_throttle: StatusThrottle::default(),
             history: History::default(),
             suspicion: Suspicion::default(),
-            hold: None,
+            refused: None,
             next_leftovers: None,
-        }
-    }
-
-    /// Records that a create was accepted: a later refusal is the first in a row.
-    pub fn create_was_accepted(&mut self) {
-        if let Some(hold) = &mut self.hold {
-            hold.n = 0;
         }
     }
 
@@ -127,7 +117,7 @@ impl Memory {
             && self.status_throttle.remaining(now).is_none()
             && self.history.is_over(now)
             && self.suspicion.is_over()
-            && self.hold.is_none()
+            && self.refused.is_none()
             && self.next_leftovers.is_none_or(|next| next <= now)
     }
 }
@@ -138,19 +128,11 @@ impl Memories {
     ///
     /// DIFFERS: upstream's no-op store records nothing (kubernetes
     /// `pkg/controller/util/consistency:NewNoopConsistencyStore`).
-    pub fn new(
-        clock: Arc<dyn Clock>,
-        waits_for_written: bool,
-        quota_tries_per_second: f64,
-    ) -> Self {
-        let state = State {
-            queues: QuotaQueues::new(quota_tries_per_second),
-            ..State::default()
-        };
+    pub fn new(clock: Arc<dyn Clock>, waits_for_written: bool) -> Self {
         Self {
             clock,
             waits_for_written,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             stands_by: AtomicBool::new(false),
             terminating_is_dropped: AtomicBool::new(false),
         }
@@ -333,9 +315,8 @@ impl Memories {
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
         let memory = state.records.remove(key);
-        if let Some(hold) = memory.and_then(|memory| memory.hold) {
-            let now = self.clock.now();
-            state.queues.leave(key, &hold, Left::NeedsNone, now);
+        if let Some(last) = memory.and_then(|memory| memory.refused) {
+            state.leave_queue(key, &last, false, self.clock.now());
         }
         state.waiting.remove(key);
     }

@@ -93,7 +93,7 @@ impl ReplicaSetController {
         self.report_unreadable_marks(&facts, &decision);
         let decision = self.recheck_before_creating(&rs, decision);
         let managed = self.manage_replicas(&facts, &decision);
-        let managed = self.note_refusal(&rs, &decision, freshness, managed);
+        self.note_creates(&rs, &decision, freshness, &managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| SyncOutcome::Synced);

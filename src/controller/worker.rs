@@ -1,27 +1,36 @@
 //! The worker: it takes a key from the queue, syncs it, and marks it done.
 
+use std::fmt;
 use std::time::Duration;
 
 use log::Level;
 
 use super::error::Batch;
-use super::held_back::Milliseconds;
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
+use super::refusals::why_quota_refuses;
 use super::sync::SyncOutcome;
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::ObjectKey;
+use crate::api::status::RETRY_AFTER_MAX;
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
-
-/// A longer `Retry-After` is cut to this, so that no mistake of a server stops a ReplicaSet for
-/// hours.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// Spreads the retries of many keys that were told the same time. `random` is from `0.0..1.0`.
 fn spread(retry_after: Duration, random: f64) -> Duration {
     let least = retry_after.min(RETRY_AFTER_MAX);
     least + least.mul_f64(random / 2.0)
+}
+
+/// Displays a time as `30s` or `1.5s`, exact to the millisecond.
+pub(super) struct Milliseconds(pub(super) Duration);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(time) = self;
+        let whole = time.subsec_millis() * 1_000_000;
+        write!(f, "{:?}", Duration::new(time.as_secs(), whole))
+    }
 }
 
 impl ReplicaSetController {
@@ -65,7 +74,11 @@ impl ReplicaSetController {
                 }
             }
         }
-        self.serve_quota_queues(&key.namespace, Some(key));
+        self.end(key);
+    }
+
+    fn end(&self, key: &ObjectKey) {
+        self.enqueue_turns(self.memories.turns(&key.namespace, key));
         // Last, as in upstream: another worker may take the key from here on.
         self.queue.done(key);
     }
@@ -73,15 +86,18 @@ impl ReplicaSetController {
     /// Requeues the key after an error, and logs it: as a warning if it `is_news`, and after 10,
     /// 100, … tries.
     fn retry(&self, key: &ObjectKey, error: &SyncError, is_news: bool) {
-        let (n_failures, retry_in) = if let SyncError::HeldBack { retry_in, .. } = error {
+        let is_create = matches!(error, SyncError::Create { .. });
+        let held_back = is_create.then(|| self.held_back_of(key)).flatten();
+        let (n_failures, retry_in) = if let Some(held_back) = &held_back {
             // No token of the bucket that all failed keys share: another ReplicaSet's first retry
             // must not wait behind thousands of refused ones.
             self.queue.forget(key);
-            self.queue.add_after(key.clone(), *retry_in);
+            if held_back.position.is_none() {
+                self.queue.add_after(key.clone(), held_back.remaining);
+            }
             // The next sync is held back, and schedules everything but creates.
             self.queue.add_low(key.clone());
-            self.serve_quota_queues(&key.namespace, Some(key));
-            (self.n_refusals(key), *retry_in)
+            (held_back.n_refusals, held_back.remaining)
         } else if let Some(after) = error.retry_after() {
             // The key waits, and no worker does.
             let after = spread(after, fastrand::f64());
@@ -100,11 +116,15 @@ impl ReplicaSetController {
             return;
         }
         let object = self.kind.named(key);
-        if let Some(what) = self.why_quota_refuses(key, error) {
-            return log::log!(level, object:% = object; "{what}");
+        let batch = error.batch();
+        if let (Some(held_back), Some(batch)) = (&held_back, batch) {
+            let missing = batch.count - batch.done;
+            if let Some(what) = why_quota_refuses(held_back, &error.to_string(), missing) {
+                return log::log!(level, object:% = object; "{what}");
+            }
         }
         let next = Milliseconds(retry_in);
-        match error.batch() {
+        match batch {
             Some(&Batch { what, done, count }) if what == "created" => log::log!(
                 level, object:% = object, error:%, created = done, wanted = count, nextTry:% = next;
                 "{what} {done} of {count} pods, next try in {next}"

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::held_back;
 use super::model::{Finding, Report, Sources};
 use super::pods::{backing_off, failing, unavailable};
+use super::refusals;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::{CompactTimestamp, Policy, ReplicaSet};
 use crate::controller::decide::Decision;
@@ -81,7 +81,7 @@ pub fn findings(
     if let Some(memory) = memory {
         if let Some(held_back) = &memory.held_back {
             let finding =
-                held_back::finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
+                refusals::finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
             add(finding.what, finding.way_out);
         }
         memory_findings(memory, report, &mut add);

@@ -299,7 +299,7 @@ fn held_back(memory: &Memory) -> Option<String> {
     }
     // The problems say why, so this says when.
     if let Some(held_back) = &memory.held_back {
-        return Some(super::held_back::next_try(held_back));
+        return Some(super::refusals::next_try(held_back));
     }
     let next = memory
         .queue
@@ -486,7 +486,7 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         hold: memory
             .held_back
             .as_ref()
-            .map(|held_back| super::held_back::report(held_back, memory.quotas_are_watched)),
+            .map(|held_back| super::refusals::report(held_back, memory.quotas_are_watched)),
         failures: memory.queue.n_failures,
         next_try_seconds: memory.queue.due_in.map(|due| due.as_secs_f64()),
         is_queued: memory.queue.is_waiting,

@@ -13,8 +13,8 @@ use crate::batches::BatchRunner;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig};
 use crate::controller::observe::dry_run::DryRun;
-use crate::controller::quota_watch::QuotaWatch;
-use crate::controller::{self, Parts, ReplicaSetController};
+use crate::controller::refusals::QuotaWatch;
+use crate::controller::{Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
 use crate::stdx::activity;
 use crate::stdx::clock::{self, Clock, SystemClock};
@@ -111,10 +111,7 @@ impl ControllerInstance {
             queue: Arc::clone(&queue),
             batches: Arc::clone(shared.batches),
             clock,
-            options: controller::Options {
-                quota_tries_per_second: f64::from(options.kube_api_qps) / 4.0,
-                ..options.controller
-            },
+            options: options.controller,
             metrics: controller_metrics,
             quota_watch: Arc::clone(shared.quota_watch),
         });

@@ -15,7 +15,7 @@ use crate::cache::Store;
 use crate::cache::stats::CacheStats;
 use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::refusal::Refusal;
+use crate::controller::memory::refusals::Refusal;
 use crate::telemetry::metrics::computed::Computed;
 use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::telemetry::metrics::watch::INFORMER;

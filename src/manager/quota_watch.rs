@@ -1,60 +1,33 @@
-//! The thread `watch-quotas`: a reflector of the ResourceQuotas, from the first refusal of a quota
-//! on, if the account may watch them. A quota that shows more room wakes its queue in each
-//! controller.
+//! The thread `watch-quotas`: it watches the ResourceQuotas from the first refusal of a quota on, if
+//! the account may do that. A quota that changes wakes its queue in each controller.
 //!
-//! The right is optional. Without it pods that end wake the queues, no health check fails, and the
-//! log says so once. A right that is taken away later is an outage of the watch, with its warnings.
+//! The right is optional. Without it pods that end wake the queues, and the log says so once.
 
+use std::io::BufReader;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use prometheus::Histogram;
+use serde::Deserialize;
 
 use super::controller_instance::Shared;
-use super::metrics_export::export_watch;
 use crate::api::workload_kind::collection_path;
-use crate::api::{ResourceQuota, ResourceVersion, RetryBackoff, Status};
-use crate::cache::decode::Decode;
-use crate::cache::list_watch::{ListQuery, WatchQuery};
-use crate::cache::reflector::{
-    Body, Collection, Handler, Reflector, ReflectorOptions, ReflectorParts, Source,
-};
-use crate::cache::{CacheEvent, ResourceQuotaStore};
-use crate::client::{Client, ClientError};
+use crate::api::{RetryBackoff, Status};
+use crate::client::{BodyStream, Client, Request};
 use crate::controller::ReplicaSetController;
-use crate::controller::quota_watch::QuotaWatch;
 use crate::rights::QUOTAS_FORBIDDEN;
 use crate::stdx::activity;
-use crate::stdx::clock::SystemClock;
 use crate::stdx::latch::Woken;
-use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 
-/// Time between two requests of an account without the right, which may be granted meanwhile.
-const ASK_AGAIN_AFTER: Duration = Duration::from_mins(10);
+/// Pauses: after a watch, while the API server fails, and without the right, which may be granted.
+const PAUSES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(30),
+    Duration::from_mins(10),
+];
 
-/// The same while the API server does not say whether the account has it.
-const RETRY_AFTER: Duration = Duration::from_secs(30);
-
-/// Passes the events to all controllers.
-struct QuotaHandler {
-    controllers: Vec<Arc<ReplicaSetController>>,
-    latency: Histogram,
-}
-
-impl Handler<ResourceQuota> for QuotaHandler {
-    fn on_event(&mut self, event: &CacheEvent<ResourceQuota>) {
-        let began = Instant::now();
-        for controller in &self.controllers {
-            controller.handle_quota_event(event);
-        }
-        self.latency.observe(began.elapsed().as_secs_f64());
-    }
-
-    fn on_position(&mut self) {}
-}
-
-/// Starts the thread; `None` if no controller holds back creates.
+/// Starts the thread; `None` if no creates wait for a quota.
 pub(super) fn start_quota_watch(
     client: &Client,
     controllers: Vec<Arc<ReplicaSetController>>,
@@ -65,101 +38,78 @@ pub(super) fn start_quota_watch(
         return None;
     }
     let path = collection_path("/api/v1", "resourcequotas", options.namespace.as_deref());
-    let accept = options.content_type.accept();
-    let collection = Collection::new(client.stream_client(), &*path, accept);
-    let reflector_options = ReflectorOptions {
-        streams_lists: options.streams_lists,
-        // An unchanged quota wakes no queue.
-        min_resync_period: Duration::ZERO,
-        coalesces_reads: false,
-    };
+    // Without a version, it begins with all quotas: each may have changed.
+    let request = Request::get(path)
+        .query("watch", "true")
+        .query("allowWatchBookmarks", "true")
+        .query("timeoutSeconds", "600");
+    let streams = client.stream_client();
     let (quota_watch, stop) = (Arc::clone(shared.quota_watch), shared.stop.clone());
     Some(Thread::spawn("watch-quotas", shared.stop, move || {
         let wait = activity::enter("waits until a quota refuses a pod", "");
-        if quota_watch.requested().wait(&stop, Duration::MAX) != Woken::Set {
+        if quota_watch.is_needed.wait(&stop, Duration::MAX) != Woken::Set {
             return;
         }
         drop(wait);
-        if let Some(collection) = with_right(collection, &stop) {
-            let source = QuotaSource {
-                collection,
-                quota_watch,
+        let mut was_open = None;
+        loop {
+            let opened = streams.open_watch(&request);
+            let is_open = opened.is_ok();
+            quota_watch.is_open.store(is_open, Ordering::Relaxed);
+            // 404: an API server without quotas.
+            let is_denied = |status: &Status| matches!(status.code(), 403 | 404);
+            let pause = match opened {
+                Ok(body) => {
+                    if was_open.replace(true) != Some(true) {
+                        log::info!("quotas are watched");
+                    }
+                    read(body, &controllers);
+                    PAUSES[0]
+                }
+                Err(error) if error.status().is_some_and(is_denied) => {
+                    if was_open.replace(false) != Some(false) {
+                        log::info!(error:%; "{QUOTAS_FORBIDDEN}");
+                    }
+                    PAUSES[2]
+                }
+                Err(_) => PAUSES[1],
             };
-            watch(source, &path, reflector_options, controllers, stop);
+            quota_watch.is_open.store(false, Ordering::Relaxed);
+            let _wait = activity::enter("waits to watch again", "resourcequotas");
+            if stop.wait_timeout(pause) {
+                return;
+            }
         }
     }))
 }
 
-/// Returns the collection once this account may list it; `None` if the daemon stops first.
-fn with_right(mut collection: Collection, stop: &Stop) -> Option<Collection> {
-    let query = ListQuery {
-        resource_version: ResourceVersion::default(),
-        limit: Some(1),
-        continue_token: String::new(),
-    };
-    let mut is_logged = false;
-    loop {
-        let Err(error) = collection.open_list(&query) else {
-            return Some(collection);
-        };
-        // 404: an API server without quotas.
-        let is_denied = matches!(error.status().map(Status::code), Some(403 | 404));
-        if is_denied && !std::mem::replace(&mut is_logged, true) {
-            log::info!(error:%; "{QUOTAS_FORBIDDEN}");
-        }
-        let _wait = activity::enter("waits for the right to watch", ResourceQuota::RESOURCE);
-        let delay = if is_denied {
-            ASK_AGAIN_AFTER
-        } else {
-            RETRY_AFTER
-        };
-        if stop.wait_timeout(delay) {
-            return None;
+/// Passes on the changes of quotas until the watch ends.
+fn read(body: BodyStream, controllers: &[Arc<ReplicaSetController>]) {
+    body.state().begin_watch(false);
+    let events = serde_json::Deserializer::from_reader(BufReader::new(body)).into_iter::<Event>();
+    for Event { object } in events.map_while(Result::ok) {
+        // A bookmark names no quota.
+        let Metadata { namespace, name } = object.metadata;
+        for controller in controllers.iter().filter(|_| !name.is_empty()) {
+            controller.handle_quota_change(&namespace, &name);
         }
     }
 }
 
-/// Watches until the stop signal.
-fn watch(
-    source: QuotaSource,
-    path: &str,
-    options: ReflectorOptions,
-    controllers: Vec<Arc<ReplicaSetController>>,
-    stop: Stop,
-) {
-    let (store, stats) = (Arc::new(ResourceQuotaStore::default()), Arc::default());
-    let latency = export_watch(path, &store, &stats);
-    let parts = ReflectorParts::<ResourceQuota> {
-        store,
-        source: Box::new(source),
-        handler: Box::new(QuotaHandler {
-            controllers,
-            latency,
-        }),
-        stats,
-        pace: Arc::new(SystemClock),
-        random: Box::new(fastrand::f64),
-        if_forbidden: None,
-        stop,
-    };
-    Reflector::new(options, parts).run();
+#[derive(Deserialize)]
+struct Event {
+    object: Object,
 }
 
-/// Opens lists and watches, and notes whether a watch is open.
-#[derive(Debug)]
-struct QuotaSource {
-    collection: Collection,
-    quota_watch: Arc<QuotaWatch>,
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
 }
 
-impl Source for QuotaSource {
-    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError> {
-        self.collection.open_list(query)
-    }
-
-    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError> {
-        let opened = self.collection.open_watch(query);
-        self.quota_watch.set_open(opened.is_ok());
-        opened
-    }
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Metadata {
+    namespace: String,
+    name: String,
 }

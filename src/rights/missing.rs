@@ -8,9 +8,9 @@ use crate::api::WorkloadKind;
 /// The consequence if the account may not list or watch pods.
 pub const PODS_FORBIDDEN: &str = "the controllers wait until this account may list and watch pods";
 
-/// The consequence if the account may not list and watch quotas, and the remedy.
+/// The consequence if the account may not watch quotas, and the remedy.
 pub const QUOTAS_FORBIDDEN: &str = "quotas are not watched, so a raised quota is found by the next \
-     probe, 30 s later at most. To grant this optional right to the account that the error names: \
+     try, 30 s later at most. To grant this optional right to the account that the error names: \
      replicaset-controller rbac --watch-quotas --user=NAME | kubectl apply -f -. It counts \
      within ten minutes, or from a restart on";
 

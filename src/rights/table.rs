@@ -128,7 +128,7 @@ pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
         namespace: options.namespace.clone(),
         purpose: "see at once that a quota is raised".to_owned(),
         is_vital: false,
-        rights: vec![Right::on("", "resourcequotas", &["list", "watch"])],
+        rights: vec![Right::on("", "resourcequotas", &["watch"])],
     }]
 }
 

@@ -272,7 +272,7 @@ fn the_optional_rights_are_enough_to_watch_quotas() {
     cluster.create_replica_set(&new_replica_set("web", 1));
     refused(&flags, "quotas are not watched");
     apply(&rbac(&["--watch-quotas", &namespace, "--secure-port=0"]));
-    refused(&flags, "1 resourcequotas listed");
+    refused(&flags, "quotas are watched");
 }
 
 /// Checks that a ReplicaSet and a ReplicationController get their pods, status and events.

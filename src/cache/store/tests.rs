@@ -11,7 +11,7 @@ use super::{Group, Indexed, Store, UnreadKey};
 use crate::api::interner::Interner;
 use crate::api::{
     CompactTimestamp, ControllerRef, Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet,
-    ResourceQuota, ResourceVersion, Uid,
+    ResourceVersion, Uid,
 };
 use crate::cache::{Cache, CacheEvent};
 
@@ -116,39 +116,6 @@ fn another_uid_under_the_same_name_is_an_update() {
         ["update p1@1 p1@4"]
     );
     check_indexes(&store);
-}
-
-#[test]
-fn quotas_are_kept_by_name_at_their_versions() {
-    let quota = |name: &str, version: &str| {
-        let metadata = json!({
-            "namespace": "n", "name": name, "uid": name, "resourceVersion": version,
-        });
-        let text = json!({"metadata": metadata}).to_string();
-        ResourceQuota::from_json(text.as_bytes(), &mut Interner::default()).expect("a quota")
-    };
-    let store = Store::new();
-    assert!(store.is_empty());
-    for (name, version) in [("a", "1"), ("b", "2"), ("a", "3")] {
-        store.apply(quota(name, version));
-    }
-    assert_eq!((store.len(), store.is_empty()), (2, false));
-    assert_eq!(store.resource_version(), "3".into());
-    let unread = UnreadKey {
-        key: ObjectKey::new("n", "b"),
-        uid: Uid::new("b"),
-    };
-    store.replace(vec![Arc::new(quota("a", "3"))], &[unread], &"4".into());
-    let version_of = |name| {
-        let quota = store.get(&ObjectKey::new("n", name));
-        quota.map(|quota| quota.resource_version.to_string())
-    };
-    assert_eq!(version_of("a"), Some("3".to_owned()));
-    assert_eq!(
-        version_of("b"),
-        Some("2".to_owned()),
-        "its last state stays"
-    );
 }
 
 #[test]

@@ -1,27 +1,148 @@
-//! Refused creates in the memory: the holds of ReplicaSets, and the queues in front of quotas.
+//! Refused creates: the kinds of refusal, the wait of each ReplicaSet after one, and the queues in
+//! front of quotas.
+//!
+//! While a wait lasts, no sync creates pods of the ReplicaSet; deletes, claims and the status go
+//! on. It ends with the next generation. ReplicaSets that one quota refuses form a queue, and only
+//! its head tries. Then the next one is the head: at once if the create was accepted, and otherwise
+//! after a pause of 30 s. What may free quota ends the pause, and for 10 s the pauses are 1.5 s,
+//! because the API server counts what was freed some time later.
 
-use std::mem;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::hold::Hold;
-use super::quota_queue::{INTERVAL_MIN, QuotaQueue, Ticket};
+use super::history::cut;
 use super::{Memories, Memory, State};
-use crate::api::{ObjectKey, ReplicaSet};
-use crate::controller::decide::refusal::Refusal;
+use crate::api::{ObjectKey, ReplicaSet, Uid};
 use crate::stdx::hash::HashMap;
+use crate::writes::WriteError;
 
-/// The queues of all namespaces. A queue disappears with its last ReplicaSet.
-#[derive(Debug, Default)]
-pub(super) struct QuotaQueues {
-    by_namespace: HashMap<Arc<str>, Vec<(Arc<str>, QuotaQueue)>>,
-    n_queues: u32,
-    last_ticket: Ticket,
-    /// Refused tries of all queues together in each second; 0 for no limit.
-    tries_per_second: f64,
+/// The longest pause of a quota's queue.
+pub const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The shortest pause. A refused create costs an event too, so this is less than two requests in a
+/// second.
+const PACE: Duration = Duration::from_millis(1500);
+
+/// All queues together try once in this time, a quarter of the default `--kube-api-qps`.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long the pauses are short after something that may free quota.
+const LIVELY: Duration = Duration::from_secs(10);
+
+/// In a long queue the pauses are shorter, so that each ReplicaSet has its turn in this time.
+const CYCLE: Duration = Duration::from_secs(1000);
+
+/// A ReplicaSet that has no turn for this long tries all the same.
+const QUOTA_WAIT: Duration = Duration::from_hours(1);
+
+/// The longest wait after an overload.
+pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The longest wait after a 422. Most pods that are invalid stay so. But a broken webhook or policy
+/// also answers 422, and its repair starts no sync.
+pub const INVALID_WAIT_MAX: Duration = Duration::from_mins(5);
+
+/// Why the API server refuses the pods of a ReplicaSet. An error of no kind has upstream's
+/// back-off.
+///
+/// DIFFERS: upstream retries after 5 ms, doubled with each failure of the key up to 1,000 s,
+/// whatever the error is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 403 of this ResourceQuota.
+    Quota(Arc<str>),
+    /// 429, 503, a time-out, or a webhook that did not respond.
+    Overload {
+        /// `details.retryAfterSeconds`, or the header `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// 422, of the API server itself or of a webhook or policy.
+    Invalid,
 }
 
-/// A ReplicaSet whose creates are held back, for `explain`.
+impl Refusal {
+    /// The kinds, in the order of [`Refusal::kind`].
+    pub const KINDS: [&str; 3] = ["quota", "overload", "invalid"];
+
+    /// The kind of this failed create; `None` for errors of other kinds.
+    pub fn of(error: &WriteError) -> Option<Self> {
+        let status = error.response()?;
+        if let Some(quota) = status.refusing_quota() {
+            return Some(Self::Quota(quota.into()));
+        }
+        if status.is_overload() {
+            let retry_after = status.retry_after();
+            return Some(Self::Overload { retry_after });
+        }
+        status.is_invalid().then_some(Self::Invalid)
+    }
+
+    /// Index of its kind in [`Refusal::KINDS`].
+    pub fn kind(&self) -> usize {
+        match self {
+            Self::Quota(_) => 0,
+            Self::Overload { .. } => 1,
+            Self::Invalid => 2,
+        }
+    }
+
+    /// The wait after the `n`-th refusal of this kind in a row, if nothing ends it earlier.
+    fn wait(&self, owner: &Uid, n: u32) -> Duration {
+        let (first, longest, least) = match self {
+            Self::Quota(_) => return QUOTA_WAIT,
+            Self::Invalid => (Duration::from_secs(1), INVALID_WAIT_MAX, None),
+            Self::Overload { retry_after } => {
+                (Duration::from_millis(5), OVERLOAD_WAIT_MAX, *retry_after)
+            }
+        };
+        let wait = first * (1 << n.saturating_sub(1).min(16));
+        let wait = wait.max(least.unwrap_or_default());
+        // What is cut off to the longest wait is spread, too.
+        let wait = if wait < longest {
+            wait
+        } else {
+            longest.mul_f64(1.0 / 1.5)
+        };
+        let mut hasher = DefaultHasher::new(); // Simulations repeat.
+        (owner, n).hash(&mut hasher);
+        let share = f64::from(u16::try_from(hasher.finish() & 0xffff).unwrap_or_default());
+        let most = wait.mul_f64(1.5).min(longest);
+        wait + (most - wait).mul_f64(share / 65_536.0)
+    }
+}
+
+/// The last refused create of a ReplicaSet.
+#[derive(Debug)]
+pub(super) struct Refused {
+    refusal: Refusal,
+    message: Box<str>,
+    /// When the first refusal of this kind in a row came.
+    since: Instant,
+    until: Instant,
+    /// Refusals of this kind in a row; 0 after an accepted create.
+    n: u32,
+    generation: i64,
+}
+
+impl Refused {
+    fn remaining(&self, generation: i64, now: Instant) -> Option<Duration> {
+        let remaining = self.until.saturating_duration_since(now);
+        (self.generation == generation && !remaining.is_zero()).then_some(remaining)
+    }
+
+    /// The quota that refuses the ReplicaSet `key`.
+    fn quota(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        let Refusal::Quota(name) = &self.refusal else {
+            return None;
+        };
+        let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(name));
+        Some(ObjectKey { namespace, name })
+    }
+}
+
+/// Why and how long the creates of a ReplicaSet wait, for `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldBack {
     /// The last refusal.
@@ -32,7 +153,7 @@ pub struct HeldBack {
     pub since: Duration,
     /// Time until the next try, if nothing ends the wait earlier.
     pub remaining: Duration,
-    /// Its position in the queue of a quota, if that was asked for.
+    /// Its position in the queue of a quota.
     pub position: Option<QueuePosition>,
 }
 
@@ -47,295 +168,238 @@ pub struct QueuePosition {
     pub next_try_in: Duration,
 }
 
-/// How a ReplicaSet leaves the queue of a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// Its creates were accepted.
-    Accepted,
-    /// It needs no create, so the next one tries at once.
-    NeedsNone,
-    /// Something else than this quota refused its create.
-    Otherwise,
+/// The queues by quota. An empty one disappears with the next sync in its namespace.
+pub(super) type QuotaQueues = HashMap<ObjectKey, QuotaQueue>;
+
+/// The ReplicaSets that one quota refuses.
+#[derive(Debug)]
+pub(super) struct QuotaQueue {
+    waiting: VecDeque<ObjectKey>,
+    /// When the head may try.
+    due: Instant,
+    /// Only an accepted create makes a turn due before this.
+    paced_until: Instant,
+    lively_until: Instant,
+    /// The head that the work queue brings back, and when.
+    armed: Option<(ObjectKey, Instant)>,
 }
 
-impl QuotaQueues {
-    pub(super) fn new(tries_per_second: f64) -> Self {
+impl QuotaQueue {
+    /// The queue after the first refusal. Quota may have become free just before it.
+    fn new(now: Instant) -> Self {
         Self {
-            tries_per_second,
-            ..Self::default()
+            waiting: VecDeque::new(),
+            due: now + PACE,
+            paced_until: now + PACE,
+            lively_until: now + LIVELY,
+            armed: None,
         }
     }
 
-    fn of(&mut self, namespace: &str) -> &mut [(Arc<str>, QuotaQueue)] {
-        let queues = self.by_namespace.get_mut(namespace);
-        queues.map_or(&mut [], Vec::as_mut_slice)
+    fn pause(&self, pace: Duration) -> Duration {
+        let len = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        (CYCLE / len.max(1)).min(PAUSE_MAX).max(pace)
     }
 
-    /// The queue that the ReplicaSet `key` with this hold waits in.
-    fn queue_of(&mut self, key: &ObjectKey, hold: &Hold) -> Option<&mut QuotaQueue> {
-        let Refusal::Quota(quota) = &hold.refusal else {
+    fn pass_turn(&mut self, pace: Duration, now: Instant) {
+        let is_lively = now < self.lively_until;
+        self.paced_until = now + pace;
+        self.due = now + if is_lively { pace } else { self.pause(pace) };
+    }
+
+    /// Lets the head try when it is due. Returns it, unless the work queue brings it back then.
+    fn arm(&mut self, records: &mut HashMap<ObjectKey, Memory>) -> Option<ObjectKey> {
+        let head = self.waiting.front()?.clone();
+        let armed = Some((head.clone(), self.due));
+        if self.armed == armed {
             return None;
-        };
-        let queue = self
-            .of(&key.namespace)
-            .iter_mut()
-            .find(|(name, _)| name == quota);
-        queue.map(|(_, queue)| queue)
+        }
+        self.armed = armed;
+        let refused = records.get_mut(&head)?.refused.as_mut()?;
+        refused.until = refused.until.min(self.due);
+        Some(head)
     }
+}
 
-    fn queue_of_quota(
+/// The shortest pause of each of `n` queues, which share a budget.
+fn pace(n: usize) -> Duration {
+    let n = u32::try_from(n).unwrap_or(u32::MAX);
+    INTERVAL.saturating_mul(n).max(PACE)
+}
+
+impl State {
+    /// Takes a ReplicaSet whose wait ends out of the queue of its quota. If it has used its turn
+    /// `in_vain`, the next one waits for its own.
+    pub(super) fn leave_queue(
         &mut self,
-        namespace: &Arc<str>,
-        quota: &Arc<str>,
+        key: &ObjectKey,
+        last: &Refused,
+        in_vain: bool,
         now: Instant,
-    ) -> &mut QuotaQueue {
-        let queues = self.by_namespace.entry(Arc::clone(namespace)).or_default();
-        let index = queues.iter().position(|(name, _)| name == quota);
-        let index = index.unwrap_or_else(|| {
-            self.n_queues += 1;
-            queues.push((Arc::clone(quota), QuotaQueue::new(now)));
-            queues.len() - 1
-        });
-        &mut queues[index].1
-    }
-
-    /// The time in which the budget of each queue grows by one refused try.
-    fn interval(&self) -> Duration {
-        let seconds = f64::from(self.n_queues) / self.tries_per_second;
-        let longest = Duration::from_hours(1);
-        Duration::try_from_secs_f64(seconds)
-            .map_or(INTERVAL_MIN, |it| it.clamp(INTERVAL_MIN, longest))
-    }
-
-    fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket += 1;
-        self.last_ticket
-    }
-
-    /// Takes a ReplicaSet whose hold ends out of its queue.
-    pub(super) fn leave(&mut self, key: &ObjectKey, hold: &Hold, left: Left, now: Instant) {
-        let interval = self.interval();
-        let Some(queue) = self.queue_of(key, hold) else {
+    ) {
+        let pace = pace(self.queues.len());
+        let queue = last.quota(key).and_then(|it| self.queues.get_mut(&it));
+        let Some(queue) = queue else {
             return;
         };
-        queue.leave(hold.ticket);
-        match left {
-            Left::Accepted => queue.accepted(now),
-            Left::Otherwise if hold.until <= now => queue.refused(interval, now),
-            Left::Otherwise | Left::NeedsNone => {}
-        }
-        if queue.is_empty() {
-            self.drop_empty(&key.namespace);
-        }
-    }
-
-    fn drop_empty(&mut self, namespace: &str) {
-        if let Some(queues) = self.by_namespace.get_mut(namespace) {
-            let n_before = queues.len();
-            queues.retain(|(_, queue)| !queue.is_empty());
-            self.n_queues -= u32::try_from(n_before - queues.len()).unwrap_or_default();
-            if queues.is_empty() {
-                self.by_namespace.remove(namespace);
-            }
+        queue.waiting.retain(|it| it != key);
+        if last.n == 0 {
+            (queue.due, queue.lively_until) = (now, now + LIVELY);
+        } else if in_vain && last.until <= now {
+            queue.pass_turn(pace, now);
         }
     }
 }
 
 impl Memories {
-    /// Holds back the creates of `rs` after this refusal with its message. Returns how long, if
-    /// nothing ends the hold earlier.
-    pub fn hold_back(&self, rs: &ReplicaSet, refusal: Refusal, message: String) -> Duration {
+    /// Records how the creates of `rs` ended: with a refusal and its message, or otherwise, which
+    /// ends its wait. So does a sync that `needs_none`.
+    pub fn note_creates(
+        &self,
+        rs: &ReplicaSet,
+        refused: Option<(Refusal, String)>,
+        needs_none: bool,
+    ) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let State {
-            records, queues, ..
-        } = &mut *state;
-        let memory = records.entry(rs.key.clone());
-        let memory = memory.or_insert_with(|| Memory::of(&rs.uid));
-        if memory.owner != rs.uid {
-            // Another ReplicaSet of this name has come meanwhile.
-            return Duration::ZERO;
+        let memory = state.records.get_mut(&rs.key);
+        // Otherwise it is deleted.
+        let Some(memory) = memory.filter(|memory| memory.owner == rs.uid) else {
+            return;
+        };
+        let last = memory.refused.take();
+        if let Some((refusal, message)) = refused {
+            let row = last
+                .as_ref()
+                .filter(|it| it.n > 0 && it.refusal.kind() == refusal.kind());
+            let n = row.map_or(1, |it| it.n.saturating_add(1));
+            memory.refused = Some(Box::new(Refused {
+                since: row.map_or(now, |it| it.since),
+                until: now + refusal.wait(&rs.uid, n),
+                n,
+                generation: rs.generation,
+                refusal,
+                message: cut(message),
+            }));
         }
-        let earlier = memory.hold.take();
-        let mut hold = Hold::after(earlier.as_deref(), rs, (refusal, message), now);
-        let earlier = earlier.filter(|earlier| {
-            let is_same = earlier.refusal == hold.refusal;
-            if !is_same {
-                queues.leave(&rs.key, earlier, Left::Otherwise, now);
+        let quota = memory.refused.as_ref().and_then(|it| it.quota(&rs.key));
+        if let Some(last) = last {
+            state.leave_queue(&rs.key, &last, !needs_none, now);
+        }
+        if let Some(quota) = quota {
+            let queue = state.queues.entry(quota);
+            let queue = queue.or_insert_with(|| QuotaQueue::new(now));
+            queue.waiting.push_back(rs.key.clone());
+        }
+    }
+
+    /// Records what may free quota in `namespace`: of `quota`, or of any with `None`. Returns the
+    /// keys to queue, each with its delay.
+    pub fn wake(&self, namespace: &str, quota: Option<&str>) -> Vec<(ObjectKey, Duration)> {
+        self.serve(namespace, |name, queue, _, now| {
+            if quota.is_none_or(|quota| *name == *quota) {
+                queue.lively_until = now + LIVELY;
+                queue.due = queue.due.min(queue.paced_until.max(now));
             }
-            is_same
-        });
-        if let Refusal::Quota(quota) = &hold.refusal {
-            let interval = queues.interval();
-            let next = queues.next_ticket();
-            let queue = queues.queue_of_quota(&rs.key.namespace, quota, now);
-            hold.ticket = match &earlier {
-                Some(earlier) if earlier.until > now => earlier.ticket,
-                Some(earlier) => {
-                    queue.leave(earlier.ticket);
-                    queue.refused(interval, now);
-                    next
-                }
-                None => next,
-            };
-            queue.join(hold.ticket, rs.key.clone());
-        }
-        let wait = hold.until.saturating_duration_since(now);
-        memory.hold = Some(Box::new(hold));
-        wait
+        })
     }
 
-    /// Ends the hold of `rs`, because it needs no create, or because the last one met no refusal of
-    /// a known kind.
-    pub fn end_hold(&self, rs: &ReplicaSet, needs_none: bool) {
-        let now = self.clock.now();
-        let mut state = self.lock();
-        let State {
-            records, queues, ..
-        } = &mut *state;
-        let memory = records.get_mut(&rs.key);
-        let memory = memory.filter(|memory| memory.owner == rs.uid);
-        if let Some(hold) = memory.and_then(|memory| memory.hold.take()) {
-            let left = match hold.n {
-                _ if needs_none => Left::NeedsNone,
-                0 => Left::Accepted,
-                _ => Left::Otherwise,
-            };
-            queues.leave(&rs.key, &hold, left, now);
-        }
-    }
-
-    /// Records an event that may free quota in `namespace`: of `quota`, or of any with `None`.
-    /// Returns false if no ReplicaSet waits for that.
-    pub fn wake_queues(&self, namespace: &str, quota: Option<&str>) -> bool {
-        let now = self.clock.now();
-        let mut state = self.lock();
-        let interval = state.queues.interval();
-        let mut any = false;
-        for (name, queue) in state.queues.of(namespace) {
-            if quota.is_none_or(|quota| **name == *quota) {
-                queue.wake(interval, now);
-                any = true;
+    /// Returns the keys of `namespace` to queue, each with its delay, after a worker has processed
+    /// the key `processed`. If that was its turn, it is the next one's, whatever became of it.
+    pub fn turns(&self, namespace: &str, processed: &ObjectKey) -> Vec<(ObjectKey, Duration)> {
+        self.serve(namespace, |_, queue, pace, now| {
+            if queue.due <= now && queue.waiting.front() == Some(processed) {
+                queue.waiting.rotate_left(1);
+                queue.pass_turn(pace, now);
             }
-        }
-        any
+        })
     }
 
-    /// Returns the keys of `namespace` to queue, each with its delay: ReplicaSets that accepted
-    /// creates permit, and the next of each queue. `processed` is the key that a worker has just
-    /// processed: if its time had come, it is the next one's turn, whatever became of that sync.
-    pub fn take_turns(
+    fn serve(
         &self,
         namespace: &str,
-        processed: Option<&ObjectKey>,
+        change: impl Fn(&str, &mut QuotaQueue, Duration, Instant),
     ) -> Vec<(ObjectKey, Duration)> {
-        let mut due = Vec::new();
+        if self.is_standby() {
+            return Vec::new();
+        }
         let now = self.clock.now();
         let mut state = self.lock();
-        let interval = state.queues.interval();
         let State {
             records, queues, ..
         } = &mut *state;
-        let mut last_ticket = queues.last_ticket;
-        for (_, queue) in queues.of(namespace) {
-            let had_its_turn = queue.due <= now && queue.head().map(|(_, key)| key) == processed;
-            if had_its_turn && rotate(queue, records, &mut last_ticket).is_some() {
-                queue.pass_turn(interval, now);
+        let (pace, mut due) = (pace(queues.len()), Vec::new());
+        queues.retain(|quota, queue| {
+            if *quota.namespace == *namespace {
+                change(&quota.name, queue, pace, now);
+                let delay = queue.due.saturating_duration_since(now);
+                due.extend(queue.arm(records).map(|head| (head, delay)));
             }
-            for _ in 0..mem::take(&mut queue.credit) {
-                if let Some((key, hold)) = rotate(queue, records, &mut last_ticket)
-                    && hold.until > now
-                {
-                    hold.until = now;
-                    due.push((key, Duration::ZERO));
-                }
-            }
-            if let Some(key) = queue.arm() {
-                let hold = records.get_mut(&key).and_then(|it| it.hold.as_mut());
-                if let Some(hold) = hold {
-                    hold.until = hold.until.min(queue.due);
-                }
-                due.push((key, queue.due.saturating_duration_since(now)));
-            }
-        }
-        queues.last_ticket = last_ticket;
+            !queue.waiting.is_empty()
+        });
         due
     }
 
-    /// Returns the hold of `rs` while it lasts. Its position in the queue of a quota costs time in
-    /// proportion to the length of the queue.
-    pub fn hold_of(&self, rs: &ReplicaSet, with_position: bool) -> Option<HeldBack> {
+    /// Why and how long creates of `rs` wait. Costs time in proportion to the queue of a quota.
+    pub fn held_back(&self, rs: &ReplicaSet) -> Option<HeldBack> {
         let now = self.clock.now();
-        let mut state = self.lock();
-        let State {
-            records, queues, ..
-        } = &mut *state;
-        let memory = records.get(&rs.key)?;
-        let hold = memory.hold.as_deref().filter(|_| memory.owner == rs.uid)?;
-        let remaining = hold.remaining(rs.generation, now)?;
-        let queue = queues.queue_of(&rs.key, hold).filter(|_| with_position);
-        let position = queue.map(|queue| QueuePosition {
-            n_before: queue.n_before(hold.ticket),
-            len: queue.len(),
-            next_try_in: queue.due.saturating_duration_since(now),
+        let state = self.lock();
+        let memory = state.records.get(&rs.key)?;
+        let refused = memory.refused.as_deref();
+        let refused = refused.filter(|_| memory.owner == rs.uid)?;
+        let mut remaining = refused.remaining(rs.generation, now)?;
+        let quota = refused.quota(&rs.key);
+        let queue = quota.and_then(|quota| state.queues.get(&quota));
+        let position = queue.and_then(|queue| {
+            let n_before = queue.waiting.iter().position(|it| *it == rs.key)?;
+            let next_try_in = queue.due.saturating_duration_since(now);
+            let pauses = u32::try_from(n_before).unwrap_or(u32::MAX);
+            let pause = queue.pause(pace(state.queues.len()));
+            remaining = remaining.min(next_try_in + pause.saturating_mul(pauses));
+            let len = queue.waiting.len();
+            Some(QueuePosition {
+                n_before,
+                len,
+                next_try_in,
+            })
         });
         Some(HeldBack {
-            refusal: hold.refusal.clone(),
-            n_refusals: hold.n,
-            since: now.saturating_duration_since(hold.since),
+            refusal: refused.refusal.clone(),
+            n_refusals: refused.n,
+            since: now.saturating_duration_since(refused.since),
             remaining,
             position,
         })
     }
 
-    /// Number of ReplicaSets that are held back, by [`Refusal::kind`].
+    /// Number of ReplicaSets whose creates wait, by [`Refusal::kind`].
     pub fn n_held_back(&self) -> [usize; Refusal::KINDS.len()] {
-        let state = self.lock();
         let mut counts = [0; Refusal::KINDS.len()];
-        let holds = state.records.values().filter_map(|it| it.hold.as_ref());
-        for hold in holds {
-            counts[hold.refusal.kind()] += 1;
-        }
+        let state = self.lock();
+        let all = state.records.values().filter_map(|it| it.refused.as_ref());
+        all.for_each(|it| counts[it.refusal.kind()] += 1);
         counts
     }
 }
 
 impl Memory {
-    /// True if the API server refused the last create, whether or not a sync may try again.
-    pub fn has_hold(&self) -> bool {
-        self.hold.is_some()
+    /// How long creates at `generation` wait; `None` if a sync may create.
+    pub fn creates_wait(&self, generation: i64, now: Instant) -> Option<Duration> {
+        self.refused.as_ref()?.remaining(generation, now)
     }
 
-    /// The message of the refusal for which creates are held back.
-    pub fn refusal(&self) -> Option<&str> {
-        self.hold.as_ref().map(|hold| &*hold.message)
+    /// Records that a create was accepted: a later refusal is the first in a row.
+    pub fn create_was_accepted(&mut self) {
+        if let Some(refused) = &mut self.refused {
+            refused.n = 0;
+        }
     }
 
-    /// Refusals of one kind in a row.
-    pub fn n_refusals(&self) -> u32 {
-        self.hold.as_ref().map_or(0, |hold| hold.n)
+    /// The message of the last refusal and its number in a row, until creates are accepted or not
+    /// needed.
+    pub fn last_refusal(&self) -> Option<(&str, u32)> {
+        self.refused.as_ref().map(|it| (&*it.message, it.n))
     }
-
-    /// How long creates at `generation` are held back; `None` if a sync may create.
-    pub fn held_back(&self, generation: i64, now: Instant) -> Option<Duration> {
-        self.hold.as_ref()?.remaining(generation, now)
-    }
-}
-
-/// Moves the head to the end. Returns it with its hold.
-fn rotate<'a>(
-    queue: &mut QuotaQueue,
-    records: &'a mut HashMap<ObjectKey, Memory>,
-    last_ticket: &mut Ticket,
-) -> Option<(ObjectKey, &'a mut Hold)> {
-    let (ticket, key) = queue.head()?;
-    let key = key.clone();
-    queue.leave(ticket);
-    *last_ticket += 1;
-    queue.join(*last_ticket, key.clone());
-    let hold = records.get_mut(&key)?.hold.as_deref_mut()?;
-    hold.ticket = *last_ticket;
-    Some((key, hold))
 }
 
 #[cfg(test)]

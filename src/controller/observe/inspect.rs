@@ -2,6 +2,7 @@
 //! changes and sends nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
@@ -110,7 +111,7 @@ impl ReplicaSetController {
             neighbours,
             per_node,
             rules,
-            memory: Some(self.memory_of(&rs, true)),
+            memory: Some(self.memory_of(&rs)),
             replica_set: rs,
         })
     }
@@ -136,7 +137,7 @@ impl ReplicaSetController {
         };
         let n = all.len();
         for replica_set in all {
-            let memory = self.memory_of(&replica_set, false);
+            let memory = self.memory_of(&replica_set);
             if self.is_settled(&replica_set, &memory) {
                 continue;
             }
@@ -213,13 +214,13 @@ impl ReplicaSetController {
     /// Returns the last sync of `rs`, for tests.
     #[cfg(test)]
     pub(in crate::controller) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
-        self.memory_of(rs, false).last_sync
+        self.memory_of(rs).last_sync
     }
 
-    fn memory_of(&self, rs: &ReplicaSet, with_place: bool) -> Memory {
+    fn memory_of(&self, rs: &ReplicaSet) -> Memory {
         let (cached, now) = (self.cached_versions(), self.clock.now());
-        let held_back = self.memories.hold_of(rs, with_place);
-        let quotas_are_watched = self.quota_watch.is_open();
+        let held_back = self.memories.held_back(rs);
+        let quotas_are_watched = self.quota_watch.is_open.load(Ordering::Relaxed);
         let other_writer = self.other_writer();
         let queue = self.queue.state_of(&rs.key);
         let copy = |memory: &mut Record| {

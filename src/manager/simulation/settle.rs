@@ -14,8 +14,9 @@ use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::decide::refusal::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, Refusal};
-use crate::controller::memory::quota_queue::PAUSE_MAX;
+use crate::controller::memory::refusals::{
+    INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
+};
 use crate::stdx::turns::scheduler::{Process, in_process};
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.

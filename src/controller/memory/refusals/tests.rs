@@ -1,18 +1,21 @@
-//! Holds and queues in the memory.
+//! Kinds of refusal, waits, and queues in the memory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Memories, Memory};
-use crate::api::{ObjectKey, ReplicaSet};
-use crate::controller::decide::refusal::Refusal;
+use super::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Refusal};
+use crate::api::{ObjectKey, ReplicaSet, Status};
 use crate::controller::testing::replica_set;
 use crate::stdx::clock::{Clock, FakeClock};
+use crate::writes::WriteError;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn memories() -> (Memories, Arc<FakeClock>) {
     let clock = Arc::new(FakeClock::default());
     (
-        Memories::new(Arc::clone(&clock) as Arc<dyn Clock>, true, 5.0),
+        Memories::new(Arc::clone(&clock) as Arc<dyn Clock>, true),
         clock,
     )
 }
@@ -21,9 +24,20 @@ fn quota(name: &str) -> Refusal {
     Refusal::Quota(name.into())
 }
 
+/// A create of `rs` is refused.
+fn refuse(memories: &Memories, rs: &ReplicaSet, refusal: Refusal) {
+    memories.with(&rs.key, &rs.uid, |_| {});
+    memories.note_creates(rs, Some((refusal, String::new())), false);
+}
+
+/// Its wait.
+fn wait(memories: &Memories, rs: &ReplicaSet) -> Option<Duration> {
+    memories.held_back(rs).map(|it| it.remaining)
+}
+
 /// The keys that the queues bring back, with the delay in milliseconds.
-fn turns(memories: &Memories, processed: Option<&ReplicaSet>) -> Vec<(String, u128)> {
-    let due = memories.take_turns("default", processed.map(|rs| &rs.key));
+fn turns(memories: &Memories, processed: &ReplicaSet) -> Vec<(String, u128)> {
+    let due = memories.turns("default", &processed.key);
     let of = |(key, delay): (ObjectKey, Duration)| (key.name.to_string(), delay.as_millis());
     due.into_iter().map(of).collect()
 }
@@ -32,47 +46,58 @@ fn at(name: &str, delay: u128) -> (String, u128) {
     (name.to_owned(), delay)
 }
 
-/// The create of `rs` is accepted.
+/// The creates of `rs` are accepted.
 fn accept(memories: &Memories, rs: &ReplicaSet) {
     memories.get(&rs.key, &rs.uid, Memory::create_was_accepted);
-    memories.end_hold(rs, false);
+    memories.note_creates(rs, None, false);
+}
+
+/// True if a ReplicaSet waits for this quota, or for any.
+fn waits(memories: &Memories, namespace: &str, quota: Option<&str>) -> bool {
+    memories.wake(namespace, quota);
+    let state = memories.lock();
+    let mut queues = state.queues.iter();
+    queues.any(|(it, queue)| {
+        let is_it = *it.namespace == *namespace && quota.is_none_or(|quota| *it.name == *quota);
+        is_it && !queue.waiting.is_empty()
+    })
 }
 
 #[test]
 fn each_quota_has_a_queue_of_its_own() {
     let (memories, clock) = memories();
     let all: Vec<ReplicaSet> = ["a", "b", "c"].map(|name| replica_set(name, 1)).into();
-    memories.hold_back(&all[0], quota("cpu"), String::new());
-    memories.hold_back(&all[1], quota("cpu"), String::new());
-    memories.hold_back(&all[2], quota("pods"), String::new());
-    assert_eq!(turns(&memories, None), [at("a", 50), at("c", 50)]);
-    clock.advance(Duration::from_millis(50));
-    assert!(memories.wake_queues("default", Some("pods")));
-    assert!(!memories.wake_queues("default", Some("other")));
-    assert!(!memories.wake_queues("elsewhere", None));
-    let held_back = memories.hold_of(&all[1], true).expect("b is held back");
+    refuse(&memories, &all[0], quota("cpu"));
+    refuse(&memories, &all[1], quota("cpu"));
+    refuse(&memories, &all[2], quota("pods"));
+    let mut due = turns(&memories, &all[1]);
+    due.sort();
+    assert_eq!(due, [at("a", 1500), at("c", 1500)]);
+    clock.advance(PACE);
+    assert!(waits(&memories, "default", Some("pods")));
+    assert!(!waits(&memories, "default", Some("other")));
+    assert!(!waits(&memories, "elsewhere", None));
+    let held_back = memories.held_back(&all[1]).expect("b is held back");
     let position = held_back.position.map(|it| (it.n_before, it.len));
     assert_eq!(position, Some((1, 2)));
-    assert!(memories.hold_of(&all[0], true).is_none(), "a may try");
+    assert!(memories.held_back(&all[0]).is_none(), "a may try");
 }
 
 #[test]
-fn each_accepted_create_lets_two_more_try() {
+fn each_accepted_create_lets_the_next_one_try() {
     let (memories, clock) = memories();
-    let all = ["a", "b", "c", "d", "e", "f"].map(|name| replica_set(name, 1));
+    let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
     for rs in &all {
-        memories.hold_back(rs, quota("pods"), String::new());
+        refuse(&memories, rs, quota("pods"));
     }
-    assert_eq!(turns(&memories, None), [at("a", 50)]);
-    clock.advance(Duration::from_millis(50));
+    assert_eq!(turns(&memories, &all[2]), [at("a", 1500)]);
+    clock.advance(PACE);
     accept(&memories, &all[0]);
-    let next = turns(&memories, Some(&all[0]));
-    assert_eq!(next, [at("b", 0), at("c", 0), at("d", 50)]);
-    memories.hold_back(&all[1], quota("pods"), String::new());
-    assert_eq!(turns(&memories, Some(&all[1])), [], "b was refused");
-    accept(&memories, &all[2]);
-    let next = turns(&memories, Some(&all[2]));
-    assert_eq!(next, [at("d", 0), at("e", 0), at("f", 50)]);
+    assert_eq!(turns(&memories, &all[0]), [at("b", 0)]);
+    accept(&memories, &all[1]);
+    assert_eq!(turns(&memories, &all[1]), [at("c", 0)]);
+    refuse(&memories, &all[2], quota("pods"));
+    assert_eq!(turns(&memories, &all[2]), [at("c", 1500)]);
 }
 
 /// It may wait for its own writes, or for a worker that takes large ReplicaSets.
@@ -80,63 +105,87 @@ fn each_accepted_create_lets_two_more_try() {
 fn who_does_not_try_passes_the_turn() {
     let (memories, clock) = memories();
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
-    memories.hold_back(&a, quota("pods"), String::new());
-    memories.hold_back(&b, quota("pods"), String::new());
-    assert_eq!(turns(&memories, None), [at("a", 50)]);
-    assert_eq!(turns(&memories, Some(&a)), [], "its time has not come");
-    clock.advance(Duration::from_millis(50));
-    assert_eq!(turns(&memories, Some(&a)), [at("b", 100)]);
-    assert!(
-        memories.hold_of(&a, false).is_none(),
-        "a may try all the same"
+    refuse(&memories, &a, quota("pods"));
+    refuse(&memories, &b, quota("pods"));
+    assert_eq!(turns(&memories, &b), [at("a", 1500)]);
+    assert_eq!(turns(&memories, &a), [], "its time has not come");
+    clock.advance(PACE);
+    assert_eq!(turns(&memories, &a), [at("b", 1500)]);
+    assert!(memories.held_back(&a).is_none(), "a may try all the same");
+    clock.advance(PACE);
+    assert_eq!(turns(&memories, &b), [at("a", 1500)]);
+}
+
+#[test]
+fn pauses_grow_to_30_s_unless_something_may_free_quota() {
+    let (memories, clock) = memories();
+    let a = replica_set("a", 1);
+    refuse(&memories, &a, quota("pods"));
+    let next = || {
+        let due = turns(&memories, &a);
+        let delay = due.first().expect("a turn").1;
+        clock.advance(Duration::from_millis(u64::try_from(delay).expect("short")));
+        refuse(&memories, &a, quota("pods"));
+        delay
+    };
+    let pauses: Vec<u128> = (0..9).map(|_| next()).collect();
+    assert_eq!(
+        pauses,
+        [1500, 1500, 1500, 1500, 1500, 1500, 1500, 30_000, 30_000]
     );
-    clock.advance(Duration::from_millis(100));
-    assert_eq!(turns(&memories, Some(&b)), [at("a", 200)]);
+    turns(&memories, &a);
+    clock.advance(PAUSE_MAX / 2);
+    let woken = memories.wake("default", None);
+    assert_eq!(woken, [(a.key.clone(), Duration::ZERO)]);
+    refuse(&memories, &a, quota("pods"));
+    for _ in 0..3 {
+        memories.wake("default", None);
+    }
+    assert_eq!(wait(&memories, &a), Some(PACE), "however often");
 }
 
 #[test]
 fn the_queues_share_a_budget() {
     let (memories, _) = memories();
-    let interval = || memories.lock().queues.interval();
+    let pace = || super::pace(memories.lock().queues.len());
     for n in 0..50 {
         let rs = replica_set(&format!("rs-{n}"), 1);
-        memories.hold_back(&rs, quota(&format!("quota-{n}")), String::new());
+        refuse(&memories, &rs, quota(&format!("quota-{n}")));
     }
-    assert_eq!(interval(), Duration::from_secs(10), "5 a second for 50");
+    assert_eq!(pace(), 10 * SECOND, "5 a second for 50");
     for n in 0..50 {
-        memories.end_hold(&replica_set(&format!("rs-{n}"), 1), true);
+        let rs = replica_set(&format!("rs-{n}"), 1);
+        memories.note_creates(&rs, None, true);
+        turns(&memories, &rs);
     }
-    assert_eq!(interval(), Duration::from_secs(1));
-    let clock = Arc::new(FakeClock::default());
-    let unlimited = Memories::new(clock, true, 0.0);
-    unlimited.hold_back(&replica_set("a", 1), quota("pods"), String::new());
-    assert_eq!(unlimited.lock().queues.interval(), Duration::from_secs(1));
+    assert_eq!(pace(), PACE);
 }
 
 #[test]
 fn a_queue_ends_with_its_last_replica_set() {
     let (memories, _) = memories();
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
-    memories.hold_back(&a, quota("pods"), String::new());
-    memories.hold_back(&b, quota("pods"), String::new());
+    refuse(&memories, &a, quota("pods"));
+    refuse(&memories, &b, quota("pods"));
     assert_eq!(memories.n_held_back(), [2, 0, 0]);
     accept(&memories, &a);
-    assert!(memories.wake_queues("default", None));
+    assert!(waits(&memories, "default", None));
     memories.forget(&b.key, Some(&b.uid));
-    assert!(!memories.wake_queues("default", None));
+    assert!(!waits(&memories, "default", None));
     assert_eq!(memories.n_held_back(), [0, 0, 0]);
+    assert!(memories.lock().queues.is_empty());
 }
 
 #[test]
 fn another_refusal_takes_a_replica_set_out_of_its_queue() {
     let (memories, _) = memories();
     let a = replica_set("a", 1);
-    memories.hold_back(&a, quota("pods"), String::new());
-    memories.hold_back(&a, quota("cpu"), String::new());
-    assert!(!memories.wake_queues("default", Some("pods")));
-    assert!(memories.wake_queues("default", Some("cpu")));
-    memories.hold_back(&a, Refusal::Invalid, String::new());
-    assert!(!memories.wake_queues("default", None));
+    refuse(&memories, &a, quota("pods"));
+    refuse(&memories, &a, quota("cpu"));
+    assert!(!waits(&memories, "default", Some("pods")));
+    assert!(waits(&memories, "default", Some("cpu")));
+    refuse(&memories, &a, Refusal::Invalid);
+    assert!(!waits(&memories, "default", None));
     assert_eq!(memories.n_held_back(), [0, 0, 1]);
 }
 
@@ -148,43 +197,175 @@ fn a_try_that_meets_another_refusal_is_followed_by_a_pause() {
         let (memories, clock) = memories();
         let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
         for rs in &all {
-            memories.hold_back(rs, quota("pods"), String::new());
+            refuse(&memories, rs, quota("pods"));
         }
-        assert_eq!(turns(&memories, None), [at("a", 50)]);
-        clock.advance(Duration::from_millis(50));
+        assert_eq!(turns(&memories, &all[2]), [at("a", 1500)]);
+        clock.advance(PACE);
         match refusal {
-            Some(refusal) => drop(memories.hold_back(&all[0], refusal, String::new())),
-            None => memories.end_hold(&all[0], false),
+            Some(refusal) => refuse(&memories, &all[0], refusal),
+            None => memories.note_creates(&all[0], None, false),
         }
-        assert_eq!(turns(&memories, Some(&all[0])), [at("b", 100)]);
-        clock.advance(Duration::from_millis(100));
-        memories.end_hold(&all[1], true);
-        let next = turns(&memories, Some(&all[1]));
+        assert_eq!(turns(&memories, &all[0]), [at("b", 1500)]);
+        clock.advance(PACE);
+        memories.note_creates(&all[1], None, true);
+        let next = turns(&memories, &all[1]);
         assert_eq!(next, [at("c", 0)], "b needs no pod");
     }
 }
 
 #[test]
-fn a_recreated_replica_set_inherits_no_hold() {
+fn a_recreated_replica_set_inherits_no_wait() {
     let (memories, clock) = memories();
     let (old, mut new) = (replica_set("a", 1), replica_set("a", 1));
     new.uid = "another".into();
-    memories.hold_back(&old, quota("pods"), String::new());
+    refuse(&memories, &old, quota("pods"));
     memories.with(&new.key, &new.uid, |memory| {
-        assert_eq!(memory.held_back(1, clock.now()), None);
+        assert_eq!(memory.creates_wait(1, clock.now()), None);
     });
-    assert!(!memories.wake_queues("default", None));
+    assert!(!waits(&memories, "default", None));
+}
+
+#[test]
+fn a_wait_ends_with_its_time_or_a_generation() {
+    let (memories, clock) = memories();
+    let rs = replica_set("web", 1);
+    refuse(&memories, &rs, Refusal::Invalid);
+    let until = wait(&memories, &rs).expect("it waits");
+    let of = |generation| {
+        let now = clock.now();
+        let wait = |memory: &mut Memory| memory.creates_wait(generation, now);
+        memories.get(&rs.key, &rs.uid, wait).flatten()
+    };
+    assert_eq!((of(1), of(2)), (Some(until), None));
+    clock.advance(until);
+    assert_eq!(of(1), None);
+}
+
+#[test]
+fn only_refusals_of_one_kind_count_together() {
+    let (memories, clock) = memories();
+    let rs = replica_set("web", 1);
+    let overload = || Refusal::Overload { retry_after: None };
+    let row = |refusal| {
+        refuse(&memories, &rs, refusal);
+        let held_back = memories.held_back(&rs).expect("it waits");
+        (held_back.n_refusals, held_back.since, held_back.remaining)
+    };
+    let (_, _, first) = row(overload());
+    clock.advance(SECOND);
+    let (n, since, second) = row(overload());
+    assert_eq!((n, since), (2, SECOND));
+    assert!(second > first);
+    let (n, since, _) = row(Refusal::Invalid);
+    assert_eq!((n, since), (1, Duration::ZERO));
 }
 
 #[test]
 fn refusals_between_accepted_creates_are_no_row() {
     let (memories, _) = memories();
     let rs = replica_set("a", 1);
-    let overload = || Refusal::Overload { retry_after: None };
-    let waits = [1, 2, 3].map(|_| memories.hold_back(&rs, overload(), String::new()));
+    let refuse = || {
+        refuse(&memories, &rs, Refusal::Overload { retry_after: None });
+        wait(&memories, &rs)
+    };
+    let waits = [refuse(), refuse(), refuse()];
     assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
     memories.get(&rs.key, &rs.uid, Memory::create_was_accepted);
-    assert_eq!(memories.hold_back(&rs, overload(), String::new()), waits[0]);
-    let held_back = memories.hold_of(&rs, false).expect("it waits");
+    assert_eq!(refuse(), waits[0]);
+    let held_back = memories.held_back(&rs).expect("it waits");
     assert_eq!(held_back.n_refusals, 1);
+}
+
+/// The kind of the error as writes report it: from 500 on, its outcome is unknown.
+fn of(code: u16, reason: &str, message: &str) -> Option<Refusal> {
+    let status = Status::new(code, reason, message);
+    Refusal::of(&match code {
+        500.. => WriteError::Unknown {
+            message: message.to_owned(),
+            status: Some(status),
+        },
+        _ => WriteError::Refused(status),
+    })
+}
+
+#[test]
+fn each_refusal_has_its_kind() {
+    let overload = Some(Refusal::Overload { retry_after: None });
+    let quota = Some(Refusal::Quota("q".into()));
+    let exceeded = "pods \"a\" is forbidden: exceeded quota: q, requested: pods=1";
+    let terminating = "unable to create new content in namespace a because it is being \
+        terminated";
+    for (code, reason, message, expected) in [
+        (403, "Forbidden", exceeded, quota),
+        (403, "Forbidden", "error looking up service account", None),
+        (403, "Forbidden", terminating, None),
+        (
+            422,
+            "Invalid",
+            "spec.containers: Required",
+            Some(Refusal::Invalid),
+        ),
+        (429, "TooManyRequests", "", overload.clone()),
+        (503, "ServiceUnavailable", "", overload.clone()),
+        (504, "Timeout", "", overload),
+        (500, "InternalError", "etcd", None),
+        (409, "AlreadyExists", "", None),
+    ] {
+        assert_eq!(of(code, reason, message), expected, "{code} {message}");
+    }
+    assert_eq!(Refusal::of(&WriteError::unknown("connection reset")), None);
+    assert_eq!(Refusal::of(&WriteError::Stopped), None);
+}
+
+#[test]
+fn an_overload_waits_for_retry_after_and_at_most_30_s() {
+    let uid = "uid".into();
+    let wait = |seconds: Option<u64>, n| {
+        let retry_after = seconds.map(Duration::from_secs);
+        Refusal::Overload { retry_after }.wait(&uid, n)
+    };
+    for n in 1..40 {
+        let without = wait(None, n);
+        let least = Duration::from_millis(5) * (1 << (n - 1).min(16));
+        let longest = OVERLOAD_WAIT_MAX * 2 / 3;
+        assert!(without >= least.min(longest), "{n}: {without:?}");
+        assert!(
+            without <= (least * 3 / 2).min(OVERLOAD_WAIT_MAX),
+            "{n}: {without:?}"
+        );
+        let with = wait(Some(7), n);
+        assert!(with >= Duration::from_secs(7) && with <= OVERLOAD_WAIT_MAX);
+    }
+    for seconds in [30, u64::MAX / 2] {
+        let waits = [1, 2, 3].map(|n| wait(Some(seconds), n));
+        assert!(waits.iter().all(|wait| *wait <= OVERLOAD_WAIT_MAX));
+        assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");
+    }
+    let other = Refusal::Overload {
+        retry_after: Some(Duration::from_secs(1)),
+    };
+    assert_ne!(
+        other.wait(&"a".into(), 1),
+        other.wait(&"b".into(), 1),
+        "jitter"
+    );
+}
+
+#[test]
+fn an_invalid_pod_is_tried_after_a_second_up_to_5_min() {
+    let uid = "uid".into();
+    let mut at = Duration::ZERO;
+    let mut tries = Vec::new();
+    for n in 1..30 {
+        let wait = Refusal::Invalid.wait(&uid, n);
+        assert!(wait <= INVALID_WAIT_MAX, "{n}: {wait:?}");
+        at += wait;
+        tries.push(at.as_secs());
+    }
+    assert!((1..=2).contains(&tries[0]), "{tries:?}");
+    // A policy is lifted after 10 s.
+    let first = tries.iter().find(|it| **it >= 10).expect("a try");
+    assert!(*first < 30, "{tries:?}");
+    let in_an_hour = tries.iter().filter(|it| **it < 3600).count();
+    assert!((15..=30).contains(&in_an_hour), "{tries:?}");
 }

@@ -1,28 +1,27 @@
-//! Creates that are held back after a refusal: why, until when, and the way out. Pure.
+//! Creates that wait after a refusal: why, until when, and the way out. Pure.
 
 use super::model::{Finding, HoldReport, LineReport};
-use crate::controller::decide::refusal::Refusal;
-use crate::controller::memory::quota_queue::PAUSE_MAX;
-use crate::controller::memory::refusals::HeldBack;
+use crate::controller::memory::refusals::{HeldBack, PAUSE_MAX, Refusal};
 
 /// The finding about a ReplicaSet in this namespace. `is_watched` tells whether quotas are watched.
 pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
+    let longest = PAUSE_MAX.as_secs();
     let way_out = match &held_back.refusal {
-        Refusal::Quota(quota) if is_watched => format!(
-            "free some of the quota, or raise it; its status starts the next try at once: kubectl \
-             -n {namespace} describe quota {quota}"
-        ),
-        Refusal::Quota(quota) => format!(
-            "free some of the quota, which starts the next try at once, or raise it: quotas are \
-             not watched, so that takes up to {:.0} s: kubectl -n {namespace} describe quota \
-             {quota}",
-            PAUSE_MAX.as_secs_f64()
-        ),
-        Refusal::Overload { .. } => {
-            "nothing has to be done here: check the health of the API server, or of the webhook \
-             that the error names"
-                .to_owned()
+        Refusal::Quota(quota) => {
+            let ways = if is_watched {
+                "free some of the quota, or raise it; its status starts the next try at once"
+                    .to_owned()
+            } else {
+                format!(
+                    "free some of the quota, which starts the next try at once, or raise it: \
+                     quotas are not watched, so that takes up to {longest} s"
+                )
+            };
+            format!("{ways}: kubectl -n {namespace} describe quota {quota}")
         }
+        Refusal::Overload { .. } => "nothing has to be done here: check the health of the API \
+                                     server, or of the webhook that the error names"
+            .to_owned(),
         Refusal::Invalid => "change the spec, which starts a try at once, or repair the policy or \
                              webhook that rejects the pods, and wait for the next try"
             .to_owned(),
@@ -36,71 +35,63 @@ pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Findi
     }
 }
 
-/// Why, and until when. `is_watched` tells whether quotas are watched.
+/// Why, and until when.
 fn why(held_back: &HeldBack, is_watched: bool) -> String {
+    let (n, seconds) = (held_back.n_refusals, held_back.since.as_secs_f64());
+    let plural = if n == 1 { "" } else { "s" };
     let next = next_try(held_back);
-    let plural = if held_back.n_refusals == 1 { "" } else { "s" };
-    let since = format!(
-        "{} refusal{plural} in {:.0} s",
-        held_back.n_refusals,
-        held_back.since.as_secs_f64()
-    );
-    match &held_back.refusal {
-        Refusal::Quota(quota) => {
-            let position = held_back.position.map_or_else(String::new, |position| {
-                format!(
-                    ", number {} of {} waiting",
-                    position.n_before + 1,
-                    position.len
-                )
+    let times = format!("{n} refusal{plural} in {seconds:.0} s; {next}");
+    match (&held_back.refusal, held_back.position) {
+        (Refusal::Quota(quota), position) => {
+            let position = position.map_or_else(String::new, |it| {
+                format!(", number {} of {} waiting", it.n_before + 1, it.len)
             });
             let sooner = if is_watched {
                 ", or as soon as its status shows free quota"
             } else {
                 ""
             };
+            let own = held_back.remaining.as_secs_f64();
             format!(
-                "blocked by quota \"{quota}\"{position}; {since}; {next}{sooner}; its own try at \
-                 the latest in {:.0} s",
-                held_back.remaining.as_secs_f64()
+                "blocked by quota \"{quota}\"{position}; {times}{sooner}; its own try at the \
+                 latest in {own:.0} s"
             )
         }
-        Refusal::Overload { .. } => {
-            format!("the API server or a webhook is overloaded; {since}; {next}")
+        (Refusal::Overload { .. }, _) => {
+            format!("the API server or a webhook is overloaded; {times}")
         }
-        Refusal::Invalid => {
-            format!("the API server calls the pods invalid; {since}; {next}")
-        }
+        (Refusal::Invalid, _) => format!("the API server calls the pods invalid; {times}"),
     }
 }
 
 /// When a create is tried again: its own, or that of another one in the queue of its quota.
 pub fn next_try(held_back: &HeldBack) -> String {
-    let remaining = held_back.remaining;
-    let next = held_back
-        .position
-        .map_or(remaining, |it| it.next_try_in.min(remaining));
+    let of_queue = held_back.position.map(|it| it.next_try_in);
+    let next = of_queue
+        .unwrap_or(held_back.remaining)
+        .min(held_back.remaining);
     format!("next try in {:.1} s", next.as_secs_f64())
 }
 
 /// The same as data.
 pub fn report(held_back: &HeldBack, is_watched: bool) -> HoldReport {
-    let line = match &held_back.refusal {
-        Refusal::Quota(quota) => Some(LineReport {
-            quota: quota.to_string(),
-            place: held_back.position.map(|it| it.n_before + 1),
-            length: held_back.position.map(|it| it.len),
-            next_probe_seconds: held_back.position.map(|it| it.next_try_in.as_secs_f64()),
-            is_watched,
-        }),
-        Refusal::Overload { .. } | Refusal::Invalid => None,
+    let position = held_back.position;
+    let of_quota = |quota: &str| LineReport {
+        quota: quota.to_owned(),
+        place: position.map(|it| it.n_before + 1),
+        length: position.map(|it| it.len),
+        next_probe_seconds: position.map(|it| it.next_try_in.as_secs_f64()),
+        is_watched,
     };
     HoldReport {
         kind: Refusal::KINDS[held_back.refusal.kind()],
         refusals: held_back.n_refusals,
         since_seconds: held_back.since.as_secs_f64(),
         next_try_seconds: held_back.remaining.as_secs_f64(),
-        line,
+        line: match &held_back.refusal {
+            Refusal::Quota(quota) => Some(of_quota(quota)),
+            Refusal::Overload { .. } | Refusal::Invalid => None,
+        },
     }
 }
 
@@ -111,8 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::{finding, report, why};
-    use crate::controller::decide::refusal::Refusal;
-    use crate::controller::memory::refusals::{HeldBack, QueuePosition};
+    use crate::controller::memory::refusals::{HeldBack, QueuePosition, Refusal};
 
     fn held_back(refusal: Refusal) -> HeldBack {
         HeldBack {

@@ -1,0 +1,138 @@
+//! Refused creates: the sync holds back further ones until the next may succeed ([`Refusal`]).
+//! Everything else of a sync goes on. Handlers wake the queues in front of quotas, and the worker
+//! serves them after each sync.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::decide::Decision;
+use super::decide::plan::Plan;
+use super::decide::status::{Failure, bounded};
+use super::freshness::Freshness;
+use super::memory::Memory;
+use super::memory::refusals::{HeldBack, Refusal};
+use super::worker::Milliseconds;
+use super::{ReplicaSetController, SyncError};
+use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
+use crate::stdx::latch::Latch;
+
+/// Whether quotas are watched. Shared by all controllers and the thread `watch-quotas`.
+#[derive(Debug, Default)]
+pub struct QuotaWatch {
+    /// Set by the first refusal of a quota, so that other clusters need no watch.
+    pub is_needed: Latch,
+    /// A quota that changes wakes its queue, and nothing else does.
+    pub is_open: AtomicBool,
+}
+
+impl ReplicaSetController {
+    /// Records how the creates of a sync ended that was to create pods, or that they need not wait
+    /// any longer.
+    pub(super) fn note_creates(
+        &self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        freshness: Freshness,
+        managed: &Result<(), SyncError>,
+    ) {
+        let is_due = matches!(freshness, Freshness::Current(Plan::Create(_)));
+        if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
+            // Something else than the refusal keeps this sync from creating.
+            if is_due && decision.plan == Plan::Nothing {
+                self.memories.note_creates(rs, None, true);
+            }
+            return;
+        }
+        let refused = match managed {
+            Ok(()) => None,
+            Err(SyncError::Create { error, .. })
+                if self.options.retry_backoff != RetryBackoff::Kcm =>
+            {
+                Refusal::of(error).map(|it| (it, bounded(&error.to_string())))
+            }
+            Err(_) => return,
+        };
+        let is_of_quota = matches!(refused, Some((Refusal::Quota(_), _)));
+        self.memories.note_creates(rs, refused, false);
+        // ORDER: the ReplicaSet is in the queue before the watch starts, whose first events wake it.
+        if is_of_quota {
+            self.quota_watch.is_needed.set();
+        }
+    }
+
+    /// The failure that the status reports while creates of `rs` wait: upstream would try, fail and
+    /// report it.
+    pub(super) fn lasting_failure(
+        &self,
+        rs: &ReplicaSet,
+        decision: &Decision,
+        freshness: Freshness,
+    ) -> Option<Failure> {
+        let creates_later = matches!(decision.plan, Plan::Create(_)) && !decision.acts;
+        if !creates_later && !matches!(freshness, Freshness::CountOnly(_)) {
+            return None;
+        }
+        let message = |memory: &mut Memory| Some(memory.last_refusal()?.0.to_owned());
+        let message = self.memories.get(&rs.key, &rs.uid, message).flatten()?;
+        Some(self.failure(Plan::Create(1), &message))
+    }
+
+    pub(super) fn failure(&self, plan: Plan, message: &str) -> Failure {
+        let (message, at) = (bounded(message), self.clock.wall());
+        Failure { plan, message, at }
+    }
+
+    /// Records that a pod or a ReplicaSet of `namespace` frees quota, perhaps. Where quotas are
+    /// watched, their status alone decides: it also shows when the API server counts what was
+    /// freed.
+    pub(super) fn may_free_quota(&self, namespace: &str) {
+        if !self.quota_watch.is_open.load(Ordering::Relaxed) {
+            self.enqueue_turns(self.memories.wake(namespace, None));
+        }
+    }
+
+    /// Records that the quota of this name has changed.
+    pub fn handle_quota_change(&self, namespace: &str, quota: &str) {
+        self.enqueue_turns(self.memories.wake(namespace, Some(quota)));
+    }
+
+    pub(super) fn enqueue_turns(&self, turns: Vec<(ObjectKey, Duration)>) {
+        for (key, delay) in turns {
+            self.queue.add_after(key, delay);
+        }
+    }
+
+    /// The last refused create of the ReplicaSet `key`, and how long its creates wait.
+    pub fn held_back_of(&self, key: &ObjectKey) -> Option<HeldBack> {
+        self.memories.held_back(&*self.cache.replica_set(key)?)
+    }
+
+    /// Number of ReplicaSets whose creates wait, by [`Refusal::KINDS`], for telemetry.
+    pub fn n_held_back(&self) -> [usize; Refusal::KINDS.len()] {
+        self.memories.n_held_back()
+    }
+}
+
+/// Describes a quota's error and when a create is tried again. `missing` pods are to be created.
+pub(super) fn why_quota_refuses(
+    held_back: &HeldBack,
+    error: &str,
+    missing: usize,
+) -> Option<String> {
+    let (Refusal::Quota(quota), Some(position)) = (&held_back.refusal, held_back.position) else {
+        return None;
+    };
+    let why = match error.split_once(", used: ") {
+        Some((_, used)) => format!("is full (used: {used})"),
+        None => format!("refuses pods ({error})"),
+    };
+    Some(format!(
+        "quota \"{quota}\" {why}: {missing} pods missing, position {} of {}, next try in {}",
+        position.n_before + 1,
+        position.len,
+        Milliseconds(position.next_try_in),
+    ))
+}
+
+#[cfg(test)]
+mod tests;
