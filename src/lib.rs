@@ -130,7 +130,6 @@
 //! | resync | a periodic sync of every object, without a change |
 //! | expectation | a create (by name) or delete (by UID) that the watch has not shown yet |
 //! | own write | a write by this process; the caches must show it before the next sync acts |
-//! | hold | creates of a ReplicaSet wait after a refusal ([`controller::memory::refusals`]) |
 //! | quota queue | the ReplicaSets of a namespace that one quota refuses |
 //! | position | the resource versions that the caches have reached, or must reach |
 //! | record | everything that [`controller::memory`] keeps about one ReplicaSet |
