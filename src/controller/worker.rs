@@ -74,10 +74,6 @@ impl ReplicaSetController {
                 }
             }
         }
-        self.end(key);
-    }
-
-    fn end(&self, key: &ObjectKey) {
         self.enqueue_turns(self.memories.turns(&key.namespace, key));
         // Last, as in upstream: another worker may take the key from here on.
         self.queue.done(key);
