@@ -109,7 +109,7 @@ impl Refusal {
         (owner, n).hash(&mut hasher);
         let share = f64::from(u16::try_from(hasher.finish() & 0xffff).unwrap_or_default());
         let most = wait.mul_f64(1.5).min(longest);
-        wait + (most - wait).mul_f64(share / 65_536.0)
+        wait + most.saturating_sub(wait).mul_f64(share / 65_536.0)
     }
 }
 
