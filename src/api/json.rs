@@ -11,15 +11,6 @@ use super::interner::Interner;
 use super::owner_reference::ControllerRef;
 use super::uid::Uid;
 
-/// Decodes `null` as the default.
-pub(super) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// A string, borrowed if it has no escapes: serde borrows a bare `Cow` nowhere but in a field.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
