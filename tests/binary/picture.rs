@@ -105,4 +105,37 @@ fn the_picture_shows_every_chapter_and_loads_nothing() {
             "{title:?} is missing: run `make picture`"
         );
     }
+    let drawn = without_values(&texts.join(" "));
+    for result in results() {
+        for clause in result.split(';').map(without_values) {
+            assert!(
+                drawn.contains(&clause),
+                "{clause:?} is missing: run `make picture`"
+            );
+        }
+    }
+}
+
+/// What `demo` says of each chapter.
+fn results() -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_replicaset-controller"))
+        .args(["demo", "--fast"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let results = text
+        .lines()
+        .filter_map(|line| line.split_once("  ok: "))
+        .map(|(_, result)| result.to_owned());
+    let results: Vec<String> = results.collect();
+    assert!(output.status.success() && results.len() > 5, "{text}");
+    results
+}
+
+/// The words of `text` but for numbers and names of pods, which differ in each run.
+fn without_values(text: &str) -> String {
+    let words = text.split_whitespace();
+    let is_constant = |word: &&str| !word.contains(|it: char| it.is_ascii_digit() || it == '-');
+    words.filter(is_constant).collect::<Vec<_>>().join(" ")
 }
