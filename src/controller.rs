@@ -20,13 +20,13 @@ pub mod decide;
 mod enqueue;
 pub mod error;
 pub mod feature_gates;
-mod freshness;
 pub mod handlers;
 pub mod memory;
 pub mod observe;
 pub mod refusals;
 pub mod sync;
 pub mod take_over;
+mod view;
 mod worker;
 
 #[cfg(test)]
@@ -43,7 +43,6 @@ use std::time::Duration;
 use self::decide::plan::BURST_REPLICAS;
 use self::feature_gates::FeatureGates;
 use self::memory::Memories;
-use self::memory::positions::Versions;
 use self::observe::dry_run::DryRun;
 use self::observe::other_writers::OtherWriters;
 use self::refusals::QuotaWatch;
@@ -175,18 +174,6 @@ impl ReplicaSetController {
     /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
     pub fn n_pods_held_back(&self) -> usize {
         self.memories.n_pods_held_back()
-    }
-
-    fn cached_versions(&self) -> Versions {
-        Versions {
-            pods: self.cache.pods_resource_version(),
-            replica_sets: self.cache.replica_sets_resource_version(),
-        }
-    }
-
-    /// True if statuses count terminating pods.
-    fn counts_terminating(&self) -> bool {
-        self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
     }
 
     /// Learns from each status write whether the API server drops `terminatingReplicas`.

@@ -1,6 +1,5 @@
 //! The actions of a sync after its decision: it patches owner references ([`claim`]), creates and
 //! deletes pods ([`manage`]), writes the status ([`status`]), deletes Failed pods ([`leftovers`]),
-//! and queries the API server where the caches are not enough ([`verify`], [`unresolved`]).
 
 pub(super) mod claim;
 mod create;
@@ -9,5 +8,4 @@ mod leftovers;
 pub(super) mod manage;
 pub(super) mod siblings;
 pub(super) mod status;
-pub(super) mod unresolved;
 pub(super) mod verify;

@@ -7,14 +7,13 @@ pub mod claim;
 pub mod counts;
 pub mod deletion_context;
 pub mod deletion_order;
-pub mod due;
+pub mod next;
 pub mod optional;
 pub mod plan;
 pub mod status;
 
-use std::mem::discriminant;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -23,9 +22,13 @@ use self::claim::{Claim, claim_of};
 use self::counts::Counts;
 use self::deletion_context::{DeletionContext, Preferences, RelatedPods};
 use self::deletion_order::DeletionOrder;
-use self::optional::OptIns;
+use self::next::{Next, Reason};
+use self::optional::{OptIns, reads_failed_pods, respects_marks};
 use self::plan::{BURST_REPLICAS, Plan, plan, pods_to_delete};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
+use crate::controller::memory::own_writes::Satisfaction;
+use crate::controller::memory::positions::Readiness;
+use crate::controller::memory::view::{Proof, RecordView, SpecLag};
 use crate::stdx::hash::HashSet;
 
 /// The settings that a decision depends on.
@@ -53,21 +56,19 @@ impl Rules {
     }
 }
 
-/// The input of a decision about one ReplicaSet.
+/// Everything that a sync decides from, captured once.
 #[derive(Debug)]
-pub struct Facts<'a> {
+pub struct View<'a> {
     /// The ReplicaSet.
     pub rs: &'a ReplicaSet,
     /// Its selector.
     pub selector: &'a Selector,
+    /// What its record says. Older than its pods.
+    pub record: RecordView,
     /// Its pods.
     pub pods: Pods,
     /// Finds the pods that determine how crowded a node is. Called only if the decision sorts pods.
     pub related_pods: Box<dyn RelatedPods + 'a>,
-    /// Pods whose deletion may have happened already. The decision picks them first, in this order.
-    pub unresolved: Vec<Uid>,
-    /// The permitted kind of action: create pods, delete pods, or neither; any with `None`.
-    pub may: Option<Plan>,
     /// The settings.
     pub rules: Rules,
     /// The time of day.
@@ -93,9 +94,40 @@ pub enum Pods {
     },
 }
 
+/// What a sync may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum May {
+    /// Create and delete pods.
+    #[default]
+    Act,
+    /// Everything but that. An event, or this delay, brings the next sync.
+    Count(Option<Duration>),
+    /// Nothing, not even a status: the caches lag. An event, or this delay, brings the next sync.
+    Wait(Duration),
+    /// Nothing before it has queried the API server.
+    Verify(Doubt),
+}
+
+/// Why a sync must query the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A written version is overdue for so long that the cached spec may be outdated too.
+    Overdue,
+    /// The watch did not show a created or deleted pod in time, or skipped it.
+    Unseen,
+    /// The caches may be older than the previous leader's writes.
+    TakeOver,
+    /// A scale-down must respect marks that the user set before the spec, and the pod cache may be
+    /// older than the spec.
+    OlderThanSpec,
+    /// More writes have an unknown outcome than this sync would repeat, or one is so old that it
+    /// has no effect any more.
+    Unknown,
+}
+
 /// The actions of one sync.
 #[derive(Clone, Debug, Default)]
-pub struct Decision {
+pub struct Step {
     /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
     pub active: Vec<Arc<Pod>>,
     /// Pods to adopt.
@@ -106,8 +138,10 @@ pub struct Decision {
     pub plan: Plan,
     /// What the ReplicaSet's opt-ins make of it.
     pub opt_ins: OptIns,
-    /// Whether this sync carries out `plan`.
-    pub acts: bool,
+    /// What this sync may do of it.
+    pub may: May,
+    /// Names that the creates repeat before they take new ones.
+    pub retry: Vec<Arc<str>>,
     /// The pods to delete in this sync, in deletion order.
     pub delete: Vec<Arc<Pod>>,
     /// The counts of its status.
@@ -118,21 +152,32 @@ pub struct Decision {
     pub now: Timestamp,
 }
 
-impl Facts<'_> {
-    /// Decides within the permitted kind of action.
-    pub fn decide(&self) -> Decision {
+impl View<'_> {
+    /// Decides: may this sync act, and what does it do?
+    pub fn decide(&self) -> Step {
         self.decide_without(&HashSet::default())
     }
 
     /// As [`decide`](Self::decide), as if the pods `gone` did not exist.
-    pub fn decide_without(&self, gone: &HashSet<Uid>) -> Decision {
+    pub fn decide_without(&self, gone: &HashSet<Uid>) -> Step {
+        // EnsureReady.
+        match self.record.readiness {
+            Readiness::TooEarly(_, delay) => return self.not_now(May::Wait(delay)),
+            Readiness::Overdue => return self.not_now(May::Verify(Doubt::Overdue)),
+            Readiness::Ready => {}
+        }
+        // rsNeedsSync.
+        if self.record.expectations == Satisfaction::Expired {
+            return self.not_now(May::Verify(Doubt::Unseen));
+        }
         let (owned, orphans) = match &self.pods {
             Pods::Counted { counts, next_check } => {
-                return Decision::to_report(*counts, *next_check, self.now);
+                return self.report(*counts, *next_check);
             }
             Pods::Listed { owned, orphans } => (owned, orphans),
         };
         let (rs, now) = (self.rs, self.now);
+        // FilterActivePods, claimPods.
         let (mut active, mut adopt, mut release) = (Vec::new(), Vec::new(), Vec::new());
         let candidates = owned.iter().chain(orphans);
         for pod in candidates.filter(|pod| pod.is_active() && !gone.contains(&pod.uid)) {
@@ -147,6 +192,7 @@ impl Facts<'_> {
                 Claim::Ignore => {}
             }
         }
+        // manageReplicas.
         let pods = (&owned[..], &active[..]);
         let opt_ins = OptIns::of(&self.rules.policy, rs, self.selector, pods, now);
         let plan = if rs.is_terminating() {
@@ -155,20 +201,28 @@ impl Facts<'_> {
             let n_counted = active.len() - opt_ins.n_kept();
             opt_ins.limit_creates(plan(n_counted, rs.replicas, self.rules.burst_replicas))
         };
-        // The freshness check permitted one kind of action. A different kind waits for its own
-        // check.
-        let is_alike = |may: Plan| discriminant(&plan) == discriminant(&may);
-        let acts = plan != Plan::Nothing && self.may.is_none_or(is_alike);
+        let retry = self.names_to_retry(owned);
+        let unknown = self.deletes_to_retry(&active);
+        let is_overdue =
+            |uid: &Uid| self.record.unknown_deletions[..self.record.n_overdue].contains(uid);
+        let has_overdue = matches!(plan, Plan::Delete(_)) && unknown.iter().any(is_overdue);
+        let n_unknown = match plan {
+            Plan::Delete(_) => unknown.len(),
+            Plan::Create(_) | Plan::Nothing => retry.len(),
+        };
+        let may = self.may(plan, active.len(), n_unknown, has_overdue);
         let delete = match plan {
             // The choice costs a sort, so it happens only for a delete in this sync.
-            Plan::Delete(count) if acts => {
-                pods_to_delete(&active, count, &self.deletion_context(&opt_ins))
+            Plan::Delete(count) if may == May::Act => {
+                let context = self.deletion_context(&opt_ins);
+                pods_to_delete(&active, count, &context)
             }
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
         };
+        // calculateStatus.
         let availability = Availability::of(&active, rs.min_ready_seconds, now);
         let (available, terminating) = (availability.n_available, self.count_terminating(owned));
-        Decision {
+        Step {
             counts: Counts::of_pods(rs, &active, available, terminating),
             next_check: availability.next_check,
             active,
@@ -176,17 +230,121 @@ impl Facts<'_> {
             release,
             plan,
             opt_ins,
-            acts,
+            may,
+            retry,
             delete,
             now,
         }
+    }
+
+    /// What this sync may do of `plan`, with this many active pods, and earlier creates or deletes
+    /// of unknown outcome, of which some may be overdue.
+    fn may(&self, plan: Plan, n_active: usize, n_unknown: usize, is_overdue: bool) -> May {
+        let record = &self.record;
+        if record.expectations == Satisfaction::Open {
+            return May::Count(None);
+        }
+        // A status needs no proof: the next sync corrects an outdated one.
+        if plan == Plan::Nothing {
+            return May::Act;
+        }
+        if let (Plan::Create(_), Some((generation, delay))) = (plan, record.creates_wait)
+            && generation == self.rs.generation
+        {
+            return May::Count(Some(delay));
+        }
+        if record.proof == Proof::Owed {
+            return May::Verify(Doubt::TakeOver);
+        }
+        match plan {
+            Plan::Create(_) if record.loss_delay.is_some() => {
+                return May::Count(record.loss_delay);
+            }
+            // Only a choice among pods depends on their newest state. A delete of all needs none,
+            // unless some may be protected.
+            Plan::Delete(count) => {
+                let is_protecting = respects_marks(&self.rules.policy);
+                match record.spec {
+                    SpecLag::Delay(delay) if count < n_active || is_protecting => {
+                        return May::Wait(delay);
+                    }
+                    SpecLag::Possible if is_protecting => {
+                        return May::Verify(Doubt::OlderThanSpec);
+                    }
+                    _ => {}
+                }
+            }
+            Plan::Create(_) | Plan::Nothing => {}
+        }
+        if !record.unknowns_are_compared && (n_unknown > plan.n_pods() || is_overdue) {
+            return May::Verify(Doubt::Unknown);
+        }
+        May::Act
+    }
+
+    /// Names under which a pod may exist although the cache shows none.
+    fn names_to_retry(&self, owned: &[Arc<Pod>]) -> Vec<Arc<str>> {
+        let mut names = self.record.unknown_creations.clone();
+        names.retain(|name| !owned.iter().any(|pod| pod.key.name == *name));
+        names
+    }
+
+    /// Active pods that may be deleted already.
+    fn deletes_to_retry(&self, active: &[Arc<Pod>]) -> Vec<Uid> {
+        let mut pods = self.record.unknown_deletions.clone();
+        pods.retain(|uid| active.iter().any(|pod| pod.uid == *uid));
+        pods
+    }
+
+    /// The step of a sync that does nothing now.
+    fn not_now(&self, may: May) -> Step {
+        Step {
+            may,
+            now: self.now,
+            ..Step::default()
+        }
+    }
+
+    /// The step of a sync that only reports these counts.
+    fn report(&self, counts: Counts, next_check: Option<Duration>) -> Step {
+        let (plan, may) = self.may_by_counts(counts);
+        Step {
+            plan,
+            may,
+            counts,
+            next_check,
+            now: self.now,
+            ..Step::default()
+        }
+    }
+
+    /// What this sync may do if it has these counts, and no pod to adopt, release or protect.
+    fn may_by_counts(&self, counts: Counts) -> (Plan, May) {
+        let n_active = usize::try_from(counts.replicas).unwrap_or(0);
+        let plan = plan(n_active, self.rs.replicas, self.rules.burst_replicas);
+        (plan, self.may(plan, n_active, 0, false))
+    }
+
+    /// True if these counts are all that the decision reads of the pods: no pod must be created or
+    /// deleted in this sync, and no opt-in reads them.
+    pub fn counts_are_enough(&self, counts: Counts, n_failed: usize) -> bool {
+        let acts = match self.may_by_counts(counts) {
+            (Plan::Nothing, _) | (_, May::Count(_)) => false,
+            (_, May::Act | May::Wait(_) | May::Verify(_)) => true,
+        };
+        let is_surplus = counts.replicas > self.rs.replicas.max(0);
+        let policy = &self.rules.policy;
+        let reads_pods = self.rs.is_terminating()
+            || reads_failed_pods(policy, || n_failed)
+            || is_surplus && respects_marks(policy);
+        !acts && !reads_pods
     }
 
     /// The input of the choice of pods to delete.
     pub fn deletion_context(&self, opt_ins: &OptIns) -> DeletionContext<'_> {
         DeletionContext {
             related_pods: &*self.related_pods,
-            unresolved: &self.unresolved,
+            unresolved: &self.record.unknown_deletions,
             order: DeletionOrder {
                 now: self.now,
                 uses_deletion_cost: self.rules.uses_deletion_cost,
@@ -209,14 +367,50 @@ impl Facts<'_> {
     }
 }
 
-impl Decision {
-    /// The decision to do nothing except report these counts.
-    fn to_report(counts: Counts, next_check: Option<Duration>, now: Timestamp) -> Self {
-        Self {
-            counts,
-            next_check,
-            now,
-            ..Self::default()
+impl Step {
+    /// True if this sync creates or deletes pods.
+    pub fn acts(&self) -> bool {
+        self.may == May::Act && self.plan != Plan::Nothing
+    }
+
+    /// True if the ReplicaSet has what its spec asks for.
+    pub fn has_converged(&self) -> bool {
+        self.may == May::Act && self.plan == Plan::Nothing && self.opt_ins.are_content()
+    }
+
+    /// When `rs` needs its next sync without any event, as seen at `now`.
+    pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
+        let mut next = Next::default();
+        match self.may {
+            May::Count(Some(delay)) => next.add(now + delay, Reason::Held),
+            May::Wait(delay) => next.add(now + delay, Reason::CachesLag),
+            May::Verify(_) => next.add(now, Reason::CachesLag),
+            May::Count(None) | May::Act => {}
+        }
+        let Counts {
+            ready, available, ..
+        } = self.counts;
+        if rs.min_ready_seconds > 0 && ready != available {
+            let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
+            let delay = self.next_check.unwrap_or(fallback);
+            next.add(now + delay, Reason::Availability);
+        }
+        self.add_opt_ins(now, &mut next);
+        if let Some(delay) = self.opt_ins.next_extra_deletes() {
+            next.add(now + delay, Reason::Leftovers);
+        }
+        next
+    }
+
+    /// Adds when the opt-ins change the decision, which a failure does not delay.
+    pub fn add_opt_ins(&self, now: Instant, next: &mut Next) {
+        for change in self.opt_ins.next() {
+            let reason = if change.is_due {
+                Reason::OptIn
+            } else {
+                Reason::OptInReport
+            };
+            next.add(now + change.after, reason);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 #[cfg(test)]
 use crate::api::Pod;
-use crate::api::{ObjectKey, OwnerKey, ReplicaSet, Selector};
+use crate::api::{ObjectKey, ReplicaSet, Selector};
 use crate::cache::PodTally;
 
 /// The place of a key in the queue.
@@ -67,7 +67,11 @@ impl ReplicaSetController {
         self.enqueue_with(rs, |memory| {
             observe(memory);
             let is_held_back = is_held_back(memory, rs, &owned, now);
-            match memory.status_throttle.remaining(now) {
+            match memory
+                .next_status
+                .and_then(|at| at.checked_duration_since(now))
+                .filter(|it| !it.is_zero())
+            {
                 // The first list may still bring more pods. `enqueue_all` finds the work
                 // afterwards.
                 _ if !has_synced => Placement::Low,
@@ -150,11 +154,6 @@ impl ReplicaSetController {
             ..counts
         })
     }
-
-    /// Returns the key of `rs` in the index "pods by owner".
-    pub(super) fn owner_key(&self, rs: &ReplicaSet) -> OwnerKey {
-        OwnerKey::new(self.kind.kind, &rs.key, &rs.uid)
-    }
 }
 
 /// True if nothing is due whatever the number of pods `owned`: with open expectations a sync
@@ -201,9 +200,9 @@ impl ReplicaSetController {
         let selector = rs.selector.as_ref().ok()?;
         let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
         let orphans = Vec::new();
-        let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
-        let counts = facts.decide().counts;
-        drop(facts);
+        let view = self.view_of(&rs, selector, Pods::Listed { owned, orphans });
+        let counts = view.decide().counts;
+        drop(view);
         Some((rs, counts))
     }
 }

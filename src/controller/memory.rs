@@ -6,7 +6,7 @@
 //!
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
 //! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
-//! pods ([`pod_names`]), the time of the next status write ([`status_throttle`]), past events
+//! pods ([`pod_names`]), the time of the next status write, past events
 //! ([`history`]), signs of another writer ([`suspicion`]), and the wait after a refusal
 //! ([`refusals`]), with the queues in front of quotas.
 //!
@@ -19,9 +19,9 @@ pub mod own_writes;
 pub mod pod_names;
 pub mod positions;
 pub mod refusals;
-pub mod status_throttle;
 pub mod suspicion;
 pub mod take_over;
+pub mod view;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,9 +33,9 @@ use self::own_writes::OwnWrites;
 use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
 use self::refusals::{QuotaQueues, Refused};
-use self::status_throttle::StatusThrottle;
 use self::suspicion::Suspicion;
 use self::take_over::TakeOver;
+use self::view::{Proof, RecordView};
 use self::waiting::Waiting;
 use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
@@ -61,7 +61,7 @@ pub struct Memories {
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<ObjectKey, Memory>,
-    /// Keys with written versions that the caches lacked at [`Memories::wake_when_shown`]. A key
+    /// Keys with written versions that the caches lacked at [`Memories::capture`]. A key
     /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
     queues: QuotaQueues,
@@ -81,8 +81,8 @@ pub struct Memory {
     pub positions: Positions,
     /// The names of the next pods.
     pub names: PodNames,
-    /// When the status may be written.
-    pub status_throttle: StatusThrottle,
+    /// When a status with mere progress may be written.
+    pub next_status: Option<Instant>,
     /// Past syncs, errors and changes.
     pub history: History,
     /// Signs of another writer.
@@ -101,7 +101,7 @@ impl Memory {
             own_writes: OwnWrites::default(),
             positions: Positions::default(),
             names: PodNames::default(),
-            status_throttle: StatusThrottle::default(),
+            next_status: None,
             history: History::default(),
             suspicion: Suspicion::default(),
             refused: None,
@@ -114,7 +114,7 @@ impl Memory {
         self.own_writes.is_empty()
             && self.positions.are_over(now)
             && self.names.is_empty()
-            && self.status_throttle.remaining(now).is_none()
+            && self.next_status.is_none_or(|next| next <= now)
             && self.history.is_over(now)
             && self.suspicion.is_over()
             && self.refused.is_none()
@@ -124,7 +124,7 @@ impl Memory {
 
 impl Memories {
     /// Creates an empty store. Without `waits_for_written` every sync finds the caches new enough.
-    /// Writes are recorded all the same, because [`Self::wake_when_shown`] needs them.
+    /// Writes are recorded all the same, because [`Self::advanced`] needs them.
     ///
     /// DIFFERS: upstream's no-op store records nothing (kubernetes
     /// `pkg/controller/util/consistency:NewNoopConsistencyStore`).
@@ -187,42 +187,56 @@ impl Memories {
         }
     }
 
-    /// Checks whether the caches show every write for `key` by `owner`, its current owner. If not,
-    /// this registers the key, and [`Self::advanced`] returns it later. `cached` reads the
+    /// Takes the view of the record of `key` for a sync. If the caches lack own writes, this
+    /// registers the key, and [`Self::advanced`] returns it once they show them. `cached` reads the
     /// positions of the caches; this calls it up to twice, never under the lock.
-    ///
-    /// No sync waits for the writes of an earlier owner: a late response to one of its writes may
-    /// have been recorded after its deletion.
-    pub fn readiness(
-        &self,
-        key: &ObjectKey,
-        owner: &Uid,
-        cached: impl Fn() -> Versions,
-    ) -> Readiness {
-        if self.settle(key, owner, &cached()) || !self.waits_for_written {
-            return Readiness::Ready;
+    pub fn capture(&self, key: &ObjectKey, cached: impl Fn() -> Versions) -> RecordView {
+        let view = self.view(key, cached());
+        if view.readiness == Readiness::Ready {
+            return view;
         }
-        self.wake_when_shown(key);
         // ORDER: the caches may have advanced between the check and the registration. From here on
         // the watch threads report; a second check closes the gap.
         turns::reached("readiness: between the two checks");
-        if self.settle(key, owner, &cached()) {
-            return Readiness::Ready;
-        }
-        let now = self.clock.now();
-        let patience = self.get(key, owner, |memory| memory.positions.patience(now));
-        patience.unwrap_or(Readiness::Ready)
+        self.view(key, cached())
     }
 
-    /// Registers `key`, so that [`Self::advanced`] returns it once the caches show its writes.
-    pub fn wake_when_shown(&self, key: &ObjectKey) {
+    fn view(&self, key: &ObjectKey, cached: Versions) -> RecordView {
+        let now = self.clock.now();
         let mut state = self.lock();
-        let State {
-            records, waiting, ..
-        } = &mut *state;
-        if let Some(written) = records.get(key).and_then(|it| it.positions.written()) {
-            waiting.add(key, written);
+        if state.take_over.prove(&cached) {
+            state.forget_confirmations();
         }
+        let State {
+            records,
+            waiting,
+            take_over,
+            ..
+        } = &mut *state;
+        let proof = match records.get(key) {
+            _ if take_over.is_proven() => Proof::Complete,
+            Some(memory) if memory.positions.is_confirmed => Proof::OfThisOne,
+            _ => Proof::Owed,
+        };
+        let Some(memory) = records.get_mut(key) else {
+            return RecordView {
+                cached,
+                proof,
+                ..RecordView::empty()
+            };
+        };
+        let mut view = RecordView {
+            proof,
+            ..memory.view(&cached, now)
+        };
+        match memory.positions.written() {
+            Some(written) => waiting.add(key, written),
+            None => waiting.remove(key),
+        }
+        if !self.waits_for_written {
+            view.readiness = Readiness::Ready;
+        }
+        view
     }
 
     /// Returns the keys whose wait ends now that a cache has reached `cached`. The watch threads
@@ -267,20 +281,6 @@ impl Memories {
         self.lock().take_over.set_target(target);
     }
 
-    /// Checks whether every later cache read is as new as the take-over. `cached` reads the
-    /// positions of the caches; this calls it at most once, never under the lock.
-    pub fn is_proven(&self, cached: impl FnOnce() -> Versions) -> bool {
-        if self.lock().take_over.is_proven() {
-            return true;
-        }
-        let cached = cached();
-        let mut state = self.lock();
-        if state.take_over.prove(&cached) {
-            state.forget_confirmations();
-        }
-        state.take_over.is_proven()
-    }
-
     /// Returns how many expected creations and deletions of all ReplicaSets are open.
     pub fn n_expected(&self) -> (usize, usize) {
         let state = self.lock();
@@ -296,21 +296,6 @@ impl Memories {
         let state = self.lock();
         let counts = state.records.values().map(|it| it.history.n_held_back());
         counts.sum()
-    }
-
-    /// Forgets the writes for `key` if the caches show them. Returns true if no write is open.
-    fn settle(&self, key: &ObjectKey, owner: &Uid, cached: &Versions) -> bool {
-        let mut state = self.lock();
-        let Some(memory) = state.records.get_mut(key) else {
-            return true;
-        };
-        // Another owner's writes end with it, so they count as shown.
-        let is_shown = memory.owner != *owner || memory.positions.are_shown_by(cached);
-        if is_shown {
-            memory.positions.forget_written();
-            state.waiting.remove(key);
-        }
-        is_shown
     }
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {

@@ -5,10 +5,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::decide::Decision;
 use super::decide::plan::Plan;
 use super::decide::status::{Failure, bounded};
-use super::freshness::Freshness;
+use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::refusals::{HeldBack, Refusal};
 use super::worker::Milliseconds;
@@ -30,15 +29,14 @@ impl ReplicaSetController {
     /// any longer.
     pub(super) fn note_creates(
         &self,
-        rs: &ReplicaSet,
-        decision: &Decision,
-        freshness: Freshness,
+        view: &View<'_>,
+        step: &Step,
         managed: &Result<(), SyncError>,
     ) {
-        let is_due = matches!(freshness, Freshness::Current(Plan::Create(_)));
-        if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
+        let rs = view.rs;
+        if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
             // Something else than the refusal keeps this sync from creating.
-            if is_due && decision.plan == Plan::Nothing {
+            if step.may == May::Act && view.record.has_refusal {
                 self.memories.note_creates(rs, None, true);
             }
             return;
@@ -62,14 +60,9 @@ impl ReplicaSetController {
 
     /// The failure that the status reports while creates of `rs` wait: upstream would try, fail and
     /// report it.
-    pub(super) fn lasting_failure(
-        &self,
-        rs: &ReplicaSet,
-        decision: &Decision,
-        freshness: Freshness,
-    ) -> Option<Failure> {
-        let creates_later = matches!(decision.plan, Plan::Create(_)) && !decision.acts;
-        if !creates_later && !matches!(freshness, Freshness::CountOnly(_)) {
+    pub(super) fn lasting_failure(&self, rs: &ReplicaSet, step: &Step) -> Option<Failure> {
+        let creates_later = matches!(step.plan, Plan::Create(_)) && !step.acts();
+        if !creates_later && !matches!(step.may, May::Count(_)) {
             return None;
         }
         let message = |memory: &mut Memory| Some(memory.last_refusal()?.0.to_owned());

@@ -1,19 +1,16 @@
 //! One sync of one ReplicaSet, from key to status
-//! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`).
+//! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`, whose steps the comments
+//! name).
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::decide::availability::Availability;
-use super::decide::counts::Counts;
-use super::decide::plan::{LARGE, Plan};
-use super::decide::{Decision, Facts, Pods, Rules, optional};
-use super::freshness::Freshness;
-use super::memory::Memory;
+use super::decide::next::{Next, Reason};
+use super::decide::plan::LARGE;
+use super::decide::{May, Step, View};
 use super::memory::own_writes::Satisfaction;
+use super::memory::positions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
-use crate::api::{ObjectKey, Pod, ReplicaSet, Selector};
+use crate::api::{ObjectKey, ReplicaSet};
 use crate::stdx::turns;
 
 /// How a sync without error ended.
@@ -21,9 +18,9 @@ use crate::stdx::turns;
 pub enum SyncOutcome {
     /// The sync ran to its end.
     Synced,
-    /// The caches are not new enough yet, or show another spec since, or this sync was to be large
-    /// and got no permit. The event that ends the wait, a delay, or a returned permit requeues the
-    /// key.
+    /// The sync must wait: for newer caches, for the API server's answer to reach them, or with many
+    /// pods due for a permit. The event that ends the wait, a delay, or a returned permit requeues
+    /// the key.
     TooEarly,
     /// The API server refused a create, and the wait for the next one is not over. Everything else
     /// ran to its end.
@@ -37,315 +34,159 @@ impl ReplicaSetController {
     /// # Errors
     /// The first failure. The caller must requeue the key with back-off.
     pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
-        // ORDER: the freshness check comes before the cache reads. Reads can then only be newer
-        // than the check.
-        turns::reached("sync: before the caches are read");
-        let judged = self.cache.replica_set(key);
-        let judged = judged.map(|rs| (self.freshness(&rs), rs));
-        turns::reached("sync: between the freshness and the ReplicaSet");
-        // The ReplicaSet is gone. Its record is all that remains to clean up.
+        // EnsureReady and SatisfiedExpectations: `decide` judges what the record says here.
+        let began = self.clock.now();
+        let record = self.capture_record(key);
+        turns::reached("sync: between the record and the ReplicaSet");
+        // ReplicaSets(namespace).Get: if it is gone, only its record remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
             return Ok(SyncOutcome::Synced);
         };
-        // No retry repairs a bad selector, so the sync succeeds, as upstream's does.
+        // LabelSelectorAsSelector: no retry repairs a bad one, so the sync succeeds, as upstream's.
         let Ok(selector) = &rs.selector else {
             self.log_unusable_selector(&rs);
             return Ok(SyncOutcome::Synced);
         };
-        // Another spec has come in between, and its event has enqueued the key.
-        let is_same = |it: &ReplicaSet| it.uid == rs.uid && it.generation == rs.generation;
-        let Some((freshness, _)) = judged.filter(|(_, judged)| is_same(judged)) else {
-            return Ok(SyncOutcome::TooEarly);
-        };
-        let freshness = match freshness {
-            Freshness::Verify(doubt) => self.verify(&rs, selector, doubt)?,
-            known => known,
-        };
-        // A large sync without a permit still writes the status: it may hide a loss.
-        let is_large = matches!(freshness, Freshness::Current(due) if due.n_pods() >= LARGE);
-        let waits_for_permit = is_large && !self.queue.begin_large(key);
-        let freshness = if waits_for_permit {
-            Freshness::CountOnly(None)
-        } else {
-            freshness
-        };
-        let may = match freshness {
-            Freshness::Current(due) => due,
-            Freshness::CountOnly(_) => Plan::Nothing,
-            not_now => return Ok(self.requeue(&rs, not_now)),
-        };
+        // GetPodsForOwner, FilterActivePods.
+        let view = self.view(&rs, selector, record);
+        let mut step = view.decide();
+        match step.may {
+            May::Act | May::Count(_) => {}
+            not_now => {
+                self.count_skip(&view);
+                let delay = match not_now {
+                    May::Verify(doubt) => self.verify(&rs, selector, doubt)?,
+                    _ => Duration::ZERO,
+                };
+                self.requeue(key, step.next(&rs, began + delay));
+                return Ok(SyncOutcome::TooEarly);
+            }
+        }
         self.follow_suspicion(&rs);
         self.report_mistakes(&rs);
-
-        let facts = self.collect_facts(&rs, selector, may)?;
-        let decision = facts.decide();
-        // Upstream also patches first: a pod that cannot be adopted must not count as a replica.
-        let decision = self.claim_pods(&facts, decision)?;
-        // The pods have changed since the freshness check, which permitted another kind of action.
-        // If orphans have gone, no event enqueues the key.
-        let is_current = matches!(freshness, Freshness::Current(_));
-        if is_current && decision.plan != Plan::Nothing && !decision.acts {
-            return Err(SyncError::Outdated(
-                "the pods have changed meanwhile".to_owned(),
-            ));
+        // A large sync without a permit still writes the status: it may hide a loss.
+        let waits_for_permit =
+            step.acts() && step.plan.n_pods() >= LARGE && !self.queue.begin_large(key);
+        // claimPods: a pod that could not be adopted must not count as a replica.
+        let gone = self.claim_pods(&view, &step)?;
+        if !gone.is_empty() {
+            step = view.decide_without(&gone);
         }
-        self.report_unreadable_marks(&facts, &decision);
-        let decision = self.recheck_before_creating(&rs, decision);
-        let managed = self.manage_replicas(&facts, &decision);
-        self.note_creates(&rs, &decision, freshness, &managed);
+        if waits_for_permit {
+            step.may = May::Count(None);
+        }
+        self.report_unreadable_marks(&view, &step);
+        // manageReplicas.
+        let managed = self.manage_replicas(&view, &step);
+        self.note_creates(&view, &step, &managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| SyncOutcome::Synced);
         }
-        // The status goes out even after a failed create or delete, since it carries the failure.
+        // calculateStatus, updateReplicaSetStatus: also after a failure, which the status reports.
         let failure = match &managed {
-            Err(error) => Some(self.failure(decision.plan, &error.to_string())),
-            Ok(()) => self.lasting_failure(&rs, &decision, freshness),
+            Err(error) => Some(self.failure(step.plan, &error.to_string())),
+            Ok(()) => self.lasting_failure(&rs, &step),
         };
-        let is_held_back = failure.is_some();
-        self.note_held_back(&rs, &decision);
-        self.schedule_opt_ins(&rs, &decision);
-        self.sync_status(&rs, &decision, failure.as_ref())?;
-        self.delete_leftovers(&rs, &decision, managed.is_err());
-        managed?;
-        self.schedule_next_sync(&rs, &decision, freshness);
+        let mut next = step.next(&rs, began);
+        self.note_held_back(&rs, &step);
+        self.sync_status(&rs, &step, failure.as_ref(), &mut next)?;
+        self.delete_leftovers(&rs, &step, managed.is_err(), &mut next);
+        if let Err(error) = managed {
+            // The back-off brings everything else.
+            let mut next = Next::default();
+            step.add_opt_ins(began, &mut next);
+            self.requeue(key, next);
+            return Err(error);
+        }
+        // enqueueReplicaSetAfter.
+        self.await_own_writes(&view, &step, &mut next);
+        self.requeue(key, next);
+        if step.has_converged() {
+            self.note_converged(&rs);
+        }
         Ok(if waits_for_permit {
             SyncOutcome::TooEarly
-        } else if is_held_back {
+        } else if failure.is_some() {
             SyncOutcome::HeldBack
         } else {
             SyncOutcome::Synced
         })
     }
 
-    /// Returns `decision`, but without creates if `rs` is being deleted by this time, or if lost
-    /// pods may be part of that deletion. This sync's requests took time, and it read the pods
-    /// after `rs`. The status is still written, because it reports the loss.
-    fn recheck_before_creating(&self, rs: &ReplicaSet, mut decision: Decision) -> Decision {
-        if !decision.acts || !matches!(decision.plan, Plan::Create(_)) {
-            return decision;
-        }
-        // ORDER: the version is read first, so the ReplicaSet is at least as new as that version.
-        let version = self.cache.replica_sets_resource_version();
-        turns::reached("recheck: between the version and the ReplicaSet");
-        let cached = self.cache.replica_set(&rs.key);
-        let is_alive = cached.is_some_and(|it| it.uid == rs.uid && !it.is_terminating());
+    /// Adds when the next sync can rely on the writes of this one.
+    fn await_own_writes(&self, view: &View<'_>, step: &Step, next: &mut Next) {
         let now = self.clock.now();
-        let delay = |memory: &mut Memory| memory.positions.create_delay(&version, now);
-        let delay = if is_alive {
-            self.memories.get(&rs.key, &rs.uid, delay).flatten()
-        } else {
-            Some(Duration::ZERO)
-        };
-        if let Some(delay) = delay {
-            decision.acts = false;
-            self.queue.add_after(rs.key.clone(), delay);
+        let mut record = &view.record;
+        let taken_again;
+        if step.acts() {
+            // The events of its writes that came during this sync found the key in progress, or
+            // the expectations still open, so they may have enqueued it with low priority.
+            turns::reached("expectations: before the key is registered");
+            taken_again = self.capture_record(&view.rs.key);
+            record = &taken_again;
         }
-        decision
-    }
-
-    /// Collects the input of the decision. A no-op sync must be cheap, however many pods exist, so
-    /// the pods are listed only if some must be created, deleted, adopted or released. Blocks for
-    /// one LIST if the outcome of earlier deletes is unknown.
-    ///
-    /// # Errors
-    /// If the LIST fails.
-    fn collect_facts<'a>(
-        &'a self,
-        rs: &'a ReplicaSet,
-        selector: &'a Selector,
-        may: Plan,
-    ) -> Result<Facts<'a>, SyncError> {
-        let now = self.clock.wall();
-        let counts = self.count_tallies(rs, selector);
-        let reads_surplus = |counts: &Counts| {
-            counts.replicas > rs.replicas.max(0) && optional::respects_marks(&self.policy_of(rs))
-        };
-        let counts = counts.filter(|counts| {
-            may == Plan::Nothing
-                && !rs.is_terminating()
-                && !self.reads_failed_pods(rs)
-                && !reads_surplus(counts)
-        });
-        let (pods, unresolved) = if let Some(counts) = counts {
-            let (counts, next_check) = if counts.depend_on_time(rs) {
-                self.count_available(rs, counts, now)
-            } else {
-                (counts, None)
-            };
-            (Pods::Counted { counts, next_check }, Vec::new())
-        } else {
-            let owner = self.owner_key(rs);
-            let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
-            let unresolved = match may {
-                Plan::Delete(_) => self.deletions_to_retry(rs, selector, &owned)?,
-                Plan::Create(_) | Plan::Nothing => Vec::new(),
-            };
-            (Pods::Listed { owned, orphans }, unresolved)
-        };
-        Ok(Facts {
-            unresolved,
-            may: Some(may),
-            now,
-            ..self.facts(rs, selector, pods)
-        })
-    }
-
-    /// The input of a decision that may create and delete pods.
-    pub(super) fn facts<'a>(
-        &'a self,
-        rs: &'a ReplicaSet,
-        selector: &'a Selector,
-        pods: Pods,
-    ) -> Facts<'a> {
-        Facts {
-            rs,
-            selector,
-            pods,
-            related_pods: Box::new(self.siblings(rs, selector)),
-            unresolved: Vec::new(),
-            may: None,
-            rules: self.rules_for(rs),
-            now: self.clock.wall(),
-        }
-    }
-
-    /// The settings of a decision about `rs`.
-    pub(super) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
-        Rules {
-            burst_replicas: self.options.burst_replicas,
-            uses_deletion_cost: self.options.gates.pod_deletion_cost,
-            counts_terminating: self.counts_terminating(),
-            policy: self.policy_of(rs),
-        }
-    }
-
-    /// Returns `counts` with the pods that have been Ready for `minReadySeconds` as available, and
-    /// the time until the next pod becomes available. Visits the pods in place, without a list of
-    /// them.
-    pub(super) fn count_available(
-        &self,
-        rs: &ReplicaSet,
-        counts: Counts,
-        now: Timestamp,
-    ) -> (Counts, Option<Duration>) {
-        let mut availability = Availability::default();
-        // Every active pod matches the selector here; otherwise the tallies return no counts.
-        let add = &mut |pod: &Pod| {
-            if pod.is_active() {
-                availability.add(pod, rs.min_ready_seconds, now);
+        match (record.readiness, record.expectations) {
+            (Readiness::TooEarly(_, delay), _) => {
+                next.add(now + delay, Reason::CachesLag);
             }
-        };
-        self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
-        let counts = Counts {
-            // A pod may have become Ready after the tallies were read.
-            available: availability.n_available.min(counts.ready),
-            ..counts
-        };
-        (counts, availability.next_check)
-    }
-
-    /// Ends a sync that cannot run yet, and requeues the key for the time when it can.
-    fn requeue(&self, rs: &ReplicaSet, not_now: Freshness) -> SyncOutcome {
-        match not_now {
-            Freshness::Wait(delay) if !delay.is_zero() => {
-                self.queue.add_after(rs.key.clone(), delay);
+            // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
+            // periodic resync. A lost event, or a pod that appeared and vanished unseen, wakes no
+            // key.
+            (_, Satisfaction::Open) => {
+                let delay = record.expire_in.unwrap_or_default();
+                next.add(now + delay, Reason::CachesLag);
             }
-            _ => self.queue.add(rs.key.clone()),
-        }
-        SyncOutcome::TooEarly
-    }
-
-    /// Requeues the key for changes that no watch event announces.
-    fn schedule_next_sync(&self, rs: &ReplicaSet, decision: &Decision, freshness: Freshness) {
-        match freshness {
-            Freshness::Current(_)
-                if decision.plan == Plan::Nothing && decision.opt_ins.are_content() =>
-            {
-                self.note_converged(rs);
-            }
-            Freshness::CountOnly(Some(delay)) => self.queue.add_after(rs.key.clone(), delay),
+            _ if step.acts() => next.add(now, Reason::Changed),
             _ => {}
         }
-        self.schedule_availability_check(rs, decision);
+    }
+
+    /// Requeues the key for the time when it needs the next sync, if no event brings it earlier.
+    pub(super) fn requeue(&self, key: &ObjectKey, next: Next) {
         let now = self.clock.now();
-        let remaining = |memory: &mut Memory| memory.own_writes.remaining(now);
-        match self.memories.get(&rs.key, &rs.uid, remaining).flatten() {
-            Some(remaining) => {
-                // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for
-                // the periodic resync. A lost event, or a pod that appeared and vanished unseen,
-                // wakes no key.
-                self.queue.add_after(rs.key.clone(), remaining);
-                // ORDER: the cache may have caught up before the key was registered. A second check
-                // closes that gap.
-                turns::reached("expectations: before the key is registered");
-                self.memories.wake_when_shown(&rs.key);
-                if self.check_expectations(rs) != Satisfaction::Open {
-                    self.enqueue(&rs.key);
-                }
+        if let Some((at, reason)) = next.high {
+            log::trace!("{key}: next sync for {reason:?}");
+            let delay = at.saturating_duration_since(now);
+            if delay.is_zero() {
+                self.queue.add(key.clone());
+            } else {
+                self.queue.add_after(key.clone(), delay);
             }
-            // The watch showed every write before this sync returned. Those events found the
-            // expectations still open and were queued with low priority, so requeue the key here.
-            None if decision.acts => self.enqueue(&rs.key),
-            None => {}
+        }
+        if let Some((at, _)) = next.low {
+            let delay = at.saturating_duration_since(now);
+            self.queue.add_low_after(key.clone(), delay);
         }
     }
 
-    /// Requeues the key for the time when the next Ready pod becomes available.
-    pub(super) fn schedule_availability_check(&self, rs: &ReplicaSet, decision: &Decision) {
-        let Counts {
-            ready, available, ..
-        } = decision.counts;
-        if rs.min_ready_seconds <= 0 || ready == available {
-            return;
+    /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache
+    /// does not.
+    fn count_skip(&self, view: &View<'_>) {
+        match view.record.readiness {
+            Readiness::TooEarly(Resource::Pods, _) => self.metrics.stale_pods_skips.inc(),
+            Readiness::TooEarly(Resource::ReplicaSets, _) => self.metrics.stale_owners_skips.inc(),
+            Readiness::Ready | Readiness::Overdue => {}
         }
-        let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
-        // The requests of this sync took time, so the delay counts from this moment.
-        let spent = self.clock.wall().duration_since(decision.now);
-        let remaining = |next: Duration| next.saturating_sub(spent.unsigned_abs());
-        let delay = decision.next_check.map_or(fallback, remaining);
-        self.queue.add_low_after(rs.key.clone(), delay);
-    }
-
-    /// True if a decision about `rs` reads its Failed pods. Visits no pod.
-    pub(super) fn reads_failed_pods(&self, rs: &ReplicaSet) -> bool {
-        let policy = self.policy_of(rs);
-        let n_failed = || {
-            self.cache
-                .tally_of_pods_owned_by(&self.owner_key(rs))
-                .n_failed()
-        };
-        optional::reads_failed_pods(&policy, n_failed)
     }
 
     /// Records how many pods of `rs` wait for its back-off.
-    pub(super) fn note_held_back(&self, rs: &ReplicaSet, decision: &Decision) {
-        let n_held_back = decision.opt_ins.n_held_back();
-        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
+    pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
+        let n_held_back = step.opt_ins.n_held_back();
+        self.memories
+            .get(&rs.key, &rs.uid, |memory| memory.history.note_held_back(0));
         if n_held_back > 0 {
-            self.memories.with(&rs.key, &rs.uid, note);
-        } else {
-            // Without a record nothing was held back.
-            self.memories.get(&rs.key, &rs.uid, note);
-        }
-    }
-
-    /// Requeues the key for the times when an opt-in changes the decision without an event.
-    pub(super) fn schedule_opt_ins(&self, rs: &ReplicaSet, decision: &Decision) {
-        for next in decision.opt_ins.next() {
-            if next.is_due {
-                self.queue.add_after(rs.key.clone(), next.after);
-            } else {
-                self.queue.add_low_after(rs.key.clone(), next.after);
-            }
+            self.memories.with(&rs.key, &rs.uid, |memory| {
+                memory.history.note_held_back(n_held_back);
+            });
         }
     }
 
     /// Records that `rs` has as many pods as its spec asks for.
     fn note_converged(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
-        let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
+        let note = |memory: &mut super::memory::Memory| memory.history.note_converged(rs, now);
         if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
             self.metrics.converge.observe(after.as_secs_f64());
         }
@@ -353,10 +194,11 @@ impl ReplicaSetController {
 
     /// Logs an unusable selector, once per generation: only a change of the spec can repair it.
     pub(super) fn log_unusable_selector(&self, rs: &ReplicaSet) {
-        let note = |memory: &mut Memory| memory.history.note_unusable_selector(rs.generation);
-        if let Err(error) = &rs.selector
-            && self.memories.with(&rs.key, &rs.uid, note)
-        {
+        let Err(error) = &rs.selector else { return };
+        let is_news = self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.history.note_unusable_selector(rs.generation)
+        });
+        if is_news {
             log::error!(
                 object:% = self.kind.named(&rs.key), error:%;
                 "the selector cannot be used, so this {} is not synced until its spec changes",

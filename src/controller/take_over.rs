@@ -37,11 +37,6 @@ impl ReplicaSetController {
         self.memories.set_standby(false);
     }
 
-    /// True if every later cache read is as new as the take-over.
-    pub(super) fn take_over_is_proven(&self) -> bool {
-        self.memories.is_proven(|| self.cached_versions())
-    }
-
     /// Queries the current versions of the API server, if the take-over needs them and no worker
     /// has queried them. Blocks for two requests in that case.
     ///

@@ -369,6 +369,14 @@ impl Fixture {
         assert_eq!(outcome, SyncOutcome::Synced);
     }
 
+    /// As [`sync_ok`](Self::sync_ok), and again if the sync has only queried the API server.
+    #[track_caller]
+    pub(super) fn sync_verified(&self, name: &str) {
+        if self.sync(name).expect("a sync without error") == SyncOutcome::TooEarly {
+            self.sync_ok(name);
+        }
+    }
+
     /// Counts creates, deletes and patches since the last [`FakeWrites::take`].
     #[track_caller]
     pub(super) fn assert_counts(&self, creates: usize, deletes: usize, patches: usize) {

@@ -7,7 +7,7 @@ use super::pods::{backing_off, failing, unavailable};
 use super::refusals;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::{CompactTimestamp, Policy, ReplicaSet};
-use crate::controller::decide::Decision;
+use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use crate::controller::decide::optional::protection::Block;
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
@@ -18,7 +18,7 @@ use crate::controller::observe::other_writers;
 /// selector cannot be used.
 pub fn findings(
     report: &Report,
-    decision: Option<&Decision>,
+    decision: Option<&Step>,
     facts: &ReplicaSetFacts,
     sources: &Sources,
     now: Timestamp,

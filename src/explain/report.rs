@@ -19,7 +19,8 @@ use crate::controller::decide::optional::order::{
     Places, PreferredPod, is_one_class, prefer_throughout,
 };
 use crate::controller::decide::plan::{Plan, deletion_ranking, plan, pods_to_delete};
-use crate::controller::decide::{self, Decision, Pods};
+use crate::controller::decide::{self, Pods, Step};
+use crate::controller::memory::view::RecordView;
 use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
 /// Maximum pods in a list; the counts cover all pods.
@@ -45,7 +46,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     // The controller does not touch a ReplicaSet with an invalid selector.
     let selector = rs.selector.as_ref().ok();
     let known = selector.map(|selector| known(facts, selector, now));
-    let decision = known.as_ref().map(decide::Facts::decide);
+    let decision = known.as_ref().map(decide::View::decide);
     let not_counted = selector.map(|selector| not_counted(facts, selector, sources));
     let not_counted = not_counted.unwrap_or_default();
     let no_pods = Vec::new();
@@ -125,7 +126,7 @@ fn known<'a>(
     facts: &'a ReplicaSetFacts,
     selector: &'a Selector,
     now: Timestamp,
-) -> decide::Facts<'a> {
+) -> decide::View<'a> {
     let unresolved = facts
         .memory
         .as_ref()
@@ -136,7 +137,7 @@ fn known<'a>(
         pods.sort_by(|a, b| a.key.cmp(&b.key));
         pods
     };
-    decide::Facts {
+    decide::View {
         rs: &facts.replica_set,
         selector,
         pods: Pods::Listed {
@@ -144,8 +145,10 @@ fn known<'a>(
             orphans: sorted(&facts.orphans),
         },
         related_pods: Box::new(ReadInAdvance(facts)),
-        unresolved: unresolved.unwrap_or_default(),
-        may: None,
+        record: RecordView {
+            unknown_deletions: unresolved.unwrap_or_default(),
+            ..RecordView::empty()
+        },
         rules: facts.rules,
         now,
     }
@@ -227,7 +230,7 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
 fn next_step(
     facts: &ReplicaSetFacts,
     sources: &Sources,
-    decision: Option<&Decision>,
+    decision: Option<&Step>,
     order: &[RankedPod],
     context: Option<&DeletionContext<'_>>,
 ) -> NextStep {

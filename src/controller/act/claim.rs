@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use serde::Serialize;
 
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
-use crate::controller::decide::{Decision, Facts};
+use crate::controller::decide::{Step, View};
 use crate::controller::error::SyncError;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, error, outcome_of};
@@ -23,28 +23,27 @@ struct CannotAdopt {
 }
 
 impl ReplicaSetController {
-    /// Patches owner references according to `decision`. Returns the decision that remains: a pod
-    /// that vanished before its adoption does not count. Blocks for the patches, one after the
-    /// other.
+    /// Patches owner references according to `step`. Returns the pods that vanished before their
+    /// adoption. Blocks for the patches, one after the other.
     ///
     /// # Errors
     /// The merged errors of all failed patches. One failure does not stop the other patches.
     pub(in crate::controller) fn claim_pods(
         &self,
-        facts: &Facts<'_>,
-        decision: Decision,
-    ) -> Result<Decision, SyncError> {
-        if decision.adopt.is_empty() && decision.release.is_empty() {
-            return Ok(decision);
+        view: &View<'_>,
+        step: &Step,
+    ) -> Result<HashSet<Uid>, SyncError> {
+        let mut gone: HashSet<Uid> = HashSet::default();
+        if step.adopt.is_empty() && step.release.is_empty() {
+            return Ok(gone);
         }
-        let rs = facts.rs;
+        let rs = view.rs;
         // Upstream's `RecheckDeletionTimestamp`: one live read decides on all adoptions of this
         // sync.
         let can_adopt = OnceCell::new();
         let (mut n_adopted, mut n_released) = (0_usize, 0_usize);
         let mut errors: Vec<WriteError> = Vec::new();
-        let mut gone: HashSet<Uid> = HashSet::default();
-        for pod in &decision.adopt {
+        for pod in &step.adopt {
             match self.adopt_pod(rs, pod, &can_adopt) {
                 Ok(true) => n_adopted += 1,
                 Ok(false) => drop(gone.insert(pod.uid.clone())),
@@ -59,7 +58,7 @@ impl ReplicaSetController {
             }))
         );
         let n_not_adopted = errors.len();
-        for pod in &decision.release {
+        for pod in &step.release {
             match self.release_pod(rs, pod) {
                 Ok(is_released) => n_released += usize::from(is_released),
                 Err(error) => errors.push(error),
@@ -76,8 +75,7 @@ impl ReplicaSetController {
         match error::aggregate(errors) {
             Some(error) if is_race => Err(SyncError::Deleted(error.to_string())),
             Some(error) => Err(error),
-            None if gone.is_empty() => Ok(decision),
-            None => Ok(facts.decide_without(&gone)),
+            None => Ok(gone),
         }
     }
 

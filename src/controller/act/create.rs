@@ -1,18 +1,17 @@
 //! Creates pods.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::manage::pod_key;
-use crate::api::{Pod, ReplicaSet, ResourceVersion, Selector, Uid};
+use crate::api::{ReplicaSet, ResourceVersion};
 use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
 use crate::batches::{Jobs, slow_start_batch};
-use crate::controller::decide::{Decision, Facts};
+use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::Memory;
 use crate::controller::memory::pod_names::{self, PodNames};
 use crate::controller::memory::positions::Resource;
+use crate::controller::view::pod_key;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
 use crate::stdx::activity;
 use crate::stdx::turns;
@@ -24,27 +23,34 @@ use crate::writes::WriteError;
 const NAMES_TRIED_MAX: usize = 8;
 
 impl ReplicaSetController {
-    /// Creates `count` pods, or fewer if pods have appeared meanwhile. Blocks until every request
-    /// has ended.
+    /// Creates `count` pods. Names of creates with an unknown outcome come first, because retrying
+    /// those cannot create a second pod. Blocks until every request has ended.
     ///
     /// # Errors
     /// The first error.
     pub(super) fn create_pods(
         &self,
-        facts: &Facts<'_>,
-        decision: &Decision,
+        view: &View<'_>,
+        step: &Step,
         count: usize,
     ) -> Result<(), SyncError> {
-        let (rs, selector) = (facts.rs, facts.selector);
-        let names = self.choose_names(rs, selector, count)?;
-        // ORDER: this chooses names before it counts the pods again. A create of unknown outcome
-        // may have appeared since the sync listed its pods. Its name is then not retried, so its
-        // pod has to count.
-        turns::reached("create: names are chosen, before pods are counted again");
-        let arrived = self.count_arrived(rs, selector, &decision.active);
-        let (names, surplus) = names.split_at(count - arrived.min(count));
-        self.return_names(rs, surplus, PodNames::untried);
-        self.create_all(rs, names)
+        let rs = view.rs;
+        let shown = |name: &&Arc<str>| !step.retry.contains(name);
+        self.own_writes(rs, |writes| {
+            for name in view.record.unknown_creations.iter().filter(shown) {
+                writes.creation_seen(name);
+            }
+        });
+        let mut names = step.retry.clone();
+        names.truncate(count);
+        let is_known = |name: &str| {
+            self.cache.pod(&pod_key(&rs.key, name)).is_some()
+                || names.iter().any(|known| **known == *name)
+        };
+        let more = count - names.len();
+        let fresh = pod_names::take(more, |count| self.draw_names(rs, count), is_known);
+        names.extend(fresh);
+        self.create_all(rs, &names)
     }
 
     fn create_all(&self, rs: &ReplicaSet, names: &[Arc<str>]) -> Result<(), SyncError> {
@@ -85,35 +91,6 @@ impl ReplicaSetController {
         };
         self.log_batch(rs, &batch, &result);
         result.map_err(|error| SyncError::Create { batch, error })
-    }
-
-    /// Counts the pods of `rs` in the cache that are not among `active`.
-    fn count_arrived(&self, rs: &ReplicaSet, selector: &Selector, active: &[Arc<Pod>]) -> usize {
-        let known: HashSet<&Uid> = active.iter().map(|pod| &pod.uid).collect();
-        let pods = self.cache.pods_owned_by(&self.owner_key(rs));
-        let has_arrived = |pod: &&Arc<Pod>| {
-            pod.is_active() && selector.matches(&pod.labels) && !known.contains(&pod.uid)
-        };
-        pods.iter().filter(has_arrived).count()
-    }
-
-    /// Chooses `count` names. Names of creates with an unknown outcome come first, because retrying
-    /// those cannot create a second pod.
-    fn choose_names(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-        count: usize,
-    ) -> Result<Vec<Arc<str>>, SyncError> {
-        let mut names = self.creations_to_retry(rs, selector, count)?;
-        let is_known = |name: &str| {
-            self.cache.pod(&pod_key(rs, name)).is_some()
-                || names.iter().any(|known| **known == *name)
-        };
-        let more = count - names.len();
-        let fresh = pod_names::take(more, |count| self.draw_names(rs, count), is_known);
-        names.extend(fresh);
-        Ok(names)
     }
 
     fn draw_names(&self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {

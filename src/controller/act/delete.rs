@@ -1,10 +1,10 @@
 //! Deletes pods.
 
-use crate::api::{Pod, ReplicaSet};
+use crate::api::{Pod, ReplicaSet, Uid};
 use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::age_ratio::age_ratios;
 use crate::controller::decide::optional::respects_marks;
-use crate::controller::decide::{Decision, Facts};
+use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError, outcome_of};
@@ -32,17 +32,19 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// The first error.
-    pub(super) fn delete_pods(
-        &self,
-        facts: &Facts<'_>,
-        decision: &Decision,
-    ) -> Result<(), SyncError> {
-        let rs = facts.rs;
-        let Decision {
+    pub(super) fn delete_pods(&self, view: &View<'_>, step: &Step) -> Result<(), SyncError> {
+        let rs = view.rs;
+        let Step {
             active,
             delete: pods,
             ..
-        } = decision;
+        } = step;
+        let is_over = |uid: &&Uid| !active.iter().any(|pod| pod.uid == **uid);
+        self.own_writes(rs, |writes| {
+            for uid in view.record.unknown_deletions.iter().filter(is_over) {
+                writes.deletion_resolved(uid);
+            }
+        });
         // ORDER: every deletion is expected before the first request, because its event may arrive
         // first.
         let uids = pods.iter().map(|pod| pod.uid.clone());
@@ -50,13 +52,13 @@ impl ReplicaSetController {
         turns::reached("delete: expected, before the first request");
         self.note_first_request(rs);
         if pods.len() < active.len() {
-            for ratio in age_ratios(active, pods, decision.now) {
+            for ratio in age_ratios(active, pods, step.now) {
                 self.metrics.sorting_deletion_age_ratio.observe(ratio);
             }
         }
         // A mark may be set after the choice. The API server then refuses a delete of the version
         // that was chosen.
-        let precondition = if respects_marks(&facts.rules.policy) {
+        let precondition = if respects_marks(&view.rules.policy) {
             Precondition::SameVersion
         } else {
             Precondition::None

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::delete::Deleted;
 use crate::api::{Pod, ReplicaSet};
-use crate::controller::decide::Decision;
+use crate::controller::decide::Step;
+use crate::controller::decide::next::{Next, Reason};
 use crate::controller::memory::Memory;
 use crate::controller::{ReplicaSetController, outcome_of};
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -22,35 +23,27 @@ const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
 impl ReplicaSetController {
     /// Deletes some leftovers of `rs`, unless creates and deletes that the ReplicaSets need take up
-    /// the rate limit, and requeues the key for the others. If the sync has failed, its retry
-    /// deletes the others: a requeue here would precede the back-off. Blocks for one request each.
+    /// the rate limit, and adds the time of the others to `next`. If the sync has failed, its
+    /// retry deletes the others. Blocks for one request each.
     pub(in crate::controller) fn delete_leftovers(
         &self,
         rs: &ReplicaSet,
-        decision: &Decision,
+        step: &Step,
         has_failed: bool,
+        next: &mut Next,
     ) {
-        let requeue = |after: Duration| {
-            if !has_failed {
-                self.queue.add_low_after(rs.key.clone(), after);
-            }
-        };
-        let leftovers = decision.opt_ins.extra_deletes();
-        if let Some(next) = decision.opt_ins.next_extra_deletes() {
-            requeue(next);
-        }
+        let leftovers = step.opt_ins.extra_deletes();
         if leftovers.is_empty() {
             return;
         }
         let now = self.clock.now();
-        let next = |memory: &mut Memory| memory.next_leftovers;
-        let next = self.memories.get(&rs.key, &rs.uid, next).flatten();
-        let pause = next.map(|next| next.saturating_duration_since(now));
-        if let Some(pause) = pause.filter(|pause| !pause.is_zero()) {
-            return requeue(pause);
+        let not_before = |memory: &mut Memory| memory.next_leftovers;
+        let not_before = self.memories.get(&rs.key, &rs.uid, not_before).flatten();
+        if let Some(at) = not_before.filter(|at| *at > now) {
+            return next.add(at, Reason::Leftovers);
         }
         // The requests for the replicas themselves go first.
-        let n_spare = if decision.acts && !has_failed {
+        let n_spare = if step.acts() && !has_failed {
             0
         } else {
             self.pod_control.n_spare_requests()
@@ -62,7 +55,7 @@ impl ReplicaSetController {
         let result: Result<Vec<Deleted>, WriteError> = results.collect();
         let pause = match result {
             // Perhaps only the lease's renewal is late.
-            Err(WriteError::Stopped) => return requeue(PAUSE),
+            Err(WriteError::Stopped) => return next.add(now + PAUSE, Reason::Leftovers),
             Err(error) => {
                 log::warn!(
                     object:% = self.kind.named(&rs.key), error:%;
@@ -92,7 +85,7 @@ impl ReplicaSetController {
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
         self.memories.with(&rs.key, &rs.uid, wait);
         if count < leftovers.len() || pause == REFUSED_PAUSE {
-            requeue(pause);
+            next.add(now + pause, Reason::Leftovers);
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use log::Level;
 
-use crate::api::{ObjectKey, ReplicaSet, Uid};
+use crate::api::{ReplicaSet, Uid};
 use crate::controller::decide::plan::Plan;
-use crate::controller::decide::{Decision, Facts};
+use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::Memory;
 use crate::controller::memory::own_writes::OwnWrites;
@@ -15,18 +15,18 @@ use crate::controller::{ReplicaSetController, SyncError};
 use crate::writes::WriteError;
 
 impl ReplicaSetController {
-    /// Creates or deletes pods according to `decision`. Blocks until every request has ended.
+    /// Creates or deletes pods according to `step`. Blocks until every request has ended.
     ///
     /// # Errors
     /// The first error.
     pub(in crate::controller) fn manage_replicas(
         &self,
-        facts: &Facts<'_>,
-        decision: &Decision,
+        view: &View<'_>,
+        step: &Step,
     ) -> Result<(), SyncError> {
-        match decision.plan {
-            Plan::Create(count) if decision.acts => self.create_pods(facts, decision, count),
-            Plan::Delete(_) if decision.acts => self.delete_pods(facts, decision),
+        match step.plan {
+            Plan::Create(count) if step.acts() => self.create_pods(view, step, count),
+            Plan::Delete(_) if step.acts() => self.delete_pods(view, step),
             Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => Ok(()),
         }
     }
@@ -91,14 +91,6 @@ fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
     match result {
         Err(_) if done == 0 => Level::Debug,
         _ => Level::Info,
-    }
-}
-
-/// Returns the key of a pod of `rs`.
-pub(in crate::controller) fn pod_key(rs: &ReplicaSet, name: &str) -> ObjectKey {
-    ObjectKey {
-        namespace: Arc::clone(&rs.key.namespace),
-        name: name.into(),
     }
 }
 

@@ -2,28 +2,33 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::api::conditions::{
     Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
-use crate::controller::decide::Decision;
+use crate::controller::decide::Step;
 use crate::controller::decide::counts::Counts;
+use crate::controller::decide::next::{Next, Reason};
 use crate::controller::decide::optional::is_own as is_of_opt_in;
-use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{ReplicaSetController, SyncError};
 use crate::writes::WriteError;
 
+/// Pause per pod after a status write, before a status with mere progress. So small ReplicaSets are
+/// never delayed noticeably, and the number of writes follows the time that pods take, not the
+/// number of pods.
+const PAUSE_PER_POD: Duration = Duration::from_millis(1);
+
 /// Attempts of one sync to write a status
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:statusUpdateRetries`).
 const STATUS_UPDATE_TRIES: usize = 2;
 
 impl ReplicaSetController {
-    /// Writes the status if it changed, or requeues the key if the write is throttled. Blocks as
+    /// Writes the status if it changed, unless it waits: then it adds the time to `next`. Blocks as
     /// [`update_replica_set_status`](Self::update_replica_set_status).
     ///
     /// # Errors
@@ -31,21 +36,20 @@ impl ReplicaSetController {
     pub(in crate::controller) fn sync_status(
         &self,
         rs: &Arc<ReplicaSet>,
-        decision: &Decision,
+        step: &Step,
         failure: Option<&Failure>,
+        next: &mut Next,
     ) -> Result<(), SyncError> {
-        let mut status = calculate_status(rs, &decision.counts, failure);
-        let event = decision.opt_ins.show(&mut status, rs, failure);
-        let news = News::of(rs, &status, self.comparable(rs, Counts::from(&status)));
-        if let Some(delay) = self.defer_status(rs, news, decision) {
-            match news {
-                News::Generation => self.queue.add_after(rs.key.clone(), delay),
-                _ => self.queue.add_low_after(rs.key.clone(), delay),
+        let mut status = calculate_status(rs, &step.counts, failure);
+        let event = step.opt_ins.show(&mut status, rs, failure);
+        let now = self.clock.now();
+        match News::of(rs, &status, self.comparable(rs, Counts::from(&status))) {
+            News::Nothing => return Ok(()),
+            News::Progress if let Some(at) = self.next_status(rs).filter(|at| *at > now) => {
+                next.add(at, Reason::Status);
+                return Ok(());
             }
-            return Ok(());
-        }
-        if news == News::Nothing {
-            return Ok(());
+            News::Progress | News::Urgent => {}
         }
         let updated = self.update_replica_set_status(rs, status)?;
         self.record_replica_set(&updated);
@@ -84,7 +88,7 @@ impl ReplicaSetController {
                     let now = self.clock.now();
                     self.memories.with(&rs.key, &rs.uid, |memory| {
                         let longest = self.options.status_update_interval;
-                        memory.status_throttle.wrote(n_pods, longest, now);
+                        memory.next_status = Some(now + pause_after(n_pods, longest));
                         memory.suspicion.wrote_status(&updated);
                     });
                     self.note_terminating_support(&status, &updated.status);
@@ -110,28 +114,10 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns how long a status with this `news` waits
-    /// ([`StatusThrottle`](crate::controller::memory::status_throttle::StatusThrottle)).
-    fn defer_status(&self, rs: &ReplicaSet, news: News, decision: &Decision) -> Option<Duration> {
-        if self.options.status_update_interval.is_zero() {
-            return None;
-        }
-        let now = self.clock.now();
-        let creates = decision.acts && matches!(decision.plan, Plan::Create(_));
-        // With many creates the watch may not show the last pods for a long time.
-        let n_missing = rs.replicas.saturating_sub(decision.counts.replicas);
-        let are_few = usize::try_from(n_missing).is_ok_and(|n| n < LARGE);
-        let defer_status = |memory: &mut Memory| {
-            let awaits_pods = are_few && (creates || memory.own_writes.n_expected().0 > 0);
-            memory.status_throttle.defer_status(news, awaits_pods, now)
-        };
-        match news {
-            // These do not wait, so they create no record.
-            News::Nothing | News::Urgent => {
-                self.memories.get(&rs.key, &rs.uid, defer_status).flatten()
-            }
-            News::Generation | News::Progress => self.memories.with(&rs.key, &rs.uid, defer_status),
-        }
+    /// When a status with mere progress may be written.
+    fn next_status(&self, rs: &ReplicaSet) -> Option<Instant> {
+        let next = |memory: &mut Memory| memory.next_status;
+        self.memories.get(&rs.key, &rs.uid, next).flatten()
     }
 
     /// Returns `counts` in a form comparable with `rs.status`. An API server that drops the number
@@ -160,6 +146,14 @@ impl ReplicaSetController {
                 .wrote_at(Resource::ReplicaSets, version, now);
         });
     }
+}
+
+/// How long mere progress waits after a status with `n_pods` pods, `longest` at most.
+///
+/// DIFFERS: upstream writes a status in every sync in which a number has changed.
+fn pause_after(n_pods: i32, longest: Duration) -> Duration {
+    let pause = PAUSE_PER_POD.saturating_mul(n_pods.max(0).unsigned_abs());
+    pause.min(longest)
 }
 
 /// Keeps what other clients wrote into the fresh status: their conditions, and fields unknown to

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
-use crate::controller::freshness::{Doubt, Freshness};
+use crate::controller::decide::Doubt;
 use crate::controller::memory::Memory;
-use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Resource;
+use crate::controller::memory::view::Proof;
 use crate::controller::{ReplicaSetController, SyncError};
 
 /// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
@@ -16,9 +16,9 @@ use crate::controller::{ReplicaSetController, SyncError};
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ReplicaSetController {
-    /// Queries the API server about `rs`, whose caches are in doubt. Returns what the sync may do
-    /// afterwards. Blocks for a GET, a LIST, or both; in the first sync after a take-over for two
-    /// more LISTs of one item.
+    /// Queries the API server about `rs`, whose caches are in doubt. Its answer is in the record
+    /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST, or
+    /// both; in the first sync after a take-over for two more LISTs of one item.
     ///
     /// # Errors
     /// If a request fails.
@@ -27,62 +27,55 @@ impl ReplicaSetController {
         rs: &ReplicaSet,
         selector: &Selector,
         doubt: Doubt,
-    ) -> Result<Freshness, SyncError> {
+    ) -> Result<Duration, SyncError> {
         match doubt {
-            Doubt::TakeOver => return self.verify_take_over(rs, selector),
-            Doubt::OlderThanSpec => return self.list_versions(rs, selector),
+            Doubt::TakeOver => {
+                self.query_versions(rs)?;
+                if self.capture_record(&rs.key).proof == Proof::Complete {
+                    return Ok(Duration::ZERO);
+                }
+                if !self.confirm_spec(rs)? {
+                    return Ok(RECHECK_INTERVAL);
+                }
+                self.compare_with_live(rs, selector)?;
+                let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
+                self.memories.with(&rs.key, &rs.uid, confirm);
+            }
+            Doubt::OlderThanSpec => self.list_versions(rs, selector)?,
             // A cache that lacks such an old write may also show an outdated spec.
             Doubt::Overdue if !self.confirm_spec(rs)? => {
                 self.metrics.stale_owners_skips.inc();
-                return Ok(Freshness::Wait(RECHECK_INTERVAL));
+                return Ok(RECHECK_INTERVAL);
             }
-            Doubt::Overdue | Doubt::Unseen => {}
-        }
-        log::warn!(
-            object:% = self.kind.named(&rs.key);
-            "own writes are missing in the cache, querying the API server"
-        );
-        let is_current = self.compare_with_live(rs, selector)?;
-        let forget = |memory: &mut Memory| memory.positions.forget_written();
-        self.memories.get(&rs.key, &rs.uid, forget);
-        if !is_current {
-            return Ok(Freshness::CountOnly(None));
-        }
-        let judged = self.cache.replica_set(&rs.key);
-        let freshness = judged.map(|rs| self.freshness(&rs));
-        let cached = self.cache.replica_set(&rs.key);
-        let is_same =
-            cached.is_some_and(|it| it.uid == rs.uid && it.resource_version == rs.resource_version);
-        Ok(match freshness {
-            Some(known) if is_same && !matches!(known, Freshness::Verify(_)) => known,
-            // The ReplicaSet changed after this sync read it, or there is one more doubt.
-            _ => Freshness::Wait(Duration::ZERO),
-        })
-    }
-
-    /// Verifies `rs` while the caches are not proven to be as new as the take-over.
-    fn verify_take_over(
-        &self,
-        rs: &ReplicaSet,
-        selector: &Selector,
-    ) -> Result<Freshness, SyncError> {
-        self.query_versions(rs)?;
-        if !self.take_over_is_proven() {
-            if !self.confirm_spec(rs)? {
-                return Ok(Freshness::Wait(RECHECK_INTERVAL));
+            Doubt::Overdue | Doubt::Unseen => {
+                log::warn!(
+                    object:% = self.kind.named(&rs.key);
+                    "own writes are missing in the cache, querying the API server"
+                );
+                self.compare_with_live(rs, selector)?;
+                let forget = |memory: &mut Memory| memory.positions.forget_written();
+                self.memories.get(&rs.key, &rs.uid, forget);
             }
-            self.compare_with_live(rs, selector)?;
-            let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
-            self.memories.with(&rs.key, &rs.uid, confirm);
+            Doubt::Unknown => {
+                let live = self.compare_with_live(rs, selector)?;
+                let now = self.clock.now();
+                self.own_writes(rs, |writes| {
+                    let over = writes.unknown_deletions(now).over;
+                    let is_live =
+                        |uid: &&Uid| live.iter().any(|pod| pod.uid == **uid && pod.is_active());
+                    for uid in over.iter().filter(is_live) {
+                        writes.deletion_resolved(uid);
+                    }
+                    writes.are_compared = true;
+                });
+            }
         }
-        // Every difference is an expectation by this point. Even without one, this sync read the
-        // ReplicaSet before the caches were proven, so another sync must act.
-        Ok(Freshness::Wait(Duration::ZERO))
+        Ok(Duration::ZERO)
     }
 
     /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that
     /// a choice of pods respects every mark from before. Blocks for one LIST, once per generation.
-    fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Freshness, SyncError> {
+    fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<(), SyncError> {
         let live = self.live.list_pods(rs, selector)?;
         let now = self.clock.now();
         self.memories.with(&rs.key, &rs.uid, |memory| {
@@ -92,8 +85,7 @@ impl ReplicaSetController {
                 positions.wrote_at(Resource::Pods, &pod.resource_version, now);
             }
         });
-        // The next sync waits for these versions, unless the cache shows them already.
-        Ok(Freshness::Wait(Duration::ZERO))
+        Ok(())
     }
 
     /// Checks whether the API server has this ReplicaSet with this spec. If not, the watch will
@@ -111,15 +103,18 @@ impl ReplicaSetController {
     }
 
     /// Compares the cache with a LIST of the pods, and sets expectations for whatever the cache
-    /// lacks. Returns true if it lacks nothing in the end, so that the sync may act. Blocks for one
-    /// LIST.
+    /// lacks. Returns the list. Blocks for one LIST.
     ///
     /// DIFFERS: upstream treats an expired expectation as fulfilled and acts on the cache as it is,
     /// however old (kubernetes/kubernetes#129795).
     ///
     /// # Errors
     /// If the LIST fails.
-    fn compare_with_live(&self, rs: &ReplicaSet, selector: &Selector) -> Result<bool, SyncError> {
+    fn compare_with_live(
+        &self,
+        rs: &ReplicaSet,
+        selector: &Selector,
+    ) -> Result<Vec<Pod>, SyncError> {
         let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         // ORDER: before the LIST. A pod that the cache shows later is younger than the LIST.
         let cached = self.cache.pods_owned_by(&owner);
@@ -142,8 +137,7 @@ impl ReplicaSetController {
             .filter(|pod| !live_uids.contains(&pod.uid))
             .collect();
         // INVARIANT: the loops below observe every event since the cache read above, because it may
-        // precede the new expectation. If no expectation remains, this sync has to act itself: no
-        // event wakes its key.
+        // precede the new expectation. The next sync follows at once: no event wakes its key.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
         let uids = deletions.iter().map(|pod| pod.uid.clone());
         self.expect(rs, names, uids);
@@ -160,7 +154,7 @@ impl ReplicaSetController {
                 self.own_writes(rs, |writes| writes.deletion_seen(&pod.uid));
             }
         }
-        Ok(self.satisfaction(rs) == Satisfaction::Satisfied)
+        Ok(live)
     }
 }
 

@@ -50,10 +50,9 @@ pub fn calculate_status(
 pub enum News {
     /// No difference.
     Nothing,
-    /// A loss, a condition, or a count that reached its target: a client may wait for it.
+    /// A loss, a condition, a generation, or a count that reached its target: a client may wait for
+    /// it.
     Urgent,
-    /// A newly observed generation, without a loss or a condition.
-    Generation,
     /// Counts that came nearer to their targets, and nothing else.
     Progress,
 }
@@ -61,10 +60,11 @@ pub enum News {
 impl News {
     /// Compares `status` with `rs.status`; `counts` are its counts in comparable form.
     pub fn of(rs: &ReplicaSet, status: &ReplicaSetStatus, counts: Counts) -> Self {
-        if rs.status.conditions != status.conditions || counts.show_loss(rs) {
+        let stored = &rs.status;
+        if stored.conditions != status.conditions
+            || stored.observed_generation != status.observed_generation
+        {
             Self::Urgent
-        } else if rs.status.observed_generation != status.observed_generation {
-            Self::Generation
         } else if Counts::from(&rs.status) == counts {
             Self::Nothing
         } else if counts.can_wait(rs) {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
-    Fixture, creates, forbidden, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago,
-    with_status,
+    Fixture, forbidden, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago, with_status,
 };
 
 use crate::stdx::clock::Clock;
@@ -147,9 +146,9 @@ fn just_written(fixture: &Fixture) -> ReplicaSet {
     }
     assert_eq!(statuses(fixture), [50]);
     let now = fixture.clock.now();
-    let remaining = |memory: &mut Memory| memory.status_throttle.remaining(now);
-    let remaining = fixture.controller.memories.get(&rs.key, &rs.uid, remaining);
-    assert!(remaining.flatten().is_some());
+    let next = |memory: &mut Memory| memory.next_status;
+    let next = fixture.controller.memories.get(&rs.key, &rs.uid, next);
+    assert!(next.flatten().is_some_and(|next| next > now));
     rs
 }
 
@@ -474,49 +473,6 @@ fn tallies_and_pods_give_the_same_counts() {
     }
     fixture.cache.pods.apply_deleted(pod("orphan"));
     fixture.controller.check_tally_counts(&rs.key);
-}
-
-/// A new ReplicaSet with two replicas, synced once. Returns the names of its pods, which no status
-/// reports.
-fn just_created(fixture: &Fixture) -> (ReplicaSet, Vec<String>) {
-    let rs = replica_set("web", 2);
-    fixture.cache_silently(Some(rs.clone()), []);
-    fixture.sync_ok("web");
-    assert_eq!(fixture.writes.status_updates(), []);
-    (rs, creates(fixture))
-}
-
-#[test]
-fn a_generation_and_its_created_pods_take_one_status() {
-    let fixture = paced();
-    let (rs, names) = just_created(&fixture);
-    fixture.deliver_pod(at(50, owned_pod(&names[0], &rs)));
-    fixture.sync_ok("web");
-    assert_eq!(
-        fixture.writes.status_updates(),
-        [],
-        "one is still to be seen"
-    );
-    fixture.deliver_pod(at(51, owned_pod(&names[1], &rs)));
-    fixture.sync_ok("web");
-    let statuses = fixture.writes.status_updates();
-    assert_eq!(statuses.len(), 1);
-    let reported = (statuses[0].replicas, statuses[0].observed_generation);
-    assert_eq!(reported, (2, 1));
-}
-
-#[test]
-fn a_generation_waits_25_ms_for_its_created_pods() {
-    let fixture = paced();
-    let (rs, names) = just_created(&fixture);
-    fixture.deliver_pod(at(50, owned_pod(&names[0], &rs)));
-    fixture.queued();
-    assert!(fixture.queued_after(24 * MS).is_empty());
-    assert_eq!(fixture.queued_after(MS), ["default/web"]);
-    fixture.sync_ok("web");
-    let statuses = fixture.writes.status_updates();
-    let reported = (statuses[0].replicas, statuses[0].observed_generation);
-    assert_eq!(reported, (1, 1));
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub struct OwnWrites {
     /// UIDs of pods that may or may not have been deleted, each with the time of the latest
     /// attempt.
     unknown_deletions: BTreeMap<Uid, Instant>,
+    /// True if the API server has been queried since the last write of unknown outcome.
+    pub are_compared: bool,
 }
 
 /// Whether a sync may act on what the cache shows.
@@ -123,6 +125,7 @@ impl OwnWrites {
     pub fn creation_is_unknown(&mut self, name: &Arc<str>, is_answered: bool) {
         let unknown = self.unknown_creations.entry(Arc::clone(name));
         *unknown.or_insert(true) &= is_answered;
+        self.are_compared = false;
     }
 
     /// The create uses the name `other` instead of `name`, which is taken.
@@ -186,6 +189,7 @@ impl OwnWrites {
     /// The outcome of the delete of the pod with this UID is unknown.
     pub fn deletion_is_unknown(&mut self, pod: &Uid, now: Instant) {
         self.unknown_deletions.insert(pod.clone(), now);
+        self.are_compared = false;
     }
 
     /// The deletes with an unknown outcome, in the order of their UIDs.

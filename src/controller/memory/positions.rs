@@ -3,11 +3,10 @@
 //!
 //! Four things require a position:
 //!
-//! - *Own writes.* Each response to a write names the version of the stored object; a live read
-//!   past the caches does so, too. Until the caches have reached the highest version, a sync
-//!   returns at once and writes nothing, not even the status. A version may never arrive, as after
-//!   a restore of the API server's store from a backup. A sync waits for it as long as for an
-//!   expectation, and then queries the API server.
+//! - *Own writes.* Each response to a write names the version of the stored object. Until the
+//!   caches have reached the highest version, a sync returns at once and writes nothing, not even
+//!   the status. A version that does not arrive within [`EXPECTATIONS_TIMEOUT`] makes the sync
+//!   query the API server.
 //! - *A changed spec.* A user who wants certain pods deleted first marks the pods, and then lowers
 //!   `replicas`. The two changes arrive through different watches, possibly in reverse order. So
 //!   the choice of pods to delete waits until the pod cache is as new as the spec.
@@ -18,8 +17,7 @@
 //!   notes whether the API server has confirmed the caches for its ReplicaSet.
 //!
 //! A quiet watch does not report its position, so the second and the third wait are limited to
-//! [`SETTLE_MAX`]. Where marks of pods count, the sync then lists the pods at the API server, and
-//! waits for their versions as for those of own writes.
+//! [`SETTLE_MAX`].
 //!
 //! DIFFERS: in the first case upstream (kubernetes `pkg/controller/util/consistency`) returns an
 //! error, requeues with rate limit, and waits without limit. Upstream does not wait in the other
@@ -31,13 +29,8 @@ use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
 
-/// A loss that comes this long after the last one belongs to no series with it: no create may have
-/// been due after the first.
-const SERIES_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest wait of a delete for a spec, of a create for a loss, or of a status for pods just
-/// created: twice the longest rest of a watch, since one read may bring only part of the events,
-/// and 5 ms to decode it.
+/// The longest wait of a delete for a spec, or of a create for a loss: twice the longest rest of a
+/// watch, since one read may bring only part of the events, and 5 ms to decode it.
 pub const SETTLE_MAX: Duration = READ_WAIT_MAX
     .saturating_mul(2)
     .saturating_add(Duration::from_millis(5));
@@ -60,13 +53,14 @@ pub enum Resource {
     ReplicaSets,
 }
 
-/// Whether a sync may rely on the caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether the caches show every own write of a ReplicaSet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// They show every own write.
+    /// They do.
+    #[default]
     Ready,
-    /// They lag; the sync waits for at most this long.
-    TooEarly(Duration),
+    /// This cache lags; the sync waits for at most this long.
+    TooEarly(Resource, Duration),
     /// They have lagged for too long.
     Overdue,
 }
@@ -88,8 +82,9 @@ struct Written {
     since: Instant,
 }
 
-#[derive(Debug)]
-struct Spec {
+/// A spec that no status had observed when this daemon first saw it.
+#[derive(Clone, Debug)]
+pub struct Spec {
     generation: i64,
     /// Version of the ReplicaSet when this generation was first seen. Later versions may be own
     /// status writes.
@@ -100,17 +95,26 @@ struct Spec {
     is_listed: bool,
 }
 
-/// Lost pods.
+impl Spec {
+    /// How long the choice of pods to delete must wait, with the pod cache at `pods`; `None` if a
+    /// sync may choose.
+    pub fn delays(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
+        remaining(self.since, now).filter(|_| !pods.is_as_new_as(&self.version))
+    }
+
+    /// True if the pod cache at `pods` is known to show each pod at least as new as the spec.
+    pub fn is_shown_by(&self, pods: &ResourceVersion) -> bool {
+        self.is_listed || pods.is_as_new_as(&self.version)
+    }
+}
+
+/// Lost pods since the last sync that could have replaced them.
 #[derive(Debug)]
 struct Loss {
     /// Version of the latest loss.
     version: ResourceVersion,
+    /// When the first was lost: a series must not delay the sync for as long as it lasts.
     since: Instant,
-    /// When the latest loss came.
-    latest: Instant,
-    /// True once a sync has waited for it. Later losses of the series then start no new wait;
-    /// otherwise a series would delay the sync for as long as it lasts.
-    is_waited_for: bool,
 }
 
 impl Positions {
@@ -140,12 +144,30 @@ impl Positions {
         self.written.as_ref().map(|written| &written.versions)
     }
 
-    /// True if the caches at `cached` show every own write.
-    pub fn are_shown_by(&self, cached: &Versions) -> bool {
-        self.written().is_none_or(|written| {
-            cached.pods.is_as_new_as(&written.pods)
-                && cached.replica_sets.is_as_new_as(&written.replica_sets)
-        })
+    /// The cache that lacks an own write at these positions; the pod cache if both do.
+    pub fn lagging(&self, cached: &Versions) -> Option<Resource> {
+        let written = self.written()?;
+        if !cached.pods.is_as_new_as(&written.pods) {
+            Some(Resource::Pods)
+        } else if !cached.replica_sets.is_as_new_as(&written.replica_sets) {
+            Some(Resource::ReplicaSets)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the caches at `cached` show every own write. Forgets the written versions if so.
+    pub fn readiness(&mut self, cached: &Versions, now: Instant) -> Readiness {
+        let Some(lagging) = self.lagging(cached) else {
+            self.forget_written();
+            return Readiness::Ready;
+        };
+        let since = self.written.as_ref().map_or(now, |written| written.since);
+        let age = now.saturating_duration_since(since);
+        match EXPECTATIONS_TIMEOUT.saturating_sub(age) {
+            Duration::ZERO => Readiness::Overdue,
+            remaining => Readiness::TooEarly(lagging, remaining),
+        }
     }
 
     /// Forgets the written versions.
@@ -153,50 +175,27 @@ impl Positions {
         self.written = None;
     }
 
-    /// Returns how long a sync still waits for the written versions.
-    pub fn patience(&self, now: Instant) -> Readiness {
-        let Some(written) = &self.written else {
-            return Readiness::Ready;
-        };
-        let age = now.saturating_duration_since(written.since);
-        match EXPECTATIONS_TIMEOUT.saturating_sub(age) {
-            Duration::ZERO => Readiness::Overdue,
-            remaining => Readiness::TooEarly(remaining),
+    /// Records that a sync has read `rs`, and returns its spec as long as a scale-down may have to
+    /// wait for it. If a status observed the spec before this daemon saw it, no sync waits for it.
+    ///
+    /// ORDER: call this before a status write, which declares the spec observed.
+    pub fn observe_spec(&mut self, rs: &ReplicaSet, now: Instant) -> Option<&Spec> {
+        let is_known = |spec: &Spec| spec.generation == rs.generation;
+        if !self.spec.as_ref().is_some_and(is_known) {
+            let is_unobserved = rs.status.observed_generation < rs.generation;
+            self.spec = is_unobserved.then(|| Spec {
+                generation: rs.generation,
+                version: rs.resource_version.clone(),
+                since: now,
+                is_listed: false,
+            });
         }
+        self.spec.as_ref()
     }
 
-    /// Records at the start of a sync that it has read `rs`. Call this before a status write, which
-    /// declares the spec observed. If a status observed the spec before this daemon saw it, no sync
-    /// waits for that spec: the wait is over.
-    pub fn observe_spec(&mut self, rs: &ReplicaSet, now: Instant) {
-        let is_known = self
-            .spec
-            .as_ref()
-            .is_some_and(|spec| spec.generation == rs.generation);
-        if is_known {
-            return;
-        }
-        let is_unobserved = rs.status.observed_generation < rs.generation;
-        self.spec = is_unobserved.then(|| Spec {
-            generation: rs.generation,
-            version: rs.resource_version.clone(),
-            since: now,
-            is_listed: false,
-        });
-    }
-
-    /// Returns how long the choice of pods to delete must wait, with the pod cache at `pods`;
-    /// `None` if a sync may choose.
-    pub fn delete_delay(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
-        let spec = self.spec.as_ref();
-        let spec = spec.filter(|spec| !pods.is_as_new_as(&spec.version))?;
-        remaining(spec.since, now)
-    }
-
-    /// True if the pod cache at `pods` is known to show each pod at least as new as the spec.
-    pub fn show_spec(&self, pods: &ResourceVersion) -> bool {
-        let spec = self.spec.as_ref();
-        spec.is_none_or(|spec| spec.is_listed || pods.is_as_new_as(&spec.version))
+    /// True if the last sync recorded a spec.
+    pub fn has_spec(&self) -> bool {
+        self.spec.is_some()
     }
 
     /// Records that a live read has listed the pods after the spec of this generation was seen. The
@@ -210,40 +209,20 @@ impl Positions {
 
     /// Records that the cache lacks a lost pod as of this version.
     pub fn lost_pod(&mut self, version: &ResourceVersion, now: Instant) {
-        let goes_on = |loss: &Loss| {
-            let is_of_series = now.saturating_duration_since(loss.latest) < SERIES_PAUSE;
-            loss.is_waited_for && is_of_series || remaining(loss.since, now).is_some()
-        };
-        match &mut self.loss {
-            // In a series of losses the wait counts from the first.
-            Some(loss) if goes_on(loss) => {
-                loss.version = version.clone();
-                loss.latest = now;
-            }
-            loss => {
-                *loss = Some(Loss {
-                    version: version.clone(),
-                    since: now,
-                    latest: now,
-                    is_waited_for: false,
-                });
-            }
-        }
+        let since = self.loss.as_ref().map_or(now, |loss| loss.since);
+        self.loss = Some(Loss {
+            version: version.clone(),
+            since,
+        });
     }
 
     /// Returns how long creates must wait after a loss, with the ReplicaSet cache at
-    /// `replica_sets`; `None` if a sync may create.
-    pub fn create_delay(
-        &mut self,
-        replica_sets: &ResourceVersion,
-        now: Instant,
-    ) -> Option<Duration> {
-        let loss = self.loss.as_mut()?;
+    /// `replica_sets`; `None` if a sync may create. The wait is over then.
+    pub fn loss_delay(&mut self, replica_sets: &ResourceVersion, now: Instant) -> Option<Duration> {
+        let loss = self.loss.as_ref()?;
         let remaining =
             remaining(loss.since, now).filter(|_| !replica_sets.is_as_new_as(&loss.version));
-        if remaining.is_some() {
-            loss.is_waited_for = true;
-        } else {
+        if remaining.is_none() {
             self.loss = None;
         }
         remaining

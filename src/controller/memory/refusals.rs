@@ -388,6 +388,13 @@ impl Memory {
         self.refused.as_ref()?.remaining(generation, now)
     }
 
+    /// For which generation creates wait, and how long.
+    pub(super) fn wait(&self, now: Instant) -> Option<(i64, Duration)> {
+        let last = self.refused.as_ref()?;
+        let remaining = last.remaining(last.generation, now)?;
+        Some((last.generation, remaining))
+    }
+
     /// Records that a create was accepted: a later refusal is the first in a row.
     pub fn create_was_accepted(&mut self) {
         if let Some(refused) = &mut self.refused {

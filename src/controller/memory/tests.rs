@@ -111,7 +111,11 @@ impl Rig {
     }
 
     fn readiness(&self, key: &ObjectKey, owner: &Uid, cached: impl Fn() -> Versions) -> Readiness {
-        self.memories.readiness(key, owner, cached)
+        let view = self.memories.capture(key, cached);
+        if view.owner.as_ref().is_some_and(|it| it != owner) {
+            self.forget(key, view.owner.as_ref());
+        }
+        view.of_owner(owner).readiness
     }
 
     fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {
@@ -143,6 +147,9 @@ fn records_are_swept_only_when_twice_as_many_are_known() {
     let n_live = SWEEP_AT_LEAST + 1;
     rig.lose(0..n_live);
     rig.clock.advance(SETTLE_MAX);
+    // A sync ends the wait for the first loss.
+    let rs = replica_set("0", 1);
+    rig.readiness(&rs.key, &rs.uid, Versions::default);
     rig.lose([0]);
     assert_eq!(rig.n_records(), n_live, "none was swept");
     let n_swept_at = 2 * (n_live - 1);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
 use crate::controller::decide::plan::Plan;
-use crate::controller::decide::{Decision, Pods};
+use crate::controller::decide::{Pods, Step};
 use crate::controller::{Mode, ReplicaSetController};
 
 /// Maximum pod names in one log line.
@@ -53,7 +53,7 @@ impl DryRun {
 }
 
 impl Work {
-    fn of(rs: &ReplicaSet, decision: &Decision) -> Option<Self> {
+    fn of(rs: &ReplicaSet, decision: &Step) -> Option<Self> {
         let (has, replicas, delete) = (decision.active.len(), rs.replicas, &decision.delete);
         let wanted = usize::try_from(replicas).unwrap_or(0);
         let n_pods = match decision.plan {
@@ -128,14 +128,11 @@ impl ReplicaSetController {
         self.report_mistakes(&rs);
         let owner = self.owner_key(&rs);
         let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
-        let facts = self.facts(&rs, selector, Pods::Listed { owned, orphans });
-        let decision = facts.decide();
-        self.schedule_availability_check(&rs, &decision);
+        let decision = self
+            .view_of(&rs, selector, Pods::Listed { owned, orphans })
+            .decide();
         self.note_held_back(&rs, &decision);
-        self.schedule_opt_ins(&rs, &decision);
-        if let Some(next) = decision.opt_ins.next_extra_deletes() {
-            self.queue.add_low_after(rs.key.clone(), next);
-        }
+        self.requeue(key, decision.next(&rs, self.clock.now()));
         if let Some(text) = dry_run.decided(key, Work::of(&rs, &decision)) {
             self.metrics.other_writers.would(first_word(&text));
             log::info!(object:% = self.kind.named(key); "would {text}");

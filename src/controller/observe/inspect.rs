@@ -225,8 +225,8 @@ impl ReplicaSetController {
         let queue = self.queue.state_of(&rs.key);
         let copy = |memory: &mut Record| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
-            let is_held_up =
-                self.options.gates.stale_controller_consistency && !positions.are_shown_by(&cached);
+            let is_held_up = self.options.gates.stale_controller_consistency
+                && positions.lagging(&cached).is_some();
             Memory {
                 expectations: writes.open(now),
                 unresolved_creations: writes.unknown_creations(),

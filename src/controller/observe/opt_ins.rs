@@ -9,7 +9,7 @@ use crate::api::opt_ins::SCALE_DOWN;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 use crate::controller::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
 use crate::controller::decide::plan::Plan;
-use crate::controller::decide::{Decision, Facts};
+use crate::controller::decide::{Step, View};
 use crate::controller::memory::Memory;
 use crate::controller::{Mode, ReplicaSetController};
 
@@ -40,22 +40,17 @@ impl ReplicaSetController {
 
     /// Reports marks of pods that cannot be understood, once per generation and only when a
     /// scale-down respects marks: an event and a log line.
-    pub(in crate::controller) fn report_unreadable_marks(
-        &self,
-        facts: &Facts<'_>,
-        decision: &Decision,
-    ) {
-        let scales_down =
-            decision.opt_ins.block.is_some() || matches!(decision.plan, Plan::Delete(_));
-        if !scales_down || !facts.rules.policy.scale_down_protection {
+    pub(in crate::controller) fn report_unreadable_marks(&self, view: &View<'_>, step: &Step) {
+        let scales_down = step.opt_ins.block.is_some() || matches!(step.plan, Plan::Delete(_));
+        if !scales_down || !view.rules.policy.scale_down_protection {
             return;
         }
         let is_unreadable = |pod: &&Arc<Pod>| pod.scale_down == ScaleDownMark::Unreadable;
-        let mut unreadable = decision.active.iter().filter(is_unreadable);
+        let mut unreadable = step.active.iter().filter(is_unreadable);
         let Some(first) = unreadable.next() else {
             return;
         };
-        let (rs, count) = (facts.rs, 1 + unreadable.count());
+        let (rs, count) = (view.rs, 1 + unreadable.count());
         let note = |memory: &mut Memory| memory.history.note_unreadable_marks(rs.generation);
         if !self.memories.with(&rs.key, &rs.uid, note) {
             return;

@@ -7,6 +7,8 @@ use serde_json::json;
 use super::PAUSE;
 use crate::api::pod::PodFailure;
 use crate::api::{Pod, PodPhase, ReplicaSet};
+use crate::controller::decide::Pods;
+use crate::controller::memory::view::RecordView;
 use crate::controller::testing::{
     Fixture, Write, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
     replica_set_json, seconds_ago,
@@ -56,7 +58,10 @@ fn discarded(fixture: &Fixture) -> Vec<String> {
 fn failed_pods_that_are_kept_are_not_read() {
     for (n, expected) in [(0, false), (1, false), (2, true)] {
         let (fixture, rs) = with_failed(n);
-        assert_eq!(fixture.controller.reads_failed_pods(&rs), expected, "{n}");
+        let selector = rs.selector.as_ref().expect("a valid selector");
+        let view = fixture.controller.view(&rs, selector, RecordView::empty());
+        let is_listed = matches!(view.pods, Pods::Listed { .. });
+        assert_eq!(is_listed, expected, "{n}");
     }
 }
 

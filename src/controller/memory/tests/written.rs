@@ -238,15 +238,18 @@ fn a_version_expires_like_an_expectation() {
             readiness
         );
     };
-    check("9", Readiness::TooEarly(EXPECTATIONS_TIMEOUT));
+    check(
+        "9",
+        Readiness::TooEarly(Resource::Pods, EXPECTATIONS_TIMEOUT),
+    );
     let minute = std::time::Duration::from_mins(1);
     clock.advance(minute);
-    check("9", Readiness::TooEarly(4 * minute));
+    check("9", Readiness::TooEarly(Resource::Pods, 4 * minute));
     // A lower version changes nothing, a higher one does.
     store.wrote_at(&key, &owner, Resource::Pods, &"8".into());
-    check("9", Readiness::TooEarly(4 * minute));
+    check("9", Readiness::TooEarly(Resource::Pods, 4 * minute));
     store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
-    check("10", Readiness::TooEarly(5 * minute));
+    check("10", Readiness::TooEarly(Resource::Pods, 5 * minute));
     clock.advance(EXPECTATIONS_TIMEOUT);
     check("10", Readiness::Overdue);
     check("11", Readiness::Ready);

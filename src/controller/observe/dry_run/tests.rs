@@ -170,7 +170,7 @@ fn told(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
     let (owned, orphans) = (listed(owned), listed(orphans));
     let facts = fixture
         .controller
-        .facts(rs, selector, Pods::Listed { owned, orphans });
+        .view_of(rs, selector, Pods::Listed { owned, orphans });
     Work::of(rs, &facts.decide()).expect("work").text
 }
 

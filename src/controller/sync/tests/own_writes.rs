@@ -102,7 +102,8 @@ fn a_version_from_a_bookmark_wakes_the_key() {
     assert_eq!(fixture.queued(), [""; 0]);
     fixture.deliver_bookmarks("", "22");
     assert_eq!(fixture.queued(), ["default/web"]);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
+    fixture.queued();
     fixture.deliver_bookmarks("12", "23");
     assert_eq!(fixture.queued(), [""; 0], "woken once");
 }
@@ -121,8 +122,8 @@ fn a_version_from_foreign_pods_wakes_the_key() {
     stranger.resource_version = "11".into();
     fixture.deliver_pod(stranger.clone());
     assert_eq!(fixture.queued(), ["default/web"]);
-    // The created pod is not in the cache: it has come and gone.
-    fixture.sync_ok("web");
+    // The created pod is not in the cache: it has come and gone, as the API server confirms.
+    fixture.sync_verified("web");
     fixture.assert_counts(1, 0, 0);
 }
 

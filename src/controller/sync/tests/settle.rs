@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
-use crate::controller::memory::positions::{Resource, SETTLE_MAX};
+use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
-    Fixture, deletes, fixture, key, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
+    Fixture, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
 };
 use crate::stdx::clock::Clock;
-use crate::writes::WrittenPod;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -156,7 +155,7 @@ fn a_standby_records_no_losses() {
     fixture.controller.stand_by();
     fixture.deliver_pod_deleted(ready_pod("a", &rs));
     let now = fixture.clock.now();
-    let waits = |memory: &mut Memory| memory.positions.create_delay(&"1".into(), now);
+    let waits = |memory: &mut Memory| memory.positions.loss_delay(&"1".into(), now);
     let waits = fixture.controller.memories.get(&rs.key, &rs.uid, waits);
     assert_eq!(waits.flatten(), None);
 }
@@ -263,74 +262,6 @@ fn a_loss_that_needs_no_create_any_more_is_over() {
     assert_eq!(fixture.writes.created(), [""; 0]);
 }
 
-/// The patches of a sync take time.
-#[test]
-fn a_replica_set_deleted_during_adoptions_gets_no_pods() {
-    let rs = replica_set("web", 2);
-    let [mut going, mut recreated] = [rs.clone(), rs.clone()];
-    going.deletion = Some(seconds_ago(0));
-    recreated.uid = "uid-of-another".into();
-    for mut changed in [going, recreated] {
-        let fixture = fixture(&rs, [pod("orphan")]);
-        fixture.writes.set_live_replica_set(Ok(rs.clone()));
-        let cache = fixture.cache.clone();
-        changed.resource_version = "9".into();
-        fixture.writes.on_patch(move |_, _| {
-            cache.replica_sets.apply(changed.clone());
-            None
-        });
-        fixture.sync_ok("web");
-        fixture.assert_counts(0, 0, 1);
-        assert_eq!(fixture.queued_after(Duration::ZERO), ["default/web"]);
-    }
-}
-
-/// One of four pods must be deleted; then two of them turn out to be gone.
-#[test]
-fn the_next_sync_acts_after_failed_adoptions() {
-    let rs = replica_set("web", 3);
-    let pods = [owned_pod("a", &rs), owned_pod("b", &rs), pod("c"), pod("d")];
-    let fixture = fixture(&rs, pods);
-    fixture.writes.set_live_replica_set(Ok(rs.clone()));
-    let gone = || refused(404, "NotFound", "gone");
-    fixture.writes.on_patch(move |_, _| Some(Err(gone())));
-    fixture.process(&key("web"));
-    fixture.assert_counts(0, 0, 2);
-    // Not at once: the cache may show the pods for long.
-    assert!(fixture.queued().is_empty());
-    assert_eq!(
-        fixture.queued_after(Duration::from_millis(5)),
-        ["default/web"]
-    );
-}
-
-/// One computed from an older ReplicaSet than the last status would be refused as a conflict.
-#[test]
-fn a_waiting_status_is_written_from_a_current_replica_set() {
-    for (own_status, n_statuses) in [("9", 1), ("12", 0)] {
-        let fixture = Fixture::with_status_interval(Duration::from_secs(1));
-        let rs = replica_set("web", 1);
-        fixture.cache_silently(Some(rs.clone()), []);
-        fixture.deliver_bookmarks("9", "9");
-        fixture.writes.on_create(|_, _| {
-            Some(Ok(WrittenPod {
-                resource_version: "11".into(),
-                ..WrittenPod::default()
-            }))
-        });
-        fixture.sync_ok("web");
-        assert_eq!(fixture.writes.status_updates(), []);
-        fixture.wrote_at(&rs, Resource::ReplicaSets, own_status);
-        fixture.clock.advance(SETTLE_MAX);
-        let _ = fixture.sync("web").expect("no error");
-        assert_eq!(
-            fixture.writes.status_updates().len(),
-            n_statuses,
-            "{own_status}"
-        );
-    }
-}
-
 /// A status with the observed generation does not end the wait of the choice.
 #[test]
 fn a_delete_waits_even_after_a_status_write() {
@@ -348,7 +279,10 @@ fn a_delete_waits_even_after_a_status_write() {
     let statuses = fixture.writes.status_updates();
     assert_eq!(statuses.last().map(|it| it.observed_generation), Some(2));
     let now = fixture.clock.now();
-    let remaining = |memory: &mut Memory| memory.positions.delete_delay(&"10".into(), now);
+    let remaining = |memory: &mut Memory| {
+        let spec = memory.positions.observe_spec(&rs, now);
+        spec.and_then(|spec| spec.delays(&"10".into(), now))
+    };
     let remaining = fixture.controller.memories.get(&rs.key, &rs.uid, remaining);
     assert_eq!(remaining.flatten(), Some(SETTLE_MAX), "{names:?}");
 }

@@ -13,7 +13,8 @@ use crate::api::{Pod, Policy, ReplicaSet, ScaleDownMark, Uid};
 use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods};
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::status::calculate_status;
-use crate::controller::decide::{Decision, Facts, Pods, Rules};
+use crate::controller::decide::{Pods, Rules, Step, View};
+use crate::controller::memory::view::RecordView;
 use crate::controller::testing::{now, ready_pod, replica_set};
 
 #[derive(Debug)]
@@ -70,7 +71,7 @@ fn blocked_for(rs: &mut ReplicaSet, seconds: i64) {
     }];
 }
 
-fn decide(rs: &ReplicaSet, marks: &str, policy: Policy, unresolved: &[&str]) -> Decision {
+fn decide(rs: &ReplicaSet, marks: &str, policy: Policy, unresolved: &[&str]) -> Step {
     decide_within(rs, marks, policy, unresolved, 500)
 }
 
@@ -80,8 +81,8 @@ fn decide_within(
     policy: Policy,
     unresolved: &[&str],
     burst_replicas: usize,
-) -> Decision {
-    let facts = Facts {
+) -> Step {
+    let facts = View {
         rs,
         selector: rs.selector.as_ref().expect("a selector"),
         pods: Pods::Listed {
@@ -89,8 +90,12 @@ fn decide_within(
             orphans: Vec::new(),
         },
         related_pods: Box::new(NoRelated),
-        unresolved: unresolved.iter().map(|uid| Uid::new(uid)).collect(),
-        may: None,
+        record: RecordView {
+            unknown_deletions: unresolved.iter().map(|uid| Uid::new(uid)).collect(),
+            // The number is not what is tested here.
+            unknowns_are_compared: true,
+            ..RecordView::empty()
+        },
         rules: Rules {
             burst_replicas,
             policy,
@@ -101,7 +106,7 @@ fn decide_within(
     facts.decide()
 }
 
-fn names(decision: &Decision) -> String {
+fn names(decision: &Step) -> String {
     let names = decision.delete.iter().map(|pod| pod.key.name.to_string());
     let mut names: Vec<String> = names.collect();
     names.sort();

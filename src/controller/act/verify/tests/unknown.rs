@@ -1,5 +1,6 @@
 //! Writes with an unknown outcome, and how the next syncs handle them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, Status};
@@ -29,7 +30,7 @@ fn a_create_of_unknown_outcome_is_retried_under_its_name() {
     for name in [&first[0], &first[2]] {
         fixture.deliver_pod(owned_pod(name, &rs));
     }
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(creates(&fixture), [first[1].clone()]);
 }
 
@@ -37,6 +38,7 @@ fn a_create_of_unknown_outcome_is_retried_under_its_name() {
 fn a_create_that_was_stored_after_all_counts_as_done() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, []);
+    fixture.deliver_bookmarks("9", "9");
     fixture.writes.on_create(|_, _| Some(Err(lost())));
     fixture.sync("web").expect_err("the response was lost");
     let name = creates(&fixture).remove(0);
@@ -49,7 +51,7 @@ fn a_create_that_was_stored_after_all_counts_as_done() {
     fixture
         .writes
         .on_create(|call, _| (call == 0).then(|| Err(already_exists())));
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     let created = fixture.writes.created();
     assert_eq!((created.len(), &created[0]), (2, &name));
     assert!(fixture.writes.take().contains(&Write::FindPod(name)));
@@ -76,7 +78,7 @@ fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
             .set_live_pods(vec![pod]);
         Some(Err(already_exists()))
     });
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     fixture.assert_counts(1, 0, 0);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
 }
@@ -99,7 +101,7 @@ fn a_taken_name_is_retried_if_its_pod_is_unreadable() {
         rs.generation = 2;
         rs.resource_version = "2".into();
         fixture.deliver_replica_set(rs);
-        fixture.sync_ok("web");
+        fixture.sync_verified("web");
         assert_eq!(creates(&fixture), first);
     }
 }
@@ -125,7 +127,7 @@ fn a_name_taken_by_a_foreign_pod_is_replaced() {
         twin.sync_ok("web");
         let name = creates(&twin).remove(0);
         fixture.writes.set_live_pods(vec![taken(&name)]);
-        fixture.sync_ok("web");
+        fixture.sync_verified("web");
         let created = creates(&fixture);
         assert_eq!((created.len(), &created[0]), (2, &name));
         assert_ne!(created[1], name);
@@ -167,7 +169,7 @@ fn a_name_stays_first_until_its_outcome_is_known() {
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_find_pod(|_, _| None);
     fixture.writes.on_create(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     let created = creates(&fixture);
     assert_eq!((created.len(), &created[0]), (3, &name));
 }
@@ -188,7 +190,7 @@ fn names_skipped_by_slow_start_stay_first() {
     fixture.sync("web").expect_err("refused");
     assert_eq!(creates(&fixture), unknown[..1]);
     fixture.writes.on_create(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(creates(&fixture)[..2], unknown);
 }
 
@@ -201,7 +203,7 @@ fn a_name_in_the_cache_is_not_retried() {
     let name = creates(&fixture).remove(0);
     fixture.deliver_pod(owned_pod(&name, &rs));
     fixture.writes.on_create(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     let created = creates(&fixture);
     assert_eq!(created.len(), 1);
     assert_ne!(created[0], name);
@@ -228,7 +230,7 @@ fn a_create_that_the_cache_shows_is_not_unknown_any_more() {
         }],
     );
     fixture.writes.on_create(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_ne!(creates(&fixture), std::slice::from_ref(&name));
     assert!(!is_unknown());
 }
@@ -245,17 +247,19 @@ fn fewer_wanted_pods_keep_the_other_unknown_names_for_later() {
     let mut unknown = created[1..].to_vec();
     unknown.sort();
     fixture.deliver_pod(owned_pod(&created[0], &rs));
+    let live = vec![owned_pod(&created[0], &rs)];
+    fixture.writes.set_live_pods(live);
     rs.replicas = 2;
     rs.resource_version = "2".into();
     fixture.deliver_replica_set(rs.clone());
     fixture.writes.on_create(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(creates(&fixture), unknown[..1]);
     fixture.deliver_pod(owned_pod(&unknown[0], &rs));
     rs.replicas = 3;
     rs.resource_version = "3".into();
     fixture.deliver_replica_set(rs);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(creates(&fixture), unknown[1..]);
 }
 
@@ -295,13 +299,15 @@ fn a_create_without_a_response_is_retried_before_answered_ones() {
         fixture.sync("web").expect_err("one failed, one was lost");
         let created = creates(&fixture);
         fixture.deliver_pod(owned_pod(&created[0], &rs));
+        let live = vec![owned_pod(&created[0], &rs)];
+        fixture.writes.set_live_pods(live);
         rs.replicas = 2;
         rs.resource_version = "2".into();
         fixture.deliver_replica_set(rs);
         fixture.writes.on_create(|_, _| None);
         // Creates are held back after a time-out.
         fixture.clock.advance(Duration::from_mins(2));
-        fixture.sync_ok("web");
+        fixture.sync_verified("web");
         assert_eq!(creates(&fixture), [created[3 - answered].clone()]);
     }
 }
@@ -325,7 +331,7 @@ fn a_delete_of_unknown_outcome_is_retried_on_its_pod() {
     fixture.sync("web").expect_err("refused");
     assert_eq!(deletes(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_delete(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(deletes(&fixture), [name]);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
@@ -346,7 +352,7 @@ fn a_delete_that_succeeds_at_last_is_not_unknown_any_more() {
     fixture.sync("web").expect_err("the response was lost");
     assert_eq!(unknown_deletions(&fixture, &rs).under_way.len(), 1);
     fixture.writes.on_delete(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(fixture.open(&rs), Some((0, 1)));
     assert_eq!(
         unknown_deletions(&fixture, &rs),
@@ -365,7 +371,7 @@ fn a_delete_of_unknown_outcome_is_forgotten_with_its_pod() {
     let gone = deletes(&fixture).remove(0);
     fixture.cache.pods.apply_deleted(owned_pod(&gone, &rs));
     fixture.writes.on_delete(|_, _| None);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_ne!(deletes(&fixture), [gone]);
     assert_eq!(
         unknown_deletions(&fixture, &rs),
@@ -391,13 +397,14 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
         ..kept.expect("one of three").clone()
     });
     fixture.writes.on_delete(|_, _| None);
+    fixture.writes.set_live_pods(pods.to_vec());
     let mut repeated = Vec::new();
     for (replicas, version) in [(2, "2"), (1, "3")] {
         rs.replicas = replicas;
         rs.resource_version = version.into();
         fixture.deliver_replica_set(rs.clone());
         fixture.deliver_bookmarks(version, "");
-        fixture.sync_ok("web");
+        fixture.sync_verified("web");
         let deleted = deletes(&fixture);
         assert_eq!(deleted.len(), 1);
         fixture.deliver_pod_deleted(owned_pod(&deleted[0], &rs));
@@ -419,7 +426,7 @@ fn unneeded_unknown_deletion() -> (Fixture, ReplicaSet, String) {
     rs.replicas = 3;
     rs.resource_version = "2".into();
     fixture.cache_silently(Some(rs.clone()), []);
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     fixture.assert_counts(0, 0, 0);
     let other = if unknown == "b" { "a" } else { "b" };
     let cheap = Pod {
@@ -440,7 +447,7 @@ fn unneeded_unknown_deletion() -> (Fixture, ReplicaSet, String) {
 fn a_deletion_that_cannot_happen_any_more_is_not_preferred() {
     let (fixture, rs, unknown) = unneeded_unknown_deletion();
     fixture.clock.advance(Duration::from_hours(3));
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     let other = if unknown == "b" { "a" } else { "b" };
     assert_eq!(deletes(&fixture), [other]);
     let remembered = unknown_deletions(&fixture, &rs);
@@ -455,7 +462,7 @@ fn a_deletion_that_cannot_happen_any_more_is_not_preferred() {
 fn a_deletion_that_may_still_happen_is_preferred() {
     let (fixture, _, unknown) = unneeded_unknown_deletion();
     fixture.clock.advance(Duration::from_mins(5));
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(deletes(&fixture), [unknown]);
 }
 
@@ -476,7 +483,7 @@ fn a_deletion_that_may_still_happen_goes_before_an_adopted_pod() {
         ..pod("orphan")
     });
     fixture.writes.set_live_replica_set(Ok(rs));
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     assert_eq!(deletes(&fixture), unknown);
 }
 
@@ -490,8 +497,8 @@ fn an_old_unseen_deletion_is_expected() {
     fixture
         .writes
         .on_delete(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
-    fixture.sync_ok("web");
-    assert_eq!(deletes(&fixture), [unknown]);
+    fixture.sync_verified("web");
+    assert_eq!(deletes(&fixture), [""; 0]);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
 
@@ -524,8 +531,8 @@ fn with_too_many_unknown_names_stored_pods_go_first() {
         .writes
         .set_live_pods(vec![owned_pod(&created[0], &rs), failed, stored]);
     fixture.writes.on_create(|_, _| Some(Err(already_exists())));
-    fixture.sync_ok("web");
-    assert_eq!(creates(&fixture), [last]);
+    fixture.sync_verified("web");
+    assert_eq!(creates(&fixture), [""; 0]);
     assert_eq!(fixture.open(&rs), Some((1, 0)));
 }
 
@@ -553,7 +560,7 @@ fn a_pod_that_arrives_while_names_are_chosen_counts() {
         cache.pods.apply(stored.clone());
         None
     });
-    fixture.sync_ok("web");
+    fixture.sync_verified("web");
     fixture.assert_counts(0, 0, 0);
 }
 
@@ -575,8 +582,8 @@ fn with_too_many_unknown_deletes_gone_pods_go_first() {
     fixture
         .writes
         .on_delete(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
-    fixture.sync_ok("web");
-    assert_eq!(deletes(&fixture), [gone]);
+    fixture.sync_verified("web");
+    assert_eq!(deletes(&fixture), [""; 0]);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
 }
 
@@ -592,23 +599,18 @@ fn an_unknown_create_that_shows_up_during_the_sync_counts() {
     let mut leaving = owned_pod("leaving", &rs);
     leaving.labels = [("type", "test")].into_iter().collect();
     fixture.cache_silently(None, [leaving]);
-    let cache = fixture.cache.clone();
+    fixture.writes.set_live_pods(vec![stored.clone()]);
+    let (cache, name) = (fixture.cache.clone(), Arc::clone(&stored.key.name));
     fixture.writes.on_patch(move |_, _| {
         cache.pods.apply(stored.clone());
         None
     });
-    fixture.writes.on_create(|_, _| None);
-    fixture.sync_ok("web");
-    fixture.assert_counts(1, 0, 1);
-    let created = creates(&fixture).remove(0);
-    // The surplus name is the next one, as after a restart.
-    let twin = Fixture::new();
-    twin.cache_silently(Some(replica_set("web", 3)), []);
-    twin.sync_ok("web");
-    let sequence = creates(&twin);
-    assert!(sequence.contains(&created), "{created} of {sequence:?}");
-    fixture.deliver_pod(owned_pod(&created, &rs));
-    fixture.deliver_pod_deleted(owned_pod(&created, &rs));
-    fixture.sync_ok("web");
-    assert!(sequence.contains(&creates(&fixture)[0]), "of {sequence:?}");
+    let taken = Arc::clone(&name);
+    fixture
+        .writes
+        .on_create(move |_, name| (*name == *taken).then(|| Err(already_exists())));
+    fixture.sync_verified("web");
+    let created = creates(&fixture);
+    assert_eq!((created.len(), &*created[0]), (2, &*name));
+    assert_eq!(fixture.open(&rs), Some((1, 0)), "only the other one is new");
 }

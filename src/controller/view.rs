@@ -1,0 +1,188 @@
+//! Captures what a sync decides from. The only reader of caches and record together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::ReplicaSetController;
+use super::decide::availability::Availability;
+use super::decide::counts::Counts;
+use super::decide::{Pods, Rules, View};
+use super::memory::own_writes::Satisfaction;
+use super::memory::positions::Versions;
+use super::memory::view::{RecordView, SpecLag};
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+
+impl ReplicaSetController {
+    /// Captures the record of `key`. Call this before the caches are read.
+    ///
+    /// A created pod may be missing although the cache has passed its version: it came and went
+    /// unseen. Then the expectation counts as expired, and the API server decides. If a pod of that
+    /// name exists but the ReplicaSet does not control it, only the expiry ends the expectation.
+    /// That slows down a webhook which strips the owner of each new pod.
+    pub(super) fn capture_record(&self, key: &ObjectKey) -> RecordView {
+        let mut record = self.memories.capture(key, || self.cached_versions());
+        let Some(owner) = &record.owner else {
+            return record;
+        };
+        let (mut seen, mut is_missing) = (Vec::new(), false);
+        for name in &record.passed {
+            match self.cache.pod(&pod_key(key, name)) {
+                // Its event may have come before the create was expected.
+                Some(pod) if pod.is_controlled_by(owner) => seen.push(name),
+                Some(_) => {}
+                None => is_missing = true,
+            }
+        }
+        if !seen.is_empty() {
+            let expectations = self.memories.get(key, owner, |memory| {
+                for name in seen {
+                    memory.own_writes.creation_seen(name);
+                }
+                memory.own_writes.satisfaction(self.clock.now())
+            });
+            record.expectations = expectations.unwrap_or(record.expectations);
+        }
+        if record.expectations == Satisfaction::Open && is_missing {
+            record.expectations = Satisfaction::Expired;
+        }
+        record
+    }
+
+    /// Captures the rest: the ReplicaSet must have been read after `record`, and this lists or
+    /// counts its pods.
+    pub(super) fn view<'a>(
+        &'a self,
+        rs: &'a ReplicaSet,
+        selector: &'a Selector,
+        record: RecordView,
+    ) -> View<'a> {
+        if record.owner.as_ref().is_some_and(|it| *it != rs.uid) {
+            self.memories.forget(&rs.key, record.owner.as_ref());
+        }
+        let mut record = record.of_owner(&rs.uid);
+        let is_new = rs.status.observed_generation < rs.generation;
+        if is_new || record.spec == SpecLag::Unknown {
+            let (now, pods) = (self.clock.now(), &record.cached.pods);
+            record.spec = self.memories.with(&rs.key, &rs.uid, |memory| {
+                match memory.positions.observe_spec(rs, now) {
+                    None => SpecLag::None,
+                    Some(spec) if spec.is_shown_by(pods) => SpecLag::None,
+                    Some(spec) => match spec.delays(pods, now) {
+                        Some(delay) => SpecLag::Delay(delay),
+                        None => SpecLag::Possible,
+                    },
+                }
+            });
+        }
+        let owner = self.owner_key(rs);
+        let owned = self.cache.tally_of_pods_owned_by(&owner);
+        let (counts, now) = (self.count(rs, selector, &owned), self.clock.wall());
+        let mut view = View {
+            record,
+            ..self.view_of(
+                rs,
+                selector,
+                Pods::Listed {
+                    owned: Vec::new(),
+                    orphans: Vec::new(),
+                },
+            )
+        };
+        view.pods = match counts {
+            Some(counts) if view.counts_are_enough(counts, owned.n_failed()) => {
+                let (counts, next_check) = if counts.depend_on_time(rs) {
+                    self.count_available(rs, counts, now)
+                } else {
+                    (counts, None)
+                };
+                Pods::Counted { counts, next_check }
+            }
+            _ => {
+                let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
+                Pods::Listed { owned, orphans }
+            }
+        };
+        view
+    }
+
+    /// The view of these pods without a record: nothing keeps a sync from acting.
+    pub(super) fn view_of<'a>(
+        &'a self,
+        rs: &'a ReplicaSet,
+        selector: &'a Selector,
+        pods: Pods,
+    ) -> View<'a> {
+        View {
+            rs,
+            selector,
+            record: RecordView::empty(),
+            pods,
+            related_pods: Box::new(self.siblings(rs, selector)),
+            rules: self.rules_for(rs),
+            now: self.clock.wall(),
+        }
+    }
+
+    /// The positions of the caches.
+    pub(super) fn cached_versions(&self) -> Versions {
+        Versions {
+            pods: self.cache.pods_resource_version(),
+            replica_sets: self.cache.replica_sets_resource_version(),
+        }
+    }
+
+    /// The settings of a decision about `rs`.
+    pub(super) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
+        Rules {
+            burst_replicas: self.options.burst_replicas,
+            uses_deletion_cost: self.options.gates.pod_deletion_cost,
+            counts_terminating: self.counts_terminating(),
+            policy: self.policy_of(rs),
+        }
+    }
+
+    /// True if statuses count terminating pods.
+    pub(super) fn counts_terminating(&self) -> bool {
+        self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
+    }
+
+    /// Returns the key of `rs` in the index "pods by owner".
+    pub(super) fn owner_key(&self, rs: &ReplicaSet) -> OwnerKey {
+        OwnerKey::new(self.kind.kind, &rs.key, &rs.uid)
+    }
+
+    /// Returns `counts` with the pods that have been Ready for `minReadySeconds` as available, and
+    /// the time until the next pod becomes available. Visits the pods in place, without a list of
+    /// them.
+    pub(super) fn count_available(
+        &self,
+        rs: &ReplicaSet,
+        counts: Counts,
+        now: Timestamp,
+    ) -> (Counts, Option<Duration>) {
+        let mut availability = Availability::default();
+        // Every active pod matches the selector here; otherwise the tallies return no counts.
+        let add = &mut |pod: &Pod| {
+            if pod.is_active() {
+                availability.add(pod, rs.min_ready_seconds, now);
+            }
+        };
+        self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
+        let counts = Counts {
+            // A pod may have become Ready after the tallies were read.
+            available: availability.n_available.min(counts.ready),
+            ..counts
+        };
+        (counts, availability.next_check)
+    }
+}
+
+/// Returns the key of a pod in the namespace of `owner`.
+pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: Arc::clone(&owner.namespace),
+        name: name.into(),
+    }
+}
