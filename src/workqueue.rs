@@ -124,33 +124,30 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.add(&key, Priority::Low);
     }
 
-    /// Queues `key` with low priority after `delay`, or at an earlier time requested by another
-    /// add. Never blocks. Ignored after shutdown. Does not count as a retry, because the caller
-    /// only defers work.
-    pub fn add_low_after(&self, key: K, delay: Duration) {
-        self.add_with_priority_after(key, delay, Priority::Low);
-    }
-
     /// Queues `key` with high priority after `delay`, or at an earlier time requested by another
     /// add. Never blocks. Ignored after shutdown.
     pub fn add_after(&self, key: K, delay: Duration) {
-        if self.queue.is_shutting_down() {
-            return;
+        if delay.is_zero() && !self.queue.is_shutting_down() {
+            self.retries_total.fetch_add(1, Ordering::Relaxed);
         }
-        self.retries_total.fetch_add(1, Ordering::Relaxed);
-        self.add_with_priority_after(key, delay, Priority::High);
+        self.add_with(key, Priority::High, delay);
     }
 
-    fn add_with_priority_after(&self, key: K, delay: Duration, priority: Priority) {
+    /// Queues `key` with this priority after `delay`. The earliest time and the highest priority of
+    /// all adds count. Never blocks. Ignored after shutdown. With low priority, or without a delay,
+    /// it does not count as a retry.
+    pub fn add_with(&self, key: K, priority: Priority, delay: Duration) {
         if self.queue.is_shutting_down() {
             return;
         }
         if delay.is_zero() {
-            self.queue.add(&key, priority);
-        } else {
-            let due = self.clock.now() + delay.min(FOREVER);
-            self.delayed.add(key, due, priority);
+            return self.queue.add(&key, priority);
         }
+        if priority == Priority::High {
+            self.retries_total.fetch_add(1, Ordering::Relaxed);
+        }
+        let due = self.clock.now() + delay.min(FOREVER);
+        self.delayed.add(key, due, priority);
     }
 
     /// Queues `key` when the rate limiter permits, and counts a failure of `key`. Never blocks.

@@ -9,10 +9,10 @@ use super::{BatchRunner, Jobs};
 /// `pkg/controller/controller_utils.go:SlowStartInitialBatchSize`).
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
-/// Runs `job` for each of `jobs` in batches, of which each is twice as large as the one before. Each
-/// batch runs to its end, and the first batch with a failure is the last. Returns how many jobs
-/// returned true, and the first error
-/// (kubernetes `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
+/// Runs `job` for each of `jobs` in batches, of which each is twice as large as the one before.
+/// Each batch runs to its end, and the first batch with a failure is the last. Returns how many
+/// jobs returned true, and the first error (kubernetes
+/// `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
 pub fn slow_start_batch<E: Send>(
     jobs: Jobs,
     initial_batch_size: usize,

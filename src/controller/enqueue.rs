@@ -16,17 +16,7 @@ use super::memory::own_writes::Satisfaction;
 use crate::api::Pod;
 use crate::api::{ObjectKey, ReplicaSet, Selector};
 use crate::cache::PodTally;
-
-/// The place of a key in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placement {
-    /// Before all keys that can wait.
-    First,
-    /// Among the keys that can wait.
-    Low,
-    /// Among the keys that can wait, after this time.
-    LowAfter(Duration),
-}
+use crate::workqueue::Priority;
 
 impl ReplicaSetController {
     /// Enqueues every cached ReplicaSet, once the caches have synced and this daemon leads. Those
@@ -39,11 +29,12 @@ impl ReplicaSetController {
                 let counts = self.count_tallies(&rs, selector);
                 counts.is_none_or(|counts| counts.replicas != rs.replicas.max(0))
             });
-            if has_work {
-                self.enqueue(&rs.key);
+            let priority = if has_work {
+                Priority::High
             } else {
-                self.enqueue_low(&rs.key);
-            }
+                Priority::Low
+            };
+            self.add_to_queue(&rs.key, priority, Duration::ZERO);
         }
     }
 
@@ -66,18 +57,15 @@ impl ReplicaSetController {
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            let is_held_back = is_held_back(memory, rs, &owned, now);
-            match memory
-                .next_status
-                .and_then(|at| at.checked_duration_since(now))
-                .filter(|it| !it.is_zero())
-            {
+            let is_urgent = is_loss || is_due && !is_held_back(memory, rs, &owned, now);
+            let delay = memory.next_status.filter(|_| can_wait);
+            let delay = delay.map(|at| at.saturating_duration_since(now));
+            match delay {
                 // The first list may still bring more pods. `enqueue_all` finds the work
                 // afterwards.
-                _ if !has_synced => Placement::Low,
-                _ if is_loss || is_due && !is_held_back => Placement::First,
-                Some(delay) if can_wait => Placement::LowAfter(delay),
-                _ => Placement::Low,
+                _ if !has_synced => (Priority::Low, Duration::ZERO),
+                _ if is_urgent => (Priority::High, Duration::ZERO),
+                delay => (Priority::Low, delay.unwrap_or_default()),
             }
         });
     }
@@ -87,36 +75,34 @@ impl ReplicaSetController {
     pub(super) fn enqueue_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            Placement::First
+            (Priority::High, Duration::ZERO)
         });
     }
 
-    /// Enqueues this key before all keys that can wait. A standby enqueues nothing.
-    pub(super) fn enqueue(&self, key: &ObjectKey) {
-        if !self.memories.is_standby() {
-            self.queue.add(key.clone());
-        }
-    }
-
-    /// Enqueues `rs` at the place that `placement` computes from its record. A standby only updates
-    /// the record: the new leader enqueues every ReplicaSet.
-    fn enqueue_with(&self, rs: &ReplicaSet, placement: impl FnOnce(&mut Memory) -> Placement) {
+    /// Enqueues `rs` with the priority and the delay that `place` computes from its record.
+    fn enqueue_with(
+        &self,
+        rs: &ReplicaSet,
+        place: impl FnOnce(&mut Memory) -> (Priority, Duration),
+    ) {
         if self.memories.is_standby() {
-            self.memories.get(&rs.key, &rs.uid, placement);
+            self.memories.get(&rs.key, &rs.uid, place);
             return;
         }
-        let key = rs.key.clone();
-        match self.memories.with(&rs.key, &rs.uid, placement) {
-            Placement::First => self.queue.add(key),
-            Placement::Low => self.queue.add_low(key),
-            Placement::LowAfter(delay) => self.queue.add_low_after(key, delay),
-        }
+        let (priority, delay) = self.memories.with(&rs.key, &rs.uid, place);
+        self.add_to_queue(&rs.key, priority, delay);
     }
 
-    /// Enqueues this key among those that can wait. A standby enqueues nothing.
-    pub(super) fn enqueue_low(&self, key: &ObjectKey) {
+    /// Enqueues this key before all keys that can wait.
+    pub(super) fn enqueue(&self, key: &ObjectKey) {
+        self.add_to_queue(key, Priority::High, Duration::ZERO);
+    }
+
+    /// Adds this key to the queue, after a delay. A standby adds none: the new leader enqueues
+    /// every ReplicaSet.
+    pub(super) fn add_to_queue(&self, key: &ObjectKey, priority: Priority, delay: Duration) {
         if !self.memories.is_standby() {
-            self.queue.add_low(key.clone());
+            self.queue.add_with(key.clone(), priority, delay);
         }
     }
 

@@ -11,6 +11,7 @@ use super::ReplicaSetController;
 use super::memory::Memory;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
+use crate::workqueue::Priority;
 
 impl ReplicaSetController {
     /// Handles one event of the ReplicaSet store.
@@ -70,7 +71,7 @@ impl ReplicaSetController {
         if self.cache.has_synced() {
             self.enqueue(&rs.key);
         } else {
-            self.enqueue_low(&rs.key);
+            self.add_to_queue(&rs.key, Priority::Low, Duration::ZERO);
         }
     }
 
@@ -199,13 +200,10 @@ impl ReplicaSetController {
             if let Some(failures) = failures {
                 self.warn_of_failures(&rs, new, failures);
             }
-            // No event announces that a Ready pod becomes available, so the key is added with a
-            // delay.
-            let becomes_ready = !old.is_ready && new.is_ready;
-            if becomes_ready && rs.min_ready_seconds > 0 && !self.memories.is_standby() {
-                let seconds = u64::try_from(rs.min_ready_seconds).unwrap_or(0);
-                self.queue
-                    .add_low_after(rs.key.clone(), Duration::from_secs(seconds));
+            // No event announces that a Ready pod becomes available.
+            if !old.is_ready && new.is_ready && rs.min_ready_seconds > 0 {
+                let seconds = rs.min_ready_seconds.unsigned_abs().into();
+                self.add_to_queue(&rs.key, Priority::Low, Duration::from_secs(seconds));
             }
         } else if new.controller.is_none() && affects_others {
             self.enqueue_replica_sets_matching(new);

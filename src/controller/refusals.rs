@@ -14,6 +14,7 @@ use super::worker::Milliseconds;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
 use crate::stdx::latch::Latch;
+use crate::workqueue::Priority;
 
 /// Whether quotas are watched. Shared by all controllers and the thread `watch-quotas`.
 #[derive(Debug, Default)]
@@ -52,7 +53,8 @@ impl ReplicaSetController {
         };
         let is_of_quota = matches!(refused, Some((Refusal::Quota(_), _)));
         self.memories.note_creates(rs, refused, false);
-        // ORDER: the ReplicaSet is in the queue before the watch starts, whose first events wake it.
+        // ORDER: the ReplicaSet is in the queue before the watch starts, whose first events wake
+        // it.
         if is_of_quota {
             self.quota_watch.is_needed.set();
         }
@@ -91,7 +93,7 @@ impl ReplicaSetController {
 
     pub(super) fn enqueue_turns(&self, turns: Vec<(ObjectKey, Duration)>) {
         for (key, delay) in turns {
-            self.queue.add_after(key, delay);
+            self.add_to_queue(&key, Priority::High, delay);
         }
     }
 

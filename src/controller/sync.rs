@@ -12,15 +12,15 @@ use super::memory::positions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, ReplicaSet};
 use crate::stdx::turns;
+use crate::workqueue::Priority;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOutcome {
     /// The sync ran to its end.
     Synced,
-    /// The sync must wait: for newer caches, for the API server's answer to reach them, or with many
-    /// pods due for a permit. The event that ends the wait, a delay, or a returned permit requeues
-    /// the key.
+    /// The sync must wait for newer caches, or, with many pods due, for a permit. The event that
+    /// ends the wait, a delay, or a returned permit requeues the key.
     TooEarly,
     /// The API server refused a create, and the wait for the next one is not over. Everything else
     /// ran to its end.
@@ -148,16 +148,10 @@ impl ReplicaSetController {
         let now = self.clock.now();
         if let Some((at, reason)) = next.high {
             log::trace!("{key}: next sync for {reason:?}");
-            let delay = at.saturating_duration_since(now);
-            if delay.is_zero() {
-                self.queue.add(key.clone());
-            } else {
-                self.queue.add_after(key.clone(), delay);
-            }
+            self.add_to_queue(key, Priority::High, at.saturating_duration_since(now));
         }
         if let Some((at, _)) = next.low {
-            let delay = at.saturating_duration_since(now);
-            self.queue.add_low_after(key.clone(), delay);
+            self.add_to_queue(key, Priority::Low, at.saturating_duration_since(now));
         }
     }
 

@@ -15,6 +15,7 @@ use crate::api::ObjectKey;
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
+use crate::workqueue::Priority;
 
 /// Spreads the retries of many keys that were told the same time. `random` is from `0.0..1.0`.
 fn spread(retry_after: Duration, random: f64) -> Duration {
@@ -89,15 +90,15 @@ impl ReplicaSetController {
             // must not wait behind thousands of refused ones.
             self.queue.forget(key);
             if held_back.position.is_none() {
-                self.queue.add_after(key.clone(), held_back.remaining);
+                self.add_to_queue(key, Priority::High, held_back.remaining);
             }
             // The next sync is held back, and schedules everything but creates.
-            self.queue.add_low(key.clone());
+            self.add_to_queue(key, Priority::Low, Duration::ZERO);
             (held_back.n_refusals, held_back.remaining)
         } else if let Some(after) = error.retry_after() {
             // The key waits, and no worker does.
             let after = spread(after, fastrand::f64());
-            self.queue.add_after(key.clone(), after);
+            self.add_to_queue(key, Priority::High, after);
             (self.queue.num_requeues(key), after)
         } else {
             let delay = self.queue.add_rate_limited(key.clone());

@@ -200,7 +200,7 @@ fn an_idle_helper_moves_to_another_batch() {
 }
 
 #[test]
-fn a_job_that_panics_is_of_the_last_batch_and_leaves_the_pool_usable() {
+fn a_panic_ends_the_run_and_leaves_the_pool_usable() {
     let (pool, n_done) = (pool(4), AtomicUsize::new(0));
     let broken = std::panic::AssertUnwindSafe(|| {
         run_batches(&pool, &[1, 3, 9], |index| {

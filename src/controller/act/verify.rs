@@ -17,8 +17,8 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ReplicaSetController {
     /// Queries the API server about `rs`, whose caches are in doubt. Its answer is in the record
-    /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST, or
-    /// both; in the first sync after a take-over for two more LISTs of one item.
+    /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST,
+    /// or both; in the first sync after a take-over for two more LISTs of one item.
     ///
     /// # Errors
     /// If a request fails.

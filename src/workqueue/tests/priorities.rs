@@ -1,5 +1,6 @@
 //! Priorities and permits.
 
+use crate::workqueue::Priority;
 use std::time::Duration;
 
 use super::{Fixture, MS};
@@ -67,9 +68,9 @@ fn keys_of_low_priority_do_not_starve() {
 #[test]
 fn a_delayed_key_keeps_its_highest_priority() {
     let fixture = Fixture::new();
-    fixture.queue.add_low_after("a", 5 * MS);
+    fixture.queue.add_with("a", Priority::Low, 5 * MS);
     fixture.queue.add_after("a", 9 * MS);
-    fixture.queue.add_low_after("b", 2 * MS);
+    fixture.queue.add_with("b", Priority::Low, 2 * MS);
     fixture.pass(10 * MS);
     assert_eq!(fixture.take_all(), ["a", "b"]);
     assert_eq!(fixture.queue.stats().retries_total, 1);
