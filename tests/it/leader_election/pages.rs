@@ -35,7 +35,7 @@ impl Observed {
         }
     }
 
-    /// Waits until the daemon sends this line to systemd. Returns the earlier messages.
+    /// Waits until the daemon sends this line to systemd. Returns all messages until then.
     #[track_caller]
     fn wait_for_notification(&self, what: &str) -> Vec<String> {
         let mut received = Vec::new();
@@ -44,10 +44,11 @@ impl Observed {
             let length = self.socket.recv(&mut bytes);
             let length = length.unwrap_or_else(|error| panic!("no {what}: {error}; {received:?}"));
             let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
-            if text.lines().any(|line| line == what) {
+            let is_it = text.lines().any(|line| line == what);
+            received.push(text);
+            if is_it {
                 return received;
             }
-            received.push(text);
         }
     }
 
