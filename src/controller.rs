@@ -37,16 +37,16 @@ mod simulation;
 mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use self::act::Writer;
 use self::decide::plan::BURST_REPLICAS;
 use self::feature_gates::FeatureGates;
 use self::memory::Memories;
 use self::observe::dry_run::DryRun;
 use self::observe::other_writers::OtherWriters;
 use self::refusals::QuotaWatch;
-use crate::api::{ObjectKey, Policy, ReplicaSetStatus, RetryBackoff, WorkloadKind};
+use crate::api::{ObjectKey, Policy, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::Cache;
 use crate::live::LiveReader;
@@ -118,7 +118,7 @@ impl Default for Options {
 #[derive(Debug)]
 enum Mode {
     /// It writes, and detects other writers.
-    Writes(OtherWriters),
+    Writes(Box<Writer>),
     /// It decides and writes nothing: `--dry-run`.
     DryRun(Arc<DryRun>),
 }
@@ -129,39 +129,45 @@ enum Mode {
 pub struct ReplicaSetController {
     kind: &'static WorkloadKind,
     cache: Cache,
-    live: Arc<dyn LiveReader>,
-    pod_control: Arc<dyn PodControl>,
-    replica_set_control: Arc<dyn ReplicaSetControl>,
     queue: Arc<WorkQueue<ObjectKey>>,
-    batches: Arc<dyn BatchRunner>,
     clock: Arc<dyn Clock>,
     options: Options,
     metrics: ControllerMetrics,
-    quota_watch: Arc<QuotaWatch>,
-    memories: Memories,
+    memories: Arc<Memories>,
     mode: Mode,
 }
 
 impl ReplicaSetController {
     /// Creates a controller without any memory.
     pub fn new(parts: Parts) -> Self {
-        Self {
+        let memories = Arc::new(Memories::new(
+            Arc::clone(&parts.clock),
+            parts.options.gates.stale_controller_consistency,
+            parts.quota_watch,
+        ));
+        let writer = Writer {
             kind: parts.kind,
-            cache: parts.cache,
+            cache: parts.cache.clone(),
             live: parts.live,
             pod_control: parts.pod_control,
             replica_set_control: parts.replica_set_control,
-            queue: parts.queue,
+            queue: Arc::clone(&parts.queue),
             batches: parts.batches,
-            memories: Memories::new(
-                Arc::clone(&parts.clock),
-                parts.options.gates.stale_controller_consistency,
-            ),
-            clock: parts.clock,
-            metrics: parts.metrics,
+            clock: Arc::clone(&parts.clock),
             options: parts.options,
-            quota_watch: parts.quota_watch,
-            mode: Mode::Writes(OtherWriters::default()),
+            metrics: parts.metrics.clone(),
+            memories: Arc::clone(&memories),
+            others: OtherWriters::default(),
+        };
+        Self {
+            kind: parts.kind,
+            cache: parts.cache,
+            queue: parts.queue,
+            clock: parts.clock,
+            options: parts.options,
+            metrics: parts.metrics,
+            memories,
+            mode: Mode::Writes(Box::new(writer)),
         }
     }
 
@@ -171,18 +177,17 @@ impl ReplicaSetController {
         self.memories.n_expected()
     }
 
+    /// Starts reporting foreign writes. Call once the caches have synced. Later calls have no
+    /// effect.
+    pub fn start_detection(&self) {
+        if let Mode::Writes(writer) = &self.mode {
+            writer.start_detection();
+        }
+    }
+
     /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
     pub fn n_pods_held_back(&self) -> usize {
         self.memories.n_pods_held_back()
-    }
-
-    /// Learns from each status write whether the API server drops `terminatingReplicas`.
-    fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
-        if sent.terminating_replicas.is_some() {
-            let is_dropped = stored.terminating_replicas.is_none();
-            let known = &self.memories.terminating_is_dropped;
-            known.store(is_dropped, Ordering::Relaxed);
-        }
     }
 }
 

@@ -49,7 +49,7 @@ impl ReplicaSetController {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let counts = rs.selector.as_ref().ok();
         let counts = counts.and_then(|selector| self.count(rs, selector, &owned));
-        let counts = counts.map(|counts| self.comparable(rs, counts));
+        let counts = counts.map(|counts| self.memories.comparable(rs, counts));
         let is_loss = counts.is_some_and(|counts| counts.show_loss(rs));
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
+use super::observe::failing_pods::warn_of_failures;
+use super::view::cached_versions;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
 use crate::workqueue::Priority;
@@ -61,7 +63,7 @@ impl ReplicaSetController {
 
     /// Enqueues the keys that waited for a store to reach its new version.
     pub fn handle_cache_advanced(&self) {
-        for key in self.memories.advanced(|| self.cached_versions()) {
+        for key in self.memories.advanced(|| cached_versions(&self.cache)) {
             self.enqueue(&key);
         }
     }
@@ -112,7 +114,7 @@ impl ReplicaSetController {
         self.memories.with(&rs.key, &rs.uid, |memory| {
             memory.history.observe_change(old, rs, now);
             if let Some(old) = old {
-                self.suspect_status(memory, old, rs);
+                self.mode.suspect_status(memory, old, rs);
             }
         });
     }
@@ -141,7 +143,7 @@ impl ReplicaSetController {
                 self.observe_deletion(memory, pod, &shown);
             } else {
                 // ORDER: the suspicion reads the expectation that the next line removes.
-                self.suspect_pod(memory, pod);
+                self.mode.suspect_pod(memory, pod);
                 observe_creation(memory, pod);
             }
         });
@@ -198,7 +200,7 @@ impl ReplicaSetController {
                 self.enqueue_owner_after(&rs, observe);
             }
             if let Some(failures) = failures {
-                self.warn_of_failures(&rs, new, failures);
+                warn_of_failures(self.kind, &rs, new, failures);
             }
             // No event announces that a Ready pod becomes available.
             if !old.is_ready && new.is_ready && rs.min_ready_seconds > 0 {

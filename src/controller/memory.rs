@@ -37,7 +37,9 @@ use self::suspicion::Suspicion;
 use self::take_over::TakeOver;
 use self::view::{Proof, RecordView};
 use self::waiting::Waiting;
-use crate::api::{ObjectKey, Uid};
+use super::decide::counts::Counts;
+use super::refusals::QuotaWatch;
+use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::hash::HashMap;
 use crate::stdx::turns;
@@ -51,11 +53,12 @@ pub struct Memories {
     clock: Arc<dyn Clock>,
     /// False: no sync waits for the versions of own writes.
     waits_for_written: bool,
+    /// Whether quotas are watched; shared by all controllers.
+    pub quota_watch: Arc<QuotaWatch>,
     state: Mutex<State>,
     stands_by: AtomicBool,
     /// True if the API server dropped `terminatingReplicas` from the last status that carried it.
-    /// During a cluster upgrade some API servers may drop it and others not.
-    pub terminating_is_dropped: AtomicBool,
+    terminating_is_dropped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -128,10 +131,15 @@ impl Memories {
     ///
     /// DIFFERS: upstream's no-op store records nothing (kubernetes
     /// `pkg/controller/util/consistency:NewNoopConsistencyStore`).
-    pub fn new(clock: Arc<dyn Clock>, waits_for_written: bool) -> Self {
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        waits_for_written: bool,
+        quota_watch: Arc<QuotaWatch>,
+    ) -> Self {
         Self {
             clock,
             waits_for_written,
+            quota_watch,
             state: Mutex::default(),
             stands_by: AtomicBool::new(false),
             terminating_is_dropped: AtomicBool::new(false),
@@ -279,6 +287,27 @@ impl Memories {
     /// Sets the positions that the caches must reach, unless another worker has set them.
     pub fn set_target(&self, target: Versions) {
         self.lock().take_over.set_target(target);
+    }
+
+    /// Learns from each status write whether the API server drops `terminatingReplicas`. During a
+    /// cluster upgrade some API servers may drop it and others not.
+    pub fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
+        if sent.terminating_replicas.is_some() {
+            let is_dropped = stored.terminating_replicas.is_none();
+            self.terminating_is_dropped
+                .store(is_dropped, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `counts` in a form comparable with `rs.status`. An API server that drops the number
+    /// of terminating pods stores none, so a comparison would cause one useless write per sync.
+    pub fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
+        let is_dropped = rs.status.terminating_replicas.is_none()
+            && self.terminating_is_dropped.load(Ordering::Relaxed);
+        Counts {
+            terminating: counts.terminating.filter(|_| !is_dropped),
+            ..counts
+        }
     }
 
     /// Returns how many expected creations and deletions of all ReplicaSets are open.

@@ -56,7 +56,7 @@ impl ReplicaSetController {
         // ORDER: the ReplicaSet is in the queue before the watch starts, whose first events wake
         // it.
         if is_of_quota {
-            self.quota_watch.is_needed.set();
+            self.memories.quota_watch.is_needed.set();
         }
     }
 
@@ -81,7 +81,7 @@ impl ReplicaSetController {
     /// watched, their status alone decides: it also shows when the API server counts what was
     /// freed.
     pub(super) fn may_free_quota(&self, namespace: &str) {
-        if !self.quota_watch.is_open.load(Ordering::Relaxed) {
+        if !self.memories.quota_watch.is_open.load(Ordering::Relaxed) {
             self.enqueue_turns(self.memories.wake(namespace, None));
         }
     }

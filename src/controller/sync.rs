@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::act::Writer;
 use super::decide::next::{Next, Reason};
 use super::decide::plan::LARGE;
 use super::decide::{May, Step, View};
@@ -33,7 +34,11 @@ impl ReplicaSetController {
     ///
     /// # Errors
     /// The first failure. The caller must requeue the key with back-off.
-    pub fn sync_replica_set(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
+    pub(super) fn sync_replica_set(
+        &self,
+        key: &ObjectKey,
+        writer: &Writer,
+    ) -> Result<SyncOutcome, SyncError> {
         // EnsureReady and SatisfiedExpectations: `decide` judges what the record says here.
         let began = self.clock.now();
         let record = self.capture_record(key);
@@ -56,29 +61,29 @@ impl ReplicaSetController {
             not_now => {
                 self.count_skip(&view);
                 let delay = match not_now {
-                    May::Verify(doubt) => self.verify(&rs, selector, doubt)?,
+                    May::Verify(doubt) => writer.verify(&rs, selector, doubt)?,
                     _ => Duration::ZERO,
                 };
                 self.requeue(key, step.next(&rs, began + delay));
                 return Ok(SyncOutcome::TooEarly);
             }
         }
-        self.follow_suspicion(&rs);
+        writer.follow_suspicion(&rs);
         self.report_mistakes(&rs);
         // A large sync without a permit still writes the status: it may hide a loss.
         let waits_for_permit =
             step.acts() && step.plan.n_pods() >= LARGE && !self.queue.begin_large(key);
         // claimPods: a pod that could not be adopted must not count as a replica.
-        let gone = self.claim_pods(&view, &step)?;
+        let gone = writer.claim_pods(&view, &step)?;
         if !gone.is_empty() {
             step = view.decide_without(&gone);
         }
         if waits_for_permit {
             step.may = May::Count(None);
         }
-        self.report_unreadable_marks(&view, &step);
+        writer.report_unreadable_marks(&view, &step);
         // manageReplicas.
-        let managed = self.manage_replicas(&view, &step);
+        let managed = writer.manage_replicas(&view, &step);
         self.note_creates(&view, &step, &managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
@@ -91,8 +96,8 @@ impl ReplicaSetController {
         };
         let mut next = step.next(&rs, began);
         self.note_held_back(&rs, &step);
-        self.sync_status(&rs, &step, failure.as_ref(), &mut next)?;
-        self.delete_leftovers(&rs, &step, managed.is_err(), &mut next);
+        writer.sync_status(&rs, &step, failure.as_ref(), &mut next)?;
+        writer.delete_leftovers(&rs, &step, managed.is_err(), &mut next);
         if let Err(error) = managed {
             // The back-off brings everything else.
             let mut next = Next::default();

@@ -15,9 +15,7 @@
 //! The state of the proof is in the store of the ReplicaSets' records
 //! ([`memory::take_over`](super::memory::take_over)).
 
-use super::memory::positions::Versions;
-use super::{ReplicaSetController, SyncError};
-use crate::api::ReplicaSet;
+use super::ReplicaSetController;
 use crate::stdx::turns;
 
 impl ReplicaSetController {
@@ -35,20 +33,6 @@ impl ReplicaSetController {
         // change from after enqueues its key by its own event.
         turns::reached("take-over: before the standby ends");
         self.memories.set_standby(false);
-    }
-
-    /// Queries the current versions of the API server, if the take-over needs them and no worker
-    /// has queried them. Blocks for two requests in that case.
-    ///
-    /// # Errors
-    /// If one of them fails.
-    pub(super) fn query_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
-        if !self.memories.lacks_target() {
-            return Ok(());
-        }
-        let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
-        self.memories.set_target(Versions { pods, replica_sets });
-        Ok(())
     }
 }
 

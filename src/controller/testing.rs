@@ -9,12 +9,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::act::Writer;
 use super::decide::plan::BURST_REPLICAS;
 use super::feature_gates::FeatureGates;
 use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
 use super::sync::SyncOutcome;
-use super::{Options, Parts, ReplicaSetController, SyncError};
+use super::{Mode, Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{
@@ -352,6 +353,14 @@ impl Fixture {
         self.controller.handle_cache_advanced();
     }
 
+    /// The part of the controller that sends requests.
+    pub(super) fn writer(&self) -> &Writer {
+        match &self.controller.mode {
+            Mode::Writes(writer) => writer,
+            Mode::DryRun(_) => panic!("a dry run has no writer"),
+        }
+    }
+
     /// Syncs `default/name` once.
     pub(super) fn sync(&self, name: &str) -> Result<SyncOutcome, SyncError> {
         self.controller.sync(&key(name))
@@ -402,13 +411,13 @@ impl Fixture {
         creations: impl IntoIterator<Item = Arc<str>>,
         deletions: impl IntoIterator<Item = Uid>,
     ) {
-        self.controller.expect(rs, creations, deletions);
+        self.writer().expect(rs, creations, deletions);
     }
 
     /// Observes the creation of the pod with this name.
     pub(super) fn see_creation(&self, rs: &ReplicaSet, name: &str) {
-        let controller = &self.controller;
-        controller.own_writes(rs, |writes| writes.creation_seen(name));
+        let writer = self.writer();
+        writer.own_writes(rs, |writes| writes.creation_seen(name));
     }
 
     /// Records the version of a write for `rs`.

@@ -1,5 +1,6 @@
 //! Captures what a sync decides from. The only reader of caches and record together.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,13 @@ use jiff::Timestamp;
 use super::ReplicaSetController;
 use super::decide::availability::Availability;
 use super::decide::counts::Counts;
+use super::decide::deletion_context::{NodeCounts, RelatedPods, count_on_node};
 use super::decide::{Pods, Rules, View};
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Versions;
 use super::memory::view::{RecordView, SpecLag};
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector};
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector, Uid, WorkloadKind};
+use crate::cache::Cache;
 
 impl ReplicaSetController {
     /// Captures the record of `key`. Call this before the caches are read.
@@ -22,7 +25,7 @@ impl ReplicaSetController {
     /// name exists but the ReplicaSet does not control it, only the expiry ends the expectation.
     /// That slows down a webhook which strips the owner of each new pod.
     pub(super) fn capture_record(&self, key: &ObjectKey) -> RecordView {
-        let mut record = self.memories.capture(key, || self.cached_versions());
+        let mut record = self.memories.capture(key, || cached_versions(&self.cache));
         let Some(owner) = &record.owner else {
             return record;
         };
@@ -119,17 +122,9 @@ impl ReplicaSetController {
             selector,
             record: RecordView::empty(),
             pods,
-            related_pods: Box::new(self.siblings(rs, selector)),
+            related_pods: Box::new(Siblings::of(self.kind, &self.cache, rs, selector)),
             rules: self.rules_for(rs),
             now: self.clock.wall(),
-        }
-    }
-
-    /// The positions of the caches.
-    pub(super) fn cached_versions(&self) -> Versions {
-        Versions {
-            pods: self.cache.pods_resource_version(),
-            replica_sets: self.cache.replica_sets_resource_version(),
         }
     }
 
@@ -186,3 +181,83 @@ pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
         name: name.into(),
     }
 }
+
+/// The positions of the caches.
+pub(super) fn cached_versions(cache: &Cache) -> Versions {
+    Versions {
+        pods: cache.pods_resource_version(),
+        replica_sets: cache.replica_sets_resource_version(),
+    }
+}
+
+/// The pods of all ReplicaSets that share this one's controller, such as the old and the new one of
+/// a Deployment (kubernetes `pkg/controller/replicaset/replica_set.go:getIndirectlyRelatedPods`).
+///
+/// DIFFERS: upstream takes every pod of the namespace that a selector matches. Here pods of other
+/// controllers do not count, so the cost follows the pods found. A ReplicaSet without a controller
+/// has no related pods; upstream logs an error in that case, this controller does not.
+#[derive(Debug)]
+pub(super) struct Siblings<'a> {
+    kind: &'static WorkloadKind,
+    cache: &'a Cache,
+    rs: &'a ReplicaSet,
+    selector: &'a Selector,
+}
+
+impl<'a> Siblings<'a> {
+    /// The related pods of `rs`. Reads the cache only when asked.
+    pub(super) fn of(
+        kind: &'static WorkloadKind,
+        cache: &'a Cache,
+        rs: &'a ReplicaSet,
+        selector: &'a Selector,
+    ) -> Self {
+        Self {
+            kind,
+            cache,
+            rs,
+            selector,
+        }
+    }
+}
+
+impl RelatedPods for Siblings<'_> {
+    fn related_pods(&self) -> Vec<Arc<Pod>> {
+        // Upstream's index of siblings holds no ReplicationControllers, so their ranks are all 0.
+        if !self.kind.ranks_by_siblings {
+            return Vec::new();
+        }
+        let Some(owner) = &self.rs.controller else {
+            return Vec::new();
+        };
+        let mut seen: HashSet<Uid> = HashSet::new();
+        let mut related = Vec::new();
+        let mut add = |selector: &Selector, pods: Vec<Arc<Pod>>| {
+            for pod in pods {
+                if selector.matches(&pod.labels) && seen.insert(pod.uid.clone()) {
+                    related.push(pod);
+                }
+            }
+        };
+        let (cache, kind) = (self.cache, self.kind.kind);
+        let owned = |rs: &ReplicaSet| cache.pods_owned_by(&OwnerKey::new(kind, &rs.key, &rs.uid));
+        add(self.selector, owned(self.rs));
+        for sibling in cache.replica_sets_controlled_by(&owner.uid) {
+            if let Ok(selector) = &sibling.selector {
+                add(selector, owned(&sibling));
+                add(selector, cache.orphans_in(&sibling.key.namespace));
+            }
+        }
+        related
+    }
+
+    fn active_pods_per_node(&self) -> NodeCounts {
+        let mut counts = NodeCounts::default();
+        let count = &mut |pod: &Pod| count_on_node(pod, &mut counts);
+        self.cache.visit_pods(count);
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,7 @@ impl ReplicaSetController {
     /// Runs one sync, or the dry run in its place.
     pub(super) fn sync(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
         match &self.mode {
-            Mode::Writes(_) => self.sync_replica_set(key),
+            Mode::Writes(writer) => self.sync_replica_set(key, writer),
             Mode::DryRun(dry_run) => {
                 self.dry_run(key, dry_run);
                 Ok(SyncOutcome::Synced)

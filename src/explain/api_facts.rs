@@ -180,7 +180,7 @@ fn neighbours(
     Ok(all)
 }
 
-/// As `controller::act::siblings::Siblings`: the pods of this ReplicaSet and of its siblings, with
+/// As `controller::view::Siblings`: the pods of this ReplicaSet and of its siblings, with
 /// the orphans that match them.
 fn related(
     kind: &'static WorkloadKind,

@@ -5,11 +5,12 @@ use std::cell::OnceCell;
 
 use serde::Serialize;
 
+use super::Writer;
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
 use crate::controller::decide::{Step, View};
 use crate::controller::error::SyncError;
 use crate::controller::memory::positions::Resource;
-use crate::controller::{ReplicaSetController, error, outcome_of};
+use crate::controller::{error, outcome_of};
 use crate::stdx::hash::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
 use crate::writes::{WriteError, WrittenPod};
@@ -22,7 +23,7 @@ struct CannotAdopt {
     is_deleted: bool,
 }
 
-impl ReplicaSetController {
+impl Writer {
     /// Patches owner references according to `step`. Returns the pods that vanished before their
     /// adoption. Blocks for the patches, one after the other.
     ///

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::Writer;
 use crate::api::{ReplicaSet, ResourceVersion};
 use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
 use crate::batches::{Jobs, slow_start_batch};
@@ -12,7 +13,7 @@ use crate::controller::memory::Memory;
 use crate::controller::memory::pod_names::{self, PodNames};
 use crate::controller::memory::positions::Resource;
 use crate::controller::view::pod_key;
-use crate::controller::{ReplicaSetController, SyncError, outcome_of};
+use crate::controller::{SyncError, outcome_of};
 use crate::stdx::activity;
 use crate::stdx::turns;
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -22,7 +23,7 @@ use crate::writes::WriteError;
 /// (apiserver `pkg/registry/generic/registry/store.go:maxNameGenerationCreateAttempts`).
 const NAMES_TRIED_MAX: usize = 8;
 
-impl ReplicaSetController {
+impl Writer {
     /// Creates `count` pods. Names of creates with an unknown outcome come first, because retrying
     /// those cannot create a second pod. Blocks until every request has ended.
     ///

@@ -1,5 +1,6 @@
 //! Deletes pods.
 
+use super::Writer;
 use crate::api::{Pod, ReplicaSet, Uid};
 use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::age_ratio::age_ratios;
@@ -7,7 +8,7 @@ use crate::controller::decide::optional::respects_marks;
 use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::positions::Resource;
-use crate::controller::{ReplicaSetController, SyncError, outcome_of};
+use crate::controller::{SyncError, outcome_of};
 use crate::stdx::activity;
 use crate::stdx::turns;
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -27,7 +28,7 @@ pub(super) enum Deleted {
     Superseded,
 }
 
-impl ReplicaSetController {
+impl Writer {
     /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
     ///
     /// # Errors

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use super::Writer;
 use super::delete::Deleted;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::next::{Next, Reason};
 use crate::controller::memory::Memory;
-use crate::controller::{ReplicaSetController, outcome_of};
+use crate::controller::outcome_of;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
 
@@ -21,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Pause after a delete was refused, or if all of a sync met a conflict.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
-impl ReplicaSetController {
+impl Writer {
     /// Deletes some leftovers of `rs`, unless creates and deletes that the ReplicaSets need take up
     /// the rate limit, and adds the time of the others to `next`. If the sync has failed, its
     /// retry deletes the others. Blocks for one request each.

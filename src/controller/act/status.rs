@@ -1,13 +1,14 @@
 //! Writes the status.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::Writer;
 use crate::api::conditions::{
     Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
+use crate::controller::SyncError;
 use crate::controller::decide::Step;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::next::{Next, Reason};
@@ -15,7 +16,6 @@ use crate::controller::decide::optional::is_own as is_of_opt_in;
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
-use crate::controller::{ReplicaSetController, SyncError};
 use crate::writes::WriteError;
 
 /// Pause per pod after a status write, before a status with mere progress. So small ReplicaSets are
@@ -27,7 +27,7 @@ const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:statusUpdateRetries`).
 const STATUS_UPDATE_TRIES: usize = 2;
 
-impl ReplicaSetController {
+impl Writer {
     /// Writes the status if it changed, unless it waits: then it adds the time to `next`. Blocks as
     /// [`update_replica_set_status`](Self::update_replica_set_status).
     ///
@@ -43,7 +43,11 @@ impl ReplicaSetController {
         let mut status = calculate_status(rs, &step.counts, failure);
         let event = step.opt_ins.show(&mut status, rs, failure);
         let now = self.clock.now();
-        match News::of(rs, &status, self.comparable(rs, Counts::from(&status))) {
+        match News::of(
+            rs,
+            &status,
+            self.memories.comparable(rs, Counts::from(&status)),
+        ) {
             News::Nothing => return Ok(()),
             News::Progress if let Some(at) = self.next_status(rs).filter(|at| *at > now) => {
                 next.add(at, Reason::Status);
@@ -91,7 +95,8 @@ impl ReplicaSetController {
                         memory.next_status = Some(now + pause_after(n_pods, longest));
                         memory.suspicion.wrote_status(&updated);
                     });
-                    self.note_terminating_support(&status, &updated.status);
+                    self.memories
+                        .note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
                 }
                 Err(WriteError::Stopped) => return Err(WriteError::Stopped.into()),
@@ -118,17 +123,6 @@ impl ReplicaSetController {
     fn next_status(&self, rs: &ReplicaSet) -> Option<Instant> {
         let next = |memory: &mut Memory| memory.next_status;
         self.memories.get(&rs.key, &rs.uid, next).flatten()
-    }
-
-    /// Returns `counts` in a form comparable with `rs.status`. An API server that drops the number
-    /// of terminating pods stores none, so a comparison would cause one useless write per sync.
-    pub(in crate::controller) fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
-        let is_dropped = rs.status.terminating_replicas.is_none()
-            && self.memories.terminating_is_dropped.load(Ordering::Relaxed);
-        Counts {
-            terminating: counts.terminating.filter(|_| !is_dropped),
-            ..counts
-        }
     }
 
     /// Records the version of `rs` after the status step, so that the next sync does not start from

@@ -4,18 +4,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Writer;
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
+use crate::controller::SyncError;
 use crate::controller::decide::Doubt;
 use crate::controller::memory::Memory;
-use crate::controller::memory::positions::Resource;
+use crate::controller::memory::positions::{Resource, Versions};
 use crate::controller::memory::view::Proof;
-use crate::controller::{ReplicaSetController, SyncError};
+use crate::controller::view::cached_versions;
 
 /// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
 /// does.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl ReplicaSetController {
+impl Writer {
     /// Queries the API server about `rs`, whose caches are in doubt. Its answer is in the record
     /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST,
     /// or both; in the first sync after a take-over for two more LISTs of one item.
@@ -31,7 +33,8 @@ impl ReplicaSetController {
         match doubt {
             Doubt::TakeOver => {
                 self.query_versions(rs)?;
-                if self.capture_record(&rs.key).proof == Proof::Complete {
+                let cached = || cached_versions(&self.cache);
+                if self.memories.capture(&rs.key, cached).proof == Proof::Complete {
                     return Ok(Duration::ZERO);
                 }
                 if !self.confirm_spec(rs)? {
@@ -71,6 +74,20 @@ impl ReplicaSetController {
             }
         }
         Ok(Duration::ZERO)
+    }
+
+    /// Queries the current versions of the API server, if the take-over needs them and no worker
+    /// has queried them. Blocks for two requests in that case.
+    ///
+    /// # Errors
+    /// If one of them fails.
+    fn query_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
+        if !self.memories.lacks_target() {
+            return Ok(());
+        }
+        let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
+        self.memories.set_target(Versions { pods, replica_sets });
+        Ok(())
     }
 
     /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that

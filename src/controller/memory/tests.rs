@@ -24,7 +24,7 @@ impl Default for Rig {
     fn default() -> Self {
         let clock = Arc::new(FakeClock::default());
         Self {
-            memories: Memories::new(Arc::clone(&clock) as Arc<_>, true),
+            memories: Memories::new(Arc::clone(&clock) as Arc<_>, true, Arc::default()),
             clock,
         }
     }

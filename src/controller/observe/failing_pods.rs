@@ -7,8 +7,9 @@
 
 use std::time::Duration;
 
-use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet};
+use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
 use crate::controller::ReplicaSetController;
+use crate::controller::act::Writer;
 use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use crate::controller::memory::Memory;
 
@@ -33,30 +34,32 @@ impl ReplicaSetController {
         }
         memory.history.count_failure(rs, self.clock.now())
     }
+}
 
-    /// Warns that `count` pods of `rs` have failed within this time, `pod` among them.
-    pub(in crate::controller) fn warn_of_failures(
-        &self,
-        rs: &ReplicaSet,
-        pod: &Pod,
-        (count, within): (usize, Duration),
-    ) {
-        log::warn!(
-            object:% = self.kind.named(&rs.key);
-            "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
-             describe pod {}; to slow the replacements down: {}",
-            within.as_secs_f64().max(1.0),
-            pod.key.namespace,
-            pod.key.name,
-            back_off_command(rs, self.kind.singular)
-        );
-    }
-
+impl Writer {
     /// Reports a new step of the back-off of `rs`.
     pub(in crate::controller) fn report_failing_pods(&self, rs: &ReplicaSet, message: String) {
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, FAILED_POD_BACKOFF, message);
     }
+}
+
+/// Warns that `count` pods of `rs` have failed within this time, `pod` among them.
+pub(in crate::controller) fn warn_of_failures(
+    kind: &WorkloadKind,
+    rs: &ReplicaSet,
+    pod: &Pod,
+    (count, within): (usize, Duration),
+) {
+    log::warn!(
+        object:% = kind.named(&rs.key);
+        "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
+         describe pod {}; to slow the replacements down: {}",
+        within.as_secs_f64().max(1.0),
+        pod.key.namespace,
+        pod.key.name,
+        back_off_command(rs, kind.singular)
+    );
 }
 
 /// The command that switches the back-off of `rs` on.

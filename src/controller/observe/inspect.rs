@@ -16,6 +16,7 @@ use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::memory::refusals::HeldBack;
+use crate::controller::view::{Siblings, cached_versions};
 use crate::workqueue::KeyState;
 
 /// The input of the decisions about a ReplicaSet.
@@ -91,7 +92,7 @@ impl ReplicaSetController {
         let rules = self.rules_for(&rs);
         let (related, per_node) = match &rs.selector {
             Ok(selector) => {
-                let siblings = self.siblings(&rs, selector);
+                let siblings = Siblings::of(self.kind, &self.cache, &rs, selector);
                 let related = siblings.related_pods();
                 // Counting takes time in proportion to all pods.
                 let counts_all = counts_all_pods(&rules.policy);
@@ -218,10 +219,10 @@ impl ReplicaSetController {
     }
 
     fn memory_of(&self, rs: &ReplicaSet) -> Memory {
-        let (cached, now) = (self.cached_versions(), self.clock.now());
+        let (cached, now) = (cached_versions(&self.cache), self.clock.now());
         let held_back = self.memories.held_back(rs);
-        let quotas_are_watched = self.quota_watch.is_open.load(Ordering::Relaxed);
-        let other_writer = self.other_writer();
+        let quotas_are_watched = self.memories.quota_watch.is_open.load(Ordering::Relaxed);
+        let other_writer = self.mode.other_writer(now);
         let queue = self.queue.state_of(&rs.key);
         let copy = |memory: &mut Record| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);

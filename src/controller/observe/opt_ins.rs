@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::opt_ins::SCALE_DOWN;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
+use crate::controller::act::Writer;
 use crate::controller::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Step, View};
@@ -33,11 +34,13 @@ impl ReplicaSetController {
         }
         let message = mistakes.join("; ");
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
-        if !matches!(self.mode, Mode::DryRun(_)) {
-            self.pod_control.warn(rs, "InvalidAnnotation", message);
+        if let Mode::Writes(writer) = &self.mode {
+            writer.pod_control.warn(rs, "InvalidAnnotation", message);
         }
     }
+}
 
+impl Writer {
     /// Reports marks of pods that cannot be understood, once per generation and only when a
     /// scale-down respects marks: an event and a log line.
     pub(in crate::controller) fn report_unreadable_marks(&self, view: &View<'_>, step: &Step) {
@@ -89,7 +92,9 @@ impl ReplicaSetController {
             self.pod_control.warn(rs, event, message);
         }
     }
+}
 
+impl ReplicaSetController {
     /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
     /// for telemetry, by their statuses.
     pub fn n_kept_by_protection(&self) -> usize {

@@ -11,9 +11,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::{Pod, ReplicaSet, WorkloadKind};
+use crate::controller::Mode;
+use crate::controller::act::Writer;
 use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Versions;
-use crate::controller::{Mode, ReplicaSetController};
+use crate::controller::view::cached_versions;
 use crate::live::field_managers::{MANAGER, Manager};
 
 /// Minimum time between two queries, over all ReplicaSets.
@@ -68,26 +70,10 @@ impl OtherWriters {
     }
 }
 
-impl ReplicaSetController {
-    /// Starts reporting foreign writes. Call once the caches have synced. Later calls have no
-    /// effect.
-    pub fn start_detection(&self) {
-        if let Mode::Writes(others) = &self.mode {
-            others.armed.get_or_init(|| self.cached_versions());
-        }
-    }
-
+impl Mode {
     /// What another writer did within the last minutes.
-    pub(in crate::controller) fn other_writer(&self) -> Option<String> {
-        let others = self.others()?;
-        others.reported_within(EXPLAINED_FOR, self.clock.now())
-    }
-
-    fn others(&self) -> Option<&OtherWriters> {
-        match &self.mode {
-            Mode::Writes(others) => Some(others),
-            Mode::DryRun(_) => None,
-        }
+    pub(in crate::controller) fn other_writer(&self, now: Instant) -> Option<String> {
+        self.others()?.reported_within(EXPLAINED_FOR, now)
     }
 
     /// Records in `memory` that the watch showed a new pod. Call this before the handler observes
@@ -111,11 +97,26 @@ impl ReplicaSetController {
         memory.suspicion.saw_status(old, new, armed);
     }
 
+    fn others(&self) -> Option<&OtherWriters> {
+        match self {
+            Self::Writes(writer) => Some(&writer.others),
+            Self::DryRun(_) => None,
+        }
+    }
+}
+
+impl Writer {
+    /// Starts reporting foreign writes. Later calls have no effect.
+    pub(in crate::controller) fn start_detection(&self) {
+        let others = &self.others;
+        others.armed.get_or_init(|| cached_versions(&self.cache));
+    }
+
     /// Follows up a suspicion of the watch threads. Blocks for one read if there is one.
     pub(in crate::controller) fn follow_suspicion(&self, rs: &ReplicaSet) {
         let take = |memory: &mut Memory| memory.suspicion.take();
         let suspects = self.memories.get(&rs.key, &rs.uid, take).flatten();
-        let (Some(others), Some(suspects)) = (self.others(), suspects) else {
+        let (others, Some(suspects)) = (&self.others, suspects) else {
             return;
         };
         let now = self.clock.now();

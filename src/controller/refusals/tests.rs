@@ -272,7 +272,7 @@ fn quota_changes(fixture: &Fixture, name: &str) {
 }
 
 fn set_watched(fixture: &Fixture, is_watched: bool) {
-    let is_open = &fixture.controller.quota_watch.is_open;
+    let is_open = &fixture.controller.memories.quota_watch.is_open;
     is_open.store(is_watched, Ordering::Relaxed);
 }
 
@@ -319,12 +319,12 @@ fn the_first_refusal_of_a_quota_asks_for_the_watch() {
         fixture.writes.on_create(refuse);
         fixture.deliver_replica_set(created_at("web", 1, 1));
         work(&fixture);
-        assert!(!fixture.controller.quota_watch.is_needed.is_set());
+        assert!(!fixture.controller.memories.quota_watch.is_needed.is_set());
     }
     let (fixture, _) = with_quota(0);
     fixture.deliver_replica_set(created_at("web", 1, 1));
     work(&fixture);
-    assert!(fixture.controller.quota_watch.is_needed.is_set());
+    assert!(fixture.controller.memories.quota_watch.is_needed.is_set());
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn check_claim(rs: &ReplicaSet, pods: Vec<Pod>, claimed: &[&str], patched: &[&st
         orphans: Vec::new(),
     };
     let view = fixture.controller.view_of(rs, selector, pods);
-    let gone = fixture.controller.claim_pods(&view, &view.decide());
+    let gone = fixture.writer().claim_pods(&view, &view.decide());
     let ours = view.decide_without(&gone.expect("no error")).active;
     assert_eq!(
         ours.iter().map(|pod| &*pod.key.name).collect::<Vec<_>>(),

@@ -400,7 +400,7 @@ fn update(fixture: &Fixture, rs: &ReplicaSet, replicas: i32) -> Result<(), Strin
         ..ReplicaSetStatus::default()
     };
     let updated = fixture
-        .controller
+        .writer()
         .update_replica_set_status(&Arc::new(rs.clone()), status);
     updated.map(drop).map_err(|error| error.to_string())
 }
@@ -475,7 +475,7 @@ fn an_update_that_loses_the_race_against_a_deletion_is_normal() {
             ..ReplicaSetStatus::default()
         };
         let rs = Arc::new(rs.clone());
-        let updated = fixture.controller.update_replica_set_status(&rs, status);
+        let updated = fixture.writer().update_replica_set_status(&rs, status);
         assert_eq!(updated.expect_err("it is refused").level(), level);
     }
 }
@@ -568,7 +568,7 @@ fn the_pause_after_a_status_counts_the_pods_there_or_wanted() {
             replicas: n_pods,
             ..ReplicaSetStatus::default()
         };
-        let updated = fixture.controller.update_replica_set_status(&rs, status);
+        let updated = fixture.writer().update_replica_set_status(&rs, status);
         updated.expect("it is stored");
         let now = fixture.clock.now();
         let next = |memory: &mut Memory| memory.next_status;

@@ -358,7 +358,7 @@ fn a_pod_deleted_while_being_expected_is_settled() {
     let selector = rs.selector.as_ref().expect("a valid selector");
     let cache = fixture.cache.clone();
     *clock.hook() = Some(Box::new(move || drop(cache.pods.apply_deleted(pod))));
-    let live = fixture.controller.compare_with_live(&rs, selector);
+    let live = fixture.writer().compare_with_live(&rs, selector);
     live.expect("a response");
     assert_eq!(fixture.open(&rs), Some((0, 0)));
 }

@@ -1,4 +1,4 @@
-//! Group E: which pods are chosen. Whole syncs are in `manage/tests.rs`.
+//! Group E: which pods are chosen. Whole syncs are in `act/tests.rs`.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn memories() -> (Memories, Arc<FakeClock>) {
     let clock = Arc::new(FakeClock::default());
     (
-        Memories::new(Arc::clone(&clock) as Arc<dyn Clock>, true),
+        Memories::new(Arc::clone(&clock) as Arc<dyn Clock>, true, Arc::default()),
         clock,
     )
 }

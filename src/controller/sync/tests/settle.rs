@@ -101,7 +101,7 @@ fn a_quiet_pod_watch_delays_deletes_by_25_ms() {
 #[test]
 fn a_delete_waits_also_after_an_earlier_wait() {
     let (fixture, rs) = one_of_two();
-    fixture.controller.expect(&rs, ["c".into()], []);
+    fixture.writer().expect(&rs, ["c".into()], []);
     fixture.sync_ok("web");
     let status = fixture.writes.status_updates().remove(0);
     assert_eq!(status.observed_generation, 2);

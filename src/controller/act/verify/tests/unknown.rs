@@ -218,8 +218,8 @@ fn a_create_that_the_cache_shows_is_not_unknown_any_more() {
     fixture.sync("web").expect_err("the response was lost");
     let name = creates(&fixture).remove(0);
     let is_unknown = || {
-        let controller = &fixture.controller;
-        controller.own_writes(&rs, |writes| writes.is_unknown_creation(&name))
+        let writer = fixture.writer();
+        writer.own_writes(&rs, |writes| writes.is_unknown_creation(&name))
     };
     assert!(is_unknown());
     fixture.cache_silently(
@@ -340,7 +340,7 @@ fn a_delete_of_unknown_outcome_is_retried_on_its_pod() {
 fn unknown_deletions(fixture: &Fixture, rs: &ReplicaSet) -> UnknownDeletions {
     let now = fixture.clock.now();
     let writes = |writes: &mut OwnWrites| writes.unknown_deletions(now);
-    fixture.controller.own_writes(rs, writes)
+    fixture.writer().own_writes(rs, writes)
 }
 
 /// Otherwise a later scale-down would prefer a pod that a restore from a backup brings back.

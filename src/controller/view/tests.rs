@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::testing::{
     Fixture, controller_ref, deletes, fixture, owned_pod, ready_pod, seconds_ago,
@@ -30,11 +31,8 @@ fn labelled(pod: Pod, track: &str) -> Pod {
 fn related(fixture: &Fixture, rs: &ReplicaSet) -> Vec<String> {
     use super::Siblings;
     use crate::controller::decide::deletion_context::RelatedPods;
-    let siblings = Siblings {
-        controller: &fixture.controller,
-        rs,
-        selector: rs.selector.as_ref().expect("a valid selector"),
-    };
+    let selector = rs.selector.as_ref().expect("a valid selector");
+    let siblings = Siblings::of(&REPLICA_SET, &fixture.cache, rs, selector);
     let pods = siblings.related_pods();
     let mut names: Vec<String> = pods.iter().map(|pod| pod.key.name.to_string()).collect();
     names.sort();
