@@ -5,10 +5,10 @@
 //! new as its take-over ([`take_over`]).
 //!
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
-//! shown ([`own_writes`]), positions that the caches must reach ([`positions`]), names of the next
-//! pods ([`pod_names`]), the time of the next status write, past events
-//! ([`history`]), signs of another writer ([`suspicion`]), and the wait after a refusal
-//! ([`refusals`]), with the queues in front of quotas.
+//! shown, with the names of the next pods ([`own_writes`]), positions that the caches must reach
+//! ([`positions`]), the time of the next status write, past events ([`history`]), signs of another
+//! writer ([`suspicion`]), and the wait after a refusal ([`refusals`]), with the queues in front of
+//! quotas.
 //!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
 //! doubled since the last sweep, a sweep also drops those that hold nothing of use
@@ -16,7 +16,6 @@
 
 pub mod history;
 pub mod own_writes;
-pub mod pod_names;
 pub mod positions;
 pub mod refusals;
 pub mod suspicion;
@@ -30,7 +29,6 @@ use std::time::Instant;
 
 use self::history::History;
 use self::own_writes::OwnWrites;
-use self::pod_names::PodNames;
 use self::positions::{Positions, Readiness, Versions};
 use self::refusals::{QuotaQueues, Refused};
 use self::suspicion::Suspicion;
@@ -78,12 +76,10 @@ struct State {
 #[derive(Debug)]
 pub struct Memory {
     owner: Uid,
-    /// Own writes that the watch has not shown, by identity.
+    /// Own writes that the watch has not shown, by identity, and the names of the next pods.
     pub own_writes: OwnWrites,
     /// Versions that the caches must reach.
     pub positions: Positions,
-    /// The names of the next pods.
-    pub names: PodNames,
     /// When a status with mere progress may be written.
     pub next_status: Option<Instant>,
     /// Past syncs, errors and changes.
@@ -103,7 +99,6 @@ impl Memory {
             owner: owner.clone(),
             own_writes: OwnWrites::default(),
             positions: Positions::default(),
-            names: PodNames::default(),
             next_status: None,
             history: History::default(),
             suspicion: Suspicion::default(),
@@ -116,7 +111,6 @@ impl Memory {
     pub fn is_over(&self, now: Instant) -> bool {
         self.own_writes.is_empty()
             && self.positions.are_over(now)
-            && self.names.is_empty()
             && self.next_status.is_none_or(|next| next <= now)
             && self.history.is_over(now)
             && self.suspicion.is_over()

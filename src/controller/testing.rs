@@ -399,7 +399,12 @@ impl Fixture {
 
     /// Returns the open expectations of `rs`: creations, deletions.
     pub(super) fn open(&self, rs: &ReplicaSet) -> Option<(usize, usize)> {
-        let open = |memory: &mut Memory| memory.own_writes.expected();
+        let open = |memory: &mut Memory| {
+            memory
+                .own_writes
+                .since
+                .map(|_| memory.own_writes.n_expected())
+        };
         let memories = &self.controller.memories;
         memories.get(&rs.key, &rs.uid, open).flatten()
     }

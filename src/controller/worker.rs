@@ -6,7 +6,6 @@ use std::time::Duration;
 use log::Level;
 
 use super::error::Batch;
-use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
 use super::refusals::why_quota_refuses;
 use super::sync::SyncOutcome;
@@ -154,9 +153,11 @@ impl ReplicaSetController {
         let Some(rs) = self.cache.replica_set(key) else {
             return error.is_some();
         };
-        self.memories.with(key, &rs.uid, |memory: &mut Memory| {
+        self.memories.with(key, &rs.uid, |memory| {
             let is_news = memory.history.note_sync(&key.name, sync, error);
-            memory.names.forget_versions_before(&rs.resource_version);
+            memory
+                .own_writes
+                .forget_versions_before(&rs.resource_version);
             is_news
         })
     }

@@ -180,7 +180,7 @@ fn check_pod_of(cluster: &TestCluster, is_json: bool) {
         return;
     }
     let body: Value = serde_json::from_str(&posts[0].body()).expect("a pod is JSON");
-    // The controller chooses the name itself: see `pod_names`.
+    // The controller chooses the name itself: see `own_writes`.
     let mut metadata = template["metadata"].clone();
     if let Some(members) = metadata.as_object_mut() {
         members.remove("creationTimestamp");

@@ -10,7 +10,7 @@ use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::Memory;
-use crate::controller::memory::pod_names::{self, PodNames};
+use crate::controller::memory::own_writes::{self, Returned};
 use crate::controller::memory::positions::Resource;
 use crate::controller::view::pod_key;
 use crate::controller::{SyncError, outcome_of};
@@ -44,13 +44,9 @@ impl Writer {
         });
         let mut names = step.retry.clone();
         names.truncate(count);
-        let is_known = |name: &str| {
-            self.cache.pod(&pod_key(&rs.key, name)).is_some()
-                || names.iter().any(|known| **known == *name)
-        };
-        let more = count - names.len();
-        let fresh = pod_names::take(more, |count| self.draw_names(rs, count), is_known);
-        names.extend(fresh);
+        let draw = |count| self.own_writes(rs, |writes| writes.draw(rs, count));
+        let is_taken = |name: &str| self.cache.pod(&pod_key(&rs.key, name)).is_some();
+        let names = own_writes::take(names, count, draw, is_taken);
         self.create_all(rs, &names)
     }
 
@@ -78,13 +74,11 @@ impl Writer {
         let (created, result) = slow_start_batch(jobs, first, &*self.batches, &create);
         // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
-        let skipped = &names[n_tried..];
         self.own_writes(rs, |writes| {
-            for name in skipped {
-                writes.creation_failed(name);
+            for name in &names[n_tried..] {
+                writes.creation_failed(name, Some(Returned::Untried));
             }
         });
-        self.return_names(rs, skipped, PodNames::untried);
         let batch = Batch {
             what: "created",
             done: created,
@@ -92,11 +86,6 @@ impl Writer {
         };
         self.log_batch(rs, &batch, &result);
         result.map_err(|error| SyncError::Create { batch, error })
-    }
-
-    fn draw_names(&self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
-        let draw = |memory: &mut Memory| memory.names.draw(rs, count);
-        self.memories.with(&rs.key, &rs.uid, draw)
     }
 
     /// Creates one pod. Its expectation stays if the pod exists, so that the watch will show it, or
@@ -128,7 +117,10 @@ impl Writer {
                     self.creation_succeeded(rs, &name, &pod.resource_version);
                     return Ok(true);
                 }
-                Ok(_) if tried < NAMES_TRIED_MAX => name = self.rename_creation(rs, &name),
+                // A foreign pod has the name, or an own one that is terminating.
+                Ok(_) if tried < NAMES_TRIED_MAX => {
+                    name = self.own_writes(rs, |writes| writes.rename_creation(rs, &name));
+                }
                 Ok(_) => return self.creation_failed(rs, &name, error),
                 Err(error) => {
                     // The pod may be this daemon's own, so only the same name is safe to retry.
@@ -163,47 +155,16 @@ impl Writer {
             self.memories.with(&rs.key, &rs.uid, note);
             return Ok(false);
         }
-        self.own_writes(rs, |writes| writes.creation_failed(name));
         if error.is_unknown() {
             // A time-out, or a proxy in between, may answer for a request that goes on.
             let is_answered = error.response().is_some_and(|status| status.code() == 500);
             self.own_writes(rs, |writes| writes.creation_is_unknown(name, is_answered));
-        } else if error.status().is_some() && !error.is_already_exists() {
-            turns::reached("create: refused, before the name returns");
-            // ORDER: last, because another create of this batch may draw the name and expect it.
-            self.return_names(rs, std::slice::from_ref(name), PodNames::refused);
+        } else {
+            let is_refused = error.status().is_some() && !error.is_already_exists();
+            let returned = is_refused.then_some(Returned::Refused);
+            self.own_writes(rs, |writes| writes.creation_failed(name, returned));
         }
         Err(error)
-    }
-
-    /// Returns names without a stored pod to the sequence, except names that the next sync retries
-    /// anyway. A restarted daemon thus repeats the creates in progress: they have the first names.
-    ///
-    /// DIFFERS: upstream has no names to retry. The API server names the pod after the first half
-    /// of admission, so its errors contain no name, or a new one each time.
-    fn return_names(
-        &self,
-        rs: &ReplicaSet,
-        names: &[Arc<str>],
-        how: impl Fn(&mut PodNames, &Arc<str>),
-    ) {
-        self.memories.get(&rs.key, &rs.uid, |memory| {
-            for name in names {
-                if !memory.own_writes.is_unknown_creation(name) {
-                    how(&mut memory.names, name);
-                }
-            }
-        });
-    }
-
-    /// Replaces a name that belongs to a foreign pod, or to an own pod that is terminating.
-    fn rename_creation(&self, rs: &ReplicaSet, name: &Arc<str>) -> Arc<str> {
-        self.memories.with(&rs.key, &rs.uid, |memory| {
-            let mut other = memory.names.draw(rs, 1);
-            let other = other.pop().expect("one name was drawn");
-            memory.own_writes.rename_creation(name, &other);
-            other
-        })
     }
 }
 

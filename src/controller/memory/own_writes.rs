@@ -1,6 +1,5 @@
-//! Expectations: a ReplicaSet's own writes that the cache does not show yet, by identity, namely
-//! the *names* of created pods and the *UIDs* of deleted pods. Plain data without lock, clock or
-//! I/O.
+//! A ReplicaSet's own writes that the cache does not show yet, by identity: created pods by their
+//! *names*, deleted pods by their *UIDs*. Plain data without lock, clock or I/O.
 //!
 //! A write is in one of two states, or in both. While it is *expected*, the sync neither creates
 //! nor deletes, because its view lacks its own writes. The watch threads observe exact identities,
@@ -14,17 +13,38 @@
 //! outcome, or by a position: a response names the version of the stored pod, so a cache that has
 //! passed that version without the pod has missed it, and the sync queries the API server.
 //!
+//! A name under which no pod was stored is *returned*. A refused one is drawn before all others,
+//! whatever the version: the error message then stays the same, so the recorder counts up the event
+//! instead of creating another.
+//!
+//! New names look as the API server would generate them. They come from a sequence that depends
+//! only on the ReplicaSet's UID and resource version. A daemon that was killed during a scale-up
+//! and restarted finds the ReplicaSet at the same version, because the status write follows the
+//! creates. So it uses the *same* names again: if an earlier create is still in progress at the API
+//! server, the repeated one fails with "already exists" instead of creating a surplus pod. This
+//! does not hold if another client wrote the ReplicaSet meanwhile.
+//!
+//! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles; the
+//! number of a version is its start in the cycle. Each stored pod takes a version of its own, so
+//! the names of one ReplicaSet version end before the next version starts: no name of a stored pod
+//! returns until the API server has issued 14 million versions, across any number of restarts. The
+//! exception is a pod that appeared and vanished since the last write of the ReplicaSet, if the
+//! daemon restarts then.
+//!
 //! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
 //! `pkg/controller/controller_utils.go:ControllerExpectations`), so unrelated pods can satisfy an
-//! expectation or drive a counter below zero.
+//! expectation or drive a counter below zero. Upstream has no names to retry: the API server names
+//! the pod after the first half of admission, so its errors contain no name, or a new one each time.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::api::{ResourceVersion, Uid};
-use crate::stdx::hash::{HashMap, HashSet};
+use crate::api::{ReplicaSet, ResourceVersion, Uid};
+use crate::stdx::hash::HashSet;
+use crate::writes::pod_body::generate_name;
 
 /// After this long an expectation expires (kubernetes
 /// `pkg/controller/controller_utils.go:ExpectationsTimeout`).
@@ -36,22 +56,65 @@ pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_mins(5);
 /// margin for proxies in between.
 pub const DELETE_ARRIVES_WITHIN: Duration = Duration::from_mins(5);
 
+/// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
+const NAME_BYTES_MAX: usize = 63;
+
+/// Characters behind the prefix (apiserver `pkg/storage/names/generate.go:randomLength`).
+const SUFFIX_LENGTH: usize = 5;
+
+/// Characters that spell no words (apimachinery `pkg/util/rand/rand.go:alphanums`).
+pub(super) const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Number of suffixes: 27^5.
+pub(super) const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
+
+/// Odd and no multiple of 3, so multiplication modulo [`N_SUFFIXES`] is a permutation; about 0.618
+/// times as large, so neighbours are far apart.
+const STRIDE: u64 = 8_868_113;
+
 /// The writes of one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
-    /// Names of created pods, each with the version of the stored pod; empty until that is known.
-    expected_creations: HashMap<Arc<str>, ResourceVersion>,
+    /// The creates, by name.
+    creations: BTreeMap<Arc<str>, Creation>,
+    /// The version whose names are drawn, and the index of the next one in the cycle.
+    sequence: Option<(ResourceVersion, u64)>,
+    n_returned: u64,
     /// UIDs of deleted pods.
     expected_deletions: HashSet<Uid>,
     /// When the expectations were set.
-    since: Option<Instant>,
-    /// Names under which a pod may or may not have been stored, and whether each try was answered.
-    unknown_creations: BTreeMap<Arc<str>, bool>,
+    pub(in crate::controller) since: Option<Instant>,
     /// UIDs of pods that may or may not have been deleted, each with the time of the latest
     /// attempt.
     unknown_deletions: BTreeMap<Uid, Instant>,
     /// True if the API server has been queried since the last write of unknown outcome.
     pub are_compared: bool,
+}
+
+/// The state of a create.
+#[derive(Debug, Default)]
+struct Creation {
+    /// If it is expected: the version of the stored pod; empty until that is known.
+    expected: Option<ResourceVersion>,
+    /// If a pod may or may not have been stored: whether each try was answered.
+    unknown: Option<bool>,
+    /// If no pod was stored, and nothing else is known: why, and the order of the returns.
+    returned: Option<(Returned, u64)>,
+}
+
+impl Creation {
+    fn is_over(&self) -> bool {
+        self.expected.is_none() && self.unknown.is_none() && self.returned.is_none()
+    }
+}
+
+/// Why a name is drawn again, in the order of the draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Returned {
+    /// The API server refused the create.
+    Refused,
+    /// The create was not sent. The name counts only for the version that it was drawn for.
+    Untried,
 }
 
 /// Whether a sync may act on what the cache shows.
@@ -95,73 +158,138 @@ impl OwnWrites {
         deletions: impl IntoIterator<Item = Uid>,
         now: Instant,
     ) {
-        let unknown = ResourceVersion::default;
-        let creations = creations.into_iter();
-        self.expected_creations = creations.map(|name| (name, unknown())).collect();
+        self.creations.retain(|_, creation| {
+            creation.expected = None;
+            !creation.is_over()
+        });
+        for name in creations {
+            self.expect_creation(name);
+        }
         self.expected_deletions = deletions.into_iter().collect();
         self.since = Some(now);
     }
 
+    fn expect_creation(&mut self, name: Arc<str>) {
+        let creation = self.creations.entry(name).or_default();
+        creation.expected = Some(ResourceVersion::default());
+        creation.returned = None;
+    }
+
+    /// Draws `count` names for pods of `rs`: first the returned ones, then new ones.
+    pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+        self.forget_versions_before(&rs.resource_version);
+        let returned = |(name, creation): (&Arc<str>, &Creation)| {
+            creation.returned.map(|order| (order, Arc::clone(name)))
+        };
+        let mut returned: Vec<_> = self.creations.iter().filter_map(returned).collect();
+        returned.sort_unstable();
+        let returned = returned.into_iter().map(|(_, name)| name);
+        let mut names: Vec<_> = returned.take(count).collect();
+        for name in &names {
+            self.creations.remove(name);
+        }
+        let version = &rs.resource_version;
+        // A version that is no number does not count the versions before it.
+        let start = || version.number().unwrap_or_else(|| hash(version));
+        let (_, next) = self
+            .sequence
+            .get_or_insert_with(|| (version.clone(), start()));
+        let mut prefix = generate_name(&rs.key.name);
+        prefix.truncate(NAME_BYTES_MAX - SUFFIX_LENGTH);
+        while names.len() < count {
+            names.push(format!("{prefix}{}", suffix(&rs.uid, *next)).into());
+            *next = next.wrapping_add(1);
+        }
+        names
+    }
+
+    /// Ends the sequence of an older version, except for refused names.
+    pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
+        if self.sequence.as_ref().is_none_or(|(it, _)| it != version) {
+            self.sequence = None;
+            let is_untried = |it: &Creation| matches!(it.returned, Some((Returned::Untried, _)));
+            self.creations.retain(|_, creation| !is_untried(creation));
+        }
+    }
+
     /// The watch showed a pod with this name, so its create is neither expected nor retried.
     pub fn creation_seen(&mut self, name: &str) {
-        self.expected_creations.remove(name);
-        self.unknown_creations.remove(name);
+        self.creations.remove(name);
     }
 
     /// The response to the create of this pod names the stored `version`.
     pub fn creation_answered(&mut self, name: &str, version: &ResourceVersion) {
-        self.unknown_creations.remove(name);
-        if let Some(expected) = self.expected_creations.get_mut(name) {
-            expected.clone_from(version);
-        }
+        self.update(name, |creation| {
+            creation.unknown = None;
+            creation.expected = creation.expected.as_ref().map(|_| version.clone());
+        });
     }
 
-    /// The create of this pod failed or was not sent, so it is not expected.
-    pub fn creation_failed(&mut self, name: &str) {
-        self.expected_creations.remove(name);
+    /// The create of this pod failed or was not sent, so it is not expected. Without a stored pod
+    /// its name may be drawn again.
+    pub fn creation_failed(&mut self, name: &str, returned: Option<Returned>) {
+        self.n_returned += 1;
+        let order = returned.map(|why| (why, self.n_returned));
+        self.update(name, |creation| {
+            creation.expected = None;
+            creation.returned = order.filter(|_| creation.unknown.is_none());
+        });
+    }
+
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Creation)) {
+        if let Some(creation) = self.creations.get_mut(name) {
+            change(creation);
+            if creation.is_over() {
+                self.creations.remove(name);
+            }
+        }
     }
 
     /// The outcome of the create of this pod is unknown, although it may have been answered.
     pub fn creation_is_unknown(&mut self, name: &Arc<str>, is_answered: bool) {
-        let unknown = self.unknown_creations.entry(Arc::clone(name));
-        *unknown.or_insert(true) &= is_answered;
+        let creation = self.creations.entry(Arc::clone(name)).or_default();
+        creation.expected = None;
+        *creation.unknown.get_or_insert(true) &= is_answered;
         self.are_compared = false;
     }
 
-    /// The create uses the name `other` instead of `name`, which is taken.
-    pub fn rename_creation(&mut self, name: &str, other: &Arc<str>) {
+    /// The create uses another name, which this returns, because this one is taken.
+    pub fn rename_creation(&mut self, rs: &ReplicaSet, name: &str) -> Arc<str> {
         self.creation_seen(name);
-        self.expected_creations
-            .insert(Arc::clone(other), ResourceVersion::default());
+        let other = self.draw(rs, 1).pop().expect("one name was drawn");
+        self.expect_creation(Arc::clone(&other));
+        other
     }
 
     /// True if a create of this name is expected or its outcome is unknown.
     pub fn has_creation(&self, name: &str) -> bool {
-        self.expected_creations.contains_key(name) || self.is_unknown_creation(name)
-    }
-
-    /// True if the pod of this name may exist already.
-    pub fn is_unknown_creation(&self, name: &str) -> bool {
-        self.unknown_creations.contains_key(name)
+        let creation = self.creations.get(name);
+        creation.is_some_and(|it| it.returned.is_none())
     }
 
     /// The names of pods that may exist already: first those whose create may still arrive at the
     /// API server, because a try had no response.
     pub fn unknown_creations(&self) -> Vec<Arc<str>> {
-        let mut creations: Vec<_> = self.unknown_creations.iter().collect();
-        creations.sort_by_key(|(_, is_answered)| **is_answered);
-        let names = creations.into_iter().map(|(name, _)| Arc::clone(name));
-        names.collect()
+        let creations = self.creations.iter();
+        let mut unknown: Vec<_> = creations
+            .filter_map(|(name, it)| Some((it.unknown?, Arc::clone(name))))
+            .collect();
+        unknown.sort();
+        unknown.into_iter().map(|(_, name)| name).collect()
     }
 
     /// The expected names of pods stored at or before `position`, the position of the pod cache.
     pub fn passed(&self, position: &ResourceVersion) -> Vec<Arc<str>> {
         let is_passed = |version| position.compare(version).is_some_and(Ordering::is_ge);
-        let creations = self.expected_creations.iter();
-        creations
+        self.expected_creations()
             .filter(|(_, version)| is_passed(version))
             .map(|(name, _)| Arc::clone(name))
             .collect()
+    }
+
+    fn expected_creations(&self) -> impl Iterator<Item = (&Arc<str>, &ResourceVersion)> {
+        let creations = self.creations.iter();
+        creations.filter_map(|(name, it)| Some((name, it.expected.as_ref()?)))
     }
 
     /// True if the pod with this UID is expected to terminate.
@@ -196,13 +324,11 @@ impl OwnWrites {
     pub fn unknown_deletions(&self, now: Instant) -> UnknownDeletions {
         let mut found = UnknownDeletions::default();
         for (pod, since) in &self.unknown_deletions {
-            let is_over = now.saturating_duration_since(*since) > DELETE_ARRIVES_WITHIN;
-            let list = if is_over {
-                &mut found.over
+            if now.saturating_duration_since(*since) > DELETE_ARRIVES_WITHIN {
+                found.over.push(pod.clone());
             } else {
-                &mut found.under_way
-            };
-            list.push(pod.clone());
+                found.under_way.push(pod.clone());
+            }
         }
         found
     }
@@ -220,7 +346,7 @@ impl OwnWrites {
     /// How long until the open expectations expire; `None` if there are none. An expectation is
     /// valid for the full timeout, its last nanosecond included.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
-        if self.n_expected() == (0, 0) {
+        if self.expected_deletions.is_empty() && self.expected_creations().next().is_none() {
             return None;
         }
         let age = now.saturating_duration_since(self.since?);
@@ -229,29 +355,61 @@ impl OwnWrites {
 
     /// Number of open creations and deletions.
     pub fn n_expected(&self) -> (usize, usize) {
-        (self.expected_creations.len(), self.expected_deletions.len())
+        let n_creations = self.expected_creations().count();
+        (n_creations, self.expected_deletions.len())
     }
 
     /// The open expectations; `None` if there are none.
     pub fn open(&self, now: Instant) -> Option<OpenExpectations> {
         self.remaining(now)?;
+        let creations = self.expected_creations();
         Some(OpenExpectations {
-            creations: self.expected_creations.keys().cloned().collect(),
+            creations: creations.map(|(name, _)| Arc::clone(name)).collect(),
             deletions: self.expected_deletions.iter().cloned().collect(),
             age: now.saturating_duration_since(self.since?),
         })
     }
 
-    /// As [`Self::n_expected`]; `None` if nothing was ever expected.
-    #[cfg(test)]
-    pub fn expected(&self) -> Option<(usize, usize)> {
-        self.since.map(|_| self.n_expected())
-    }
-
-    /// True if no write is expected or unknown.
+    /// True if nothing is expected, unknown or returned, and no sequence has started.
     pub fn is_empty(&self) -> bool {
-        self.n_expected() == (0, 0)
-            && self.unknown_creations.is_empty()
+        self.creations.is_empty()
+            && self.sequence.is_none()
+            && self.expected_deletions.is_empty()
             && self.unknown_deletions.is_empty()
     }
+}
+
+/// Draws more names than `names`, until there are `count` and none of the new ones is taken.
+pub fn take(
+    mut names: Vec<Arc<str>>,
+    count: usize,
+    draw: impl Fn(usize) -> Vec<Arc<str>>,
+    is_taken: impl Fn(&str) -> bool,
+) -> Vec<Arc<str>> {
+    while names.len() < count {
+        for name in draw(count - names.len()) {
+            if !is_taken(&name) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The suffix at `index` in the cycle of this UID.
+pub(super) fn suffix(uid: &Uid, index: u64) -> String {
+    let base = ALPHABET.len() as u64;
+    let mut number = (index % N_SUFFIXES * STRIDE + hash(uid) % N_SUFFIXES) % N_SUFFIXES;
+    let draw = |_| {
+        let digit = usize::try_from(number % base).expect("a remainder below 27");
+        number /= base;
+        char::from(ALPHABET[digit])
+    };
+    (0..SUFFIX_LENGTH).map(draw).collect()
 }

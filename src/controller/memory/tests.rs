@@ -1,6 +1,7 @@
 //! The store of records, driven as by the workers and the watch threads.
 
 mod expectations;
+mod names;
 mod written;
 
 use std::sync::Arc;
@@ -75,10 +76,6 @@ impl Rig {
         self.own_writes(key, owner, |writes| writes.deletion_seen(pod));
     }
 
-    fn rename_creation(&self, key: &ObjectKey, owner: &Uid, name: &str, other: &Arc<str>) {
-        self.own_writes(key, owner, |writes| writes.rename_creation(name, other));
-    }
-
     fn satisfaction(&self, key: &ObjectKey, owner: &Uid) -> Satisfaction {
         let now = self.clock.now();
         let satisfaction = self.own_writes(key, owner, |writes| writes.satisfaction(now));
@@ -86,8 +83,8 @@ impl Rig {
     }
 
     fn open(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
-        self.own_writes(key, owner, |writes| writes.expected())
-            .flatten()
+        let open = |writes: &mut OwnWrites| writes.since.map(|_| writes.n_expected());
+        self.own_writes(key, owner, open).flatten()
     }
 
     fn wrote_at(

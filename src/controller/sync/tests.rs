@@ -337,7 +337,7 @@ fn names_are_forgotten_with_the_version_that_they_are_of() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
     let has_names = || {
-        let has_names = |memory: &mut Memory| !memory.names.is_empty();
+        let has_names = |memory: &mut Memory| !memory.own_writes.is_empty();
         fixture.controller.memories.get(&rs.key, &rs.uid, has_names)
     };
     fixture.process(&rs.key);

@@ -9,7 +9,7 @@ use crate::api::{ObjectKey, Uid};
 use crate::controller::memory::own_writes::{
     DELETE_ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites, Satisfaction,
 };
-use crate::controller::testing::key;
+use crate::controller::testing::{key, replica_set};
 use crate::stdx::clock::FakeClock;
 
 fn fixture() -> (Arc<FakeClock>, Rig) {
@@ -164,10 +164,11 @@ fn a_creation_under_another_name_is_expected_instead() {
     let (_, expectations) = fixture();
     let (key, owner) = rs();
     expectations.expect_creations(&key, &owner, names(2));
-    expectations.rename_creation(&key, &owner, "pod-1", &"other".into());
+    let rename = |writes: &mut OwnWrites| writes.rename_creation(&replica_set("web", 1), "pod-1");
+    let other = expectations.own_writes(&key, &owner, rename);
     expectations.creation_seen(&key, &owner, "pod-1");
     assert_eq!(expectations.open(&key, &owner), Some((2, 0)));
-    expectations.creation_seen(&key, &owner, "other");
+    expectations.creation_seen(&key, &owner, &other.expect("a record"));
     assert_eq!(expectations.open(&key, &owner), Some((1, 0)));
 }
 

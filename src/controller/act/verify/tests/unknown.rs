@@ -219,7 +219,9 @@ fn a_create_that_the_cache_shows_is_not_unknown_any_more() {
     let name = creates(&fixture).remove(0);
     let is_unknown = || {
         let writer = fixture.writer();
-        writer.own_writes(&rs, |writes| writes.is_unknown_creation(&name))
+        writer.own_writes(&rs, |writes| {
+            writes.unknown_creations().iter().any(|it| **it == *name)
+        })
     };
     assert!(is_unknown());
     fixture.cache_silently(
