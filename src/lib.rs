@@ -90,8 +90,8 @@
 //! - The two kinds share the pods, their watch and the batch threads, and nothing else: no queue,
 //!   no expectation, no token bucket. Neither kind ever takes an object of the other.
 //! - No two threads sync one ReplicaSet at once (the queue's dirty and processing sets).
-//! - A sync records an expectation before it sends the request, and checks expectations before it
-//!   lists the pods.
+//! - A sync records an expectation before it sends the request. It reads the record first, then
+//!   the ReplicaSet, then the pods, and decides once.
 //! - A create of unknown outcome is not retried under another name. A delete of unknown
 //!   outcome is retried before another pod is chosen.
 //! - A small sync never waits for its own status throttle, for another ReplicaSet's batch, for keys

@@ -9,7 +9,6 @@ use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::counts::Counts;
 use crate::controller::memory::history::SyncEnd;
-use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::memory::refusals::HeldBack;
 use crate::controller::memory::refusals::{
     INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
@@ -80,16 +79,12 @@ impl World {
     /// Checks after a sync that its status equals its counts, or hides only progress.
     ///
     /// PROPERTY P16: A sync that patches and reads nothing writes what it has counted as the
-    /// status, or leaves one that hides no lost pod, has the generation or will within 25 ms, and
-    /// has a condition exactly if the sync failed.
+    /// status, or leaves one that hides no lost pod, has the generation, and has a condition exactly
+    /// if the sync failed.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
         let last = daemon.controller.last_sync(rs);
         let end = last.map_or(SyncEnd::TooEarly, |sync| sync.end);
-        let queue = daemon.queue.state_of(&rs.key);
-        // A generation may wait for its created pods.
-        let is_due_soon =
-            queue.is_waiting || queue.due_in.is_some_and(|due_in| due_in <= SETTLE_MAX);
         let mut state = self.lock();
         if state.is_killed || state.sent.took_time || end == SyncEnd::TooEarly {
             return;
@@ -98,7 +93,7 @@ impl World {
             Some(written) => written == counts,
             None => {
                 reports_each_loss(&Counts::from(&rs.status), counts)
-                    && (rs.status.observed_generation == rs.generation || is_due_soon)
+                    && rs.status.observed_generation == rs.generation
                     && rs.status.conditions.is_empty() == (end == SyncEnd::Synced)
             }
         };
