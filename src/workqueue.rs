@@ -54,8 +54,8 @@ pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
 /// Figures of a [`WorkQueue`], the source of its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueueStats {
-    /// Keys that wait for a worker or a permit, or will when their current worker is done; without keys that
-    /// are not due yet.
+    /// Keys that wait for a worker or a permit, or will when their current worker is done; without
+    /// keys that are not due yet.
     pub depth: usize,
     /// Adds so far that did not coalesce with an earlier one.
     pub adds_total: u64,

@@ -1,6 +1,6 @@
-//! Standard error, and standard output of what runs on. Their readers may hang: a stuck collector of
-//! logs, a stopped terminal. So each write has a deadline, and text that misses it is dropped and
-//! counted.
+//! Standard error, and standard output of what runs on. Their readers may hang: a stuck collector
+//! of logs, a stopped terminal. So each write has a deadline, and text that misses it is dropped
+//! and counted.
 //!
 //! # Locks
 //!

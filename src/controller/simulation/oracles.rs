@@ -79,8 +79,8 @@ impl World {
     /// Checks after a sync that its status equals its counts, or hides only progress.
     ///
     /// PROPERTY P16: A sync that patches and reads nothing writes what it has counted as the
-    /// status, or leaves one that hides no lost pod, has the generation, and has a condition exactly
-    /// if the sync failed.
+    /// status, or leaves one that hides no lost pod, has the generation, and has a condition
+    /// exactly if the sync failed.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
         let last = daemon.controller.last_sync(rs);

@@ -52,8 +52,8 @@ pub(super) fn line(record: &Record<'_>, content: &Content, now: Timestamp, threa
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// `message` with the name of each field where its value stands as a word. Key values have the order
-/// in which the message names them.
+/// `message` with the name of each field where its value stands as a word. Key values have the
+/// order in which the message names them.
 fn template(message: &str, fields: &[(String, Value)]) -> String {
     let (mut done, mut rest) = (String::new(), message);
     for (name, value) in fields {
