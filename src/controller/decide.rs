@@ -414,3 +414,6 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! cache and queue with a manual clock.
 
 mod fake_writes;
+mod hooked_clock;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::workqueue::WorkQueue;
 use crate::writes::WriteError;
 
 pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
+pub(super) use hooked_clock::HookedClock;
 
 /// Returns the JSON of a ReplicaSet in `default` with selector and labels `type=production`.
 pub(super) fn replica_set_json(name: &str, replicas: i32) -> Value {

@@ -1,6 +1,7 @@
 //! Groups A and B, the part about whole syncs.
 
 mod failing_node;
+mod interrupted;
 mod large;
 mod nothing;
 mod numbers;

@@ -2,10 +2,8 @@
 
 mod unknown;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-use jiff::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
@@ -13,10 +11,10 @@ use crate::controller::feature_gates::FeatureGates;
 use crate::controller::memory::positions::Resource;
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
-    Fixture, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod, refused,
-    replica_set,
+    Fixture, HookedClock, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod,
+    refused, replica_set,
 };
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
 use crate::writes::{WriteError, WrittenPod};
 
 /// A ReplicaSet with two replicas and the pod `a`, whose expectation of `b` has expired.
@@ -293,38 +291,6 @@ fn a_created_pod_without_an_owner_is_not_recreated() {
     assert_eq!(fixture.open(&rs), Some((1, 0)));
 }
 
-type Hook = Box<dyn FnOnce() + Send>;
-
-/// A clock that runs a hook when read.
-#[derive(Default)]
-struct HookedClock(FakeClock, Mutex<Option<Hook>>);
-
-impl std::fmt::Debug for HookedClock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HookedClock").finish_non_exhaustive()
-    }
-}
-
-impl HookedClock {
-    fn hook(&self) -> std::sync::MutexGuard<'_, Option<Hook>> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Clock for HookedClock {
-    fn now(&self) -> Instant {
-        let hook = self.hook().take();
-        if let Some(hook) = hook {
-            hook();
-        }
-        self.0.now()
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.0.wall()
-    }
-}
-
 /// Whatever comes after the record was captured makes the ReplicaSet newer than the record.
 #[test]
 fn a_change_after_the_record_was_captured_is_acted_on() {
@@ -338,7 +304,7 @@ fn a_change_after_the_record_was_captured_is_acted_on() {
         fixture.controller = fixture.controller_with(Arc::clone(&clock) as Arc<dyn Clock>);
         let cache = fixture.cache.clone();
         changed.resource_version = "2".into();
-        *clock.hook() = Some(Box::new(move || drop(cache.replica_sets.apply(changed))));
+        clock.set(0, move || drop(cache.replica_sets.apply(changed)));
         fixture.sync_ok("web");
         fixture.assert_counts(n_creates, 0, 0);
     }
@@ -357,7 +323,7 @@ fn a_pod_deleted_while_being_expected_is_settled() {
     fixture.cache_silently(Some(rs.clone()), [pod.clone()]);
     let selector = rs.selector.as_ref().expect("a valid selector");
     let cache = fixture.cache.clone();
-    *clock.hook() = Some(Box::new(move || drop(cache.pods.apply_deleted(pod))));
+    clock.set(0, move || drop(cache.pods.apply_deleted(pod)));
     let live = fixture.writer().compare_with_live(&rs, selector);
     live.expect("a response");
     assert_eq!(fixture.open(&rs), Some((0, 0)));
