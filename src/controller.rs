@@ -25,7 +25,6 @@ pub mod memory;
 pub mod observe;
 pub mod refusals;
 pub mod sync;
-pub mod take_over;
 mod view;
 mod worker;
 
@@ -44,6 +43,7 @@ use self::decide::plan::BURST_REPLICAS;
 use self::feature_gates::FeatureGates;
 use self::memory::Memories;
 use self::observe::dry_run::DryRun;
+use self::observe::inspect::Inspector;
 use self::observe::other_writers::OtherWriters;
 use self::refusals::QuotaWatch;
 use crate::api::{ObjectKey, Policy, RetryBackoff, WorkloadKind};
@@ -51,6 +51,7 @@ use crate::batches::BatchRunner;
 use crate::cache::Cache;
 use crate::live::LiveReader;
 use crate::stdx::clock::Clock;
+use crate::stdx::turns;
 use crate::telemetry::metrics::controller::{ControllerMetrics, WriteOutcome};
 use crate::workqueue::WorkQueue;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
@@ -171,12 +172,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns how many expected creations and deletions of all ReplicaSets are open, for
-    /// telemetry.
-    pub fn n_expected(&self) -> (usize, usize) {
-        self.memories.n_expected()
-    }
-
     /// Starts reporting foreign writes. Call once the caches have synced. Later calls have no
     /// effect.
     pub fn start_detection(&self) {
@@ -185,9 +180,25 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
-    pub fn n_pods_held_back(&self) -> usize {
-        self.memories.n_pods_held_back()
+    /// Stops enqueueing keys, until [`take_over`](Self::take_over).
+    pub fn stand_by(&self) {
+        self.memories.set_standby(true);
+    }
+
+    /// Starts leading: the previous leader writes no more. The caller must enqueue every ReplicaSet
+    /// afterwards ([`enqueue_all`](Self::enqueue_all)), and must start no worker before. Never
+    /// blocks.
+    pub fn take_over(&self) {
+        self.memories.need_proof();
+        // ORDER: `enqueue_all` runs after this. A change from before is then in the cache, and a
+        // change from after enqueues its key by its own event.
+        turns::reached("take-over: before the standby ends");
+        self.memories.set_standby(false);
+    }
+
+    /// Reads what the controller knows.
+    pub fn inspector(&self) -> Inspector<'_> {
+        Inspector(self)
     }
 }
 

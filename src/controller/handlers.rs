@@ -11,7 +11,7 @@ use super::ReplicaSetController;
 use super::memory::Memory;
 use super::observe::failing_pods::warn_of_failures;
 use super::view::cached_versions;
-use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
+use crate::api::{ObjectKey, Pod, PodPhase, Policy, ReplicaSet, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
 use crate::workqueue::Priority;
 
@@ -254,6 +254,28 @@ impl ReplicaSetController {
         {
             self.enqueue(&rs.key);
         }
+    }
+
+    /// Counts a failed pod in the record of `rs`. Returns the number of failures and their period
+    /// if that causes a warning. A standby counts nothing: the leader counts this pod, and a sum
+    /// over all daemons must not count it twice.
+    fn note_failure(
+        &self,
+        memory: &mut Memory,
+        rs: &ReplicaSet,
+        old: &Pod,
+        new: &Pod,
+    ) -> Option<(usize, Duration)> {
+        let fails = new.phase == PodPhase::Failed && old.phase != PodPhase::Failed;
+        if !fails || self.memories.is_standby() {
+            return None;
+        }
+        self.metrics.pods_failed.inc();
+        let policy = Policy::of(&rs.opt_ins, &self.options.policy);
+        if policy.failed_pod_backoff.is_some() {
+            return None;
+        }
+        memory.history.count_failure(rs, self.clock.now())
     }
 
     /// Observes that a pod is terminating or gone in the cache at the version `shown`. Of a pod

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::act::Writer;
 use super::decide::plan::Plan;
 use super::decide::status::{Failure, bounded};
 use super::decide::{May, Step, View};
@@ -25,7 +26,7 @@ pub struct QuotaWatch {
     pub is_open: AtomicBool,
 }
 
-impl ReplicaSetController {
+impl Writer {
     /// Records how the creates of a sync ended that was to create pods, or that they need not wait
     /// any longer.
     pub(super) fn note_creates(
@@ -76,7 +77,9 @@ impl ReplicaSetController {
         let (message, at) = (bounded(message), self.clock.wall());
         Failure { plan, message, at }
     }
+}
 
+impl ReplicaSetController {
     /// Records that a pod or a ReplicaSet of `namespace` frees quota, perhaps. Where quotas are
     /// watched, their status alone decides: it also shows when the API server counts what was
     /// freed.
@@ -100,11 +103,6 @@ impl ReplicaSetController {
     /// The last refused create of the ReplicaSet `key`, and how long its creates wait.
     pub fn held_back_of(&self, key: &ObjectKey) -> Option<HeldBack> {
         self.memories.held_back(&*self.cache.replica_set(key)?)
-    }
-
-    /// Number of ReplicaSets whose creates wait, by [`Refusal::KINDS`], for telemetry.
-    pub fn n_held_back(&self) -> [usize; Refusal::KINDS.len()] {
-        self.memories.n_held_back()
     }
 }
 

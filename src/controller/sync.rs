@@ -69,7 +69,7 @@ impl ReplicaSetController {
             }
         }
         writer.follow_suspicion(&rs);
-        self.report_mistakes(&rs);
+        writer.report_mistakes(&rs);
         // A large sync without a permit still writes the status: it may hide a loss.
         let waits_for_permit =
             step.acts() && step.plan.n_pods() >= LARGE && !self.queue.begin_large(key);
@@ -84,15 +84,15 @@ impl ReplicaSetController {
         writer.report_unreadable_marks(&view, &step);
         // manageReplicas.
         let managed = writer.manage_replicas(&view, &step);
-        self.note_creates(&view, &step, &managed);
+        writer.note_creates(&view, &step, &managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| SyncOutcome::Synced);
         }
         // calculateStatus, updateReplicaSetStatus: also after a failure, which the status reports.
         let failure = match &managed {
-            Err(error) => Some(self.failure(step.plan, &error.to_string())),
-            Ok(()) => self.lasting_failure(&rs, &step),
+            Err(error) => Some(writer.failure(step.plan, &error.to_string())),
+            Ok(()) => writer.lasting_failure(&rs, &step),
         };
         let mut next = step.next(&rs, began);
         self.note_held_back(&rs, &step);

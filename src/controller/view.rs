@@ -14,7 +14,7 @@ use super::decide::{Pods, Rules, View};
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Versions;
 use super::memory::view::{RecordView, SpecLag};
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, Selector, Uid, WorkloadKind};
+use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::cache::Cache;
 
 impl ReplicaSetController {
@@ -134,7 +134,7 @@ impl ReplicaSetController {
             burst_replicas: self.options.burst_replicas,
             uses_deletion_cost: self.options.gates.pod_deletion_cost,
             counts_terminating: self.counts_terminating(),
-            policy: self.policy_of(rs),
+            policy: Policy::of(&rs.opt_ins, &self.options.policy),
         }
     }
 

@@ -85,8 +85,8 @@ impl Manager {
                         "{}, of which {} have not converged and {} are held back; {} pods; \
                          {} keys queued",
                         cache.replica_sets.len(),
-                        controller.n_not_in_step(),
-                        controller.n_held_back().iter().sum::<usize>(),
+                        controller.inspector().n_not_in_step(),
+                        controller.inspector().n_held_back().iter().sum::<usize>(),
                         cache.pods.len(),
                         queue.len(),
                     )
@@ -115,8 +115,12 @@ fn explain(
     let Some(controller) = controller.upgrade() else {
         return stopping();
     };
-    let of_deployment = || controller.inspect(&controller.current_of_deployment(key)?);
-    let Some(facts) = controller.inspect(key).or_else(of_deployment) else {
+    let of_deployment = || {
+        controller
+            .inspector()
+            .inspect(&controller.inspector().current_of_deployment(key)?)
+    };
+    let Some(facts) = controller.inspector().inspect(key).or_else(of_deployment) else {
         return Response::text(404, &format!("{key} is not in the cache of this daemon\n"));
     };
     let report = report(&facts, &Sources::default(), Timestamp::now());
@@ -133,13 +137,15 @@ fn table(
         return stopping();
     };
     // Until then every ReplicaSet seems to lack its pods.
-    if !controller.has_synced() {
+    if !controller.inspector().has_synced() {
         return Response::text(503, "the first lists are not complete yet\n");
     }
     let namespace = Some(request.query_value("namespace")).filter(|it| !it.is_empty());
     let (sources, now) = (Sources::default(), Timestamp::now());
     let mut table = Table::of(kind.kind, 0);
-    let n = controller.inspect_unsettled(namespace, &mut |facts| table.add(facts, &sources, now));
+    let n = controller
+        .inspector()
+        .inspect_unsettled(namespace, &mut |facts| table.add(facts, &sources, now));
     table.merge(Table::of(kind.kind, n));
     shown(request, &table, || table.to_string())
 }

@@ -91,10 +91,10 @@ pub(super) fn export_events(name: &str, recorder: &Arc<EventRecorder>) {
 pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.open_expectations;
     export(family, &[name, "creation"], controller, |controller| {
-        count(controller.n_expected().0)
+        count(controller.inspector().n_expected().0)
     });
     export(family, &[name, "deletion"], controller, |controller| {
-        count(controller.n_expected().1)
+        count(controller.inspector().n_expected().1)
     });
 }
 
@@ -103,13 +103,13 @@ pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetControl
 pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
     let families = &global().controller;
     export(&families.not_in_step, &[name], controller, |controller| {
-        count(controller.n_not_in_step())
+        count(controller.inspector().n_not_in_step())
     });
     export(
         &families.pods_held_back,
         &[name],
         controller,
-        |controller| count(controller.n_pods_held_back()),
+        |controller| count(controller.inspector().n_pods_held_back()),
     );
 }
 
@@ -118,7 +118,7 @@ pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>
     let family = &global().controller.held_back;
     for (index, kind) in Refusal::KINDS.into_iter().enumerate() {
         export(family, &[name, kind], controller, move |controller| {
-            count(controller.n_held_back()[index])
+            count(controller.inspector().n_held_back()[index])
         });
     }
 }
@@ -127,7 +127,7 @@ pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>
 pub(super) fn export_blocked_pods(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.scale_down_blocked_pods;
     export(family, &[name], controller, |controller| {
-        count(controller.n_kept_by_protection())
+        count(controller.inspector().n_kept_by_protection())
     });
 }
 

@@ -89,7 +89,7 @@ fn b_17_owners_with_the_same_name_have_separate_expectations() {
     let key = ObjectKey::new(cluster.namespace(), "same");
     let expected = |kind| {
         let controller = cluster.daemon().instance(kind).controller();
-        let facts = controller.inspect(&key).expect("it is cached");
+        let facts = controller.inspector().inspect(&key).expect("it is cached");
         let memory = facts.memory.expect("the daemon runs");
         let open = memory.expectations.expect("the watch is held");
         let creations: HashSet<String> = open.creations.iter().map(ToString::to_string).collect();

@@ -32,7 +32,11 @@ fn m_12_without_pod_deletion_cost_the_other_rules_choose() {
         fixture.cache_silently(Some(rs.clone()), [cheap, crowded]);
         fixture.sync_ok("web");
         assert_eq!(deletes(&fixture), [goes], "{gates:?}");
-        let facts = fixture.controller.inspect(&rs.key).expect("in the cache");
+        let facts = fixture
+            .controller
+            .inspector()
+            .inspect(&rs.key)
+            .expect("in the cache");
         assert_eq!(facts.rules.uses_deletion_cost, pod_deletion_cost);
     }
 }
@@ -111,7 +115,11 @@ fn h_15_without_the_gate_own_writes_are_not_waited_for() {
         fixture.assert_counts(0, 0, 0);
         assert_eq!(fixture.writes.status_updates().len(), n_statuses);
         assert_eq!(fixture.open(&rs), Some((2, 0)), "{gates:?}");
-        let facts = fixture.controller.inspect(&rs.key).expect("in the cache");
+        let facts = fixture
+            .controller
+            .inspector()
+            .inspect(&rs.key)
+            .expect("in the cache");
         let memory = facts.memory.expect("that of a controller");
         let is_reported = memory.waits_for.is_some();
         assert_eq!(is_reported, stale_controller_consistency);

@@ -1,6 +1,18 @@
 //! The proof that a new leader owes before it acts: that both caches are as new as its take-over.
-//! Plain data without lock, clock or I/O. [`take_over`](crate::controller::take_over) explains the
-//! reason, and queries the API server.
+//! Plain data without lock, clock or I/O; [`act::verify`](crate::controller::act) queries the API
+//! server.
+//!
+//! A standby runs its watches to keep the caches warm, but enqueues no keys: without workers the
+//! queue would grow by every ReplicaSet that ever existed. The new leader syncs every ReplicaSet
+//! once.
+//!
+//! The watches may not have shown the previous leader's last writes yet. A sync that acted on such
+//! a cache would create the same pods again. So the first sync with something to do queries the API
+//! server for its current versions, until a query succeeds, and each ReplicaSet delays its first
+//! action until both caches have reached those versions. A quiet watch learns its position only
+//! about once a minute, so within that minute the sync compares with the API server instead: one
+//! GET and one LIST for each ReplicaSet with something to do. Each cache is compared with a version
+//! of its own resource, because versions of two resources need not share a history.
 
 use super::positions::Versions;
 

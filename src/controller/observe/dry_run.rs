@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Pods, Step};
+use crate::controller::observe::opt_ins::log_mistakes;
 use crate::controller::{Mode, ReplicaSetController};
 
 /// Maximum pod names in one log line.
@@ -125,7 +126,7 @@ impl ReplicaSetController {
         let Ok(selector) = &rs.selector else {
             return self.log_unusable_selector(&rs);
         };
-        self.report_mistakes(&rs);
+        log_mistakes(self.kind, &self.memories, &rs);
         let owner = self.owner_key(&rs);
         let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
         let decision = self

@@ -7,34 +7,9 @@
 
 use std::time::Duration;
 
-use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, WorkloadKind};
-use crate::controller::ReplicaSetController;
+use crate::api::{ObjectKey, Pod, ReplicaSet, WorkloadKind};
 use crate::controller::act::Writer;
 use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
-use crate::controller::memory::Memory;
-
-impl ReplicaSetController {
-    /// Counts a failed pod in the record of `rs`. Returns the number of failures and their period
-    /// if that causes a warning. A standby counts nothing: the leader counts this pod, and a sum
-    /// over all daemons must not count it twice.
-    pub(in crate::controller) fn note_failure(
-        &self,
-        memory: &mut Memory,
-        rs: &ReplicaSet,
-        old: &Pod,
-        new: &Pod,
-    ) -> Option<(usize, Duration)> {
-        let fails = new.phase == PodPhase::Failed && old.phase != PodPhase::Failed;
-        if !fails || self.memories.is_standby() {
-            return None;
-        }
-        self.metrics.pods_failed.inc();
-        if self.policy_of(rs).failed_pod_backoff.is_some() {
-            return None;
-        }
-        memory.history.count_failure(rs, self.clock.now())
-    }
-}
 
 impl Writer {
     /// Reports a new step of the back-off of `rs`.

@@ -11,11 +11,12 @@ use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods};
 use crate::controller::decide::optional::counts_all_pods;
+use crate::controller::decide::optional::protection::is_block;
 use crate::controller::memory::Memory as Record;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
-use crate::controller::memory::refusals::HeldBack;
+use crate::controller::memory::refusals::{HeldBack, Refusal};
 use crate::controller::view::{Siblings, cached_versions};
 use crate::workqueue::KeyState;
 
@@ -83,16 +84,20 @@ impl Memory {
     }
 }
 
-impl ReplicaSetController {
+/// Reads what a controller knows, for `explain` and telemetry.
+#[derive(Debug)]
+pub struct Inspector<'a>(pub(in crate::controller) &'a ReplicaSetController);
+
+impl Inspector<'_> {
     /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
     /// several short locks in turn, so the parts may stem from different moments.
     pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
-        let rs = self.cache.replica_set(key)?;
-        let owner = OwnerKey::new(self.kind.kind, key, &rs.uid);
-        let rules = self.rules_for(&rs);
+        let rs = self.0.cache.replica_set(key)?;
+        let owner = OwnerKey::new(self.0.kind.kind, key, &rs.uid);
+        let rules = self.0.rules_for(&rs);
         let (related, per_node) = match &rs.selector {
             Ok(selector) => {
-                let siblings = Siblings::of(self.kind, &self.cache, &rs, selector);
+                let siblings = Siblings::of(self.0.kind, &self.0.cache, &rs, selector);
                 let related = siblings.related_pods();
                 // Counting takes time in proportion to all pods.
                 let counts_all = counts_all_pods(&rules.policy);
@@ -101,11 +106,11 @@ impl ReplicaSetController {
             }
             Err(_) => Default::default(),
         };
-        let [owned, orphans] = self.cache.pods_for(&owner, &key.namespace);
-        let mut neighbours = self.cache.replica_sets_in(&key.namespace);
+        let [owned, orphans] = self.0.cache.pods_for(&owner, &key.namespace);
+        let mut neighbours = self.0.cache.replica_sets_in(&key.namespace);
         neighbours.retain(|it| it.uid != rs.uid);
         Some(ReplicaSetFacts {
-            kind: self.kind,
+            kind: self.0.kind,
             owned,
             orphans,
             related,
@@ -119,7 +124,7 @@ impl ReplicaSetController {
 
     /// The current ReplicaSet of the Deployment with this name.
     pub fn current_of_deployment(&self, key: &ObjectKey) -> Option<ObjectKey> {
-        let sets = self.cache.replica_sets_in(&key.namespace);
+        let sets = self.0.cache.replica_sets_in(&key.namespace);
         current_of_deployment(&sets, &key.name).map(|rs| rs.key.clone())
     }
 
@@ -133,8 +138,8 @@ impl ReplicaSetController {
         take: &mut dyn FnMut(&ReplicaSetFacts),
     ) -> usize {
         let all = match namespace {
-            Some(namespace) => self.cache.replica_sets_in(namespace),
-            None => self.cache.replica_sets(),
+            Some(namespace) => self.0.cache.replica_sets_in(namespace),
+            None => self.0.cache.replica_sets(),
         };
         let n = all.len();
         for replica_set in all {
@@ -143,13 +148,13 @@ impl ReplicaSetController {
                 continue;
             }
             take(&ReplicaSetFacts {
-                kind: self.kind,
-                owned: self.cache.pods_owned_by(&self.owner_key(&replica_set)),
+                kind: self.0.kind,
+                owned: self.0.cache.pods_owned_by(&self.0.owner_key(&replica_set)),
                 orphans: self.matching_orphans(&replica_set),
                 related: Vec::new(),
                 neighbours: Vec::new(),
                 per_node: NodeCounts::default(),
-                rules: self.rules_for(&replica_set),
+                rules: self.0.rules_for(&replica_set),
                 memory: Some(memory),
                 replica_set,
             });
@@ -166,7 +171,7 @@ impl ReplicaSetController {
                 && status.replicas == rs.replicas
                 && status.available_replicas == rs.replicas
         };
-        let all = self.cache.replica_sets();
+        let all = self.0.cache.replica_sets();
         let alive = all.iter().filter(|rs| !rs.is_terminating());
         alive.filter(|rs| !is_in_step(rs)).count()
     }
@@ -177,7 +182,7 @@ impl ReplicaSetController {
         let Ok(selector) = &rs.selector else {
             return false;
         };
-        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
+        let owned = self.0.cache.tally_of_pods_owned_by(&self.0.owner_key(rs));
         let n_owned: u32 = owned.iter().map(|tally| tally.n_pods).sum();
         let has_what_it_wants = |counts: Counts| {
             // More pods than active ones have finished or are terminating.
@@ -185,7 +190,8 @@ impl ReplicaSetController {
                 && i64::from(n_owned) == i64::from(rs.replicas)
                 && !counts.depend_on_time(rs)
         };
-        self.count(rs, selector, &owned)
+        self.0
+            .count(rs, selector, &owned)
             .is_some_and(has_what_it_wants)
             && !rs.is_terminating()
             && get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
@@ -198,18 +204,18 @@ impl ReplicaSetController {
         let Ok(selector) = &rs.selector else {
             return Vec::new();
         };
-        let tally = self.cache.tally_of_orphans_in(&rs.key.namespace);
+        let tally = self.0.cache.tally_of_orphans_in(&rs.key.namespace);
         if !tally.iter().any(|tally| selector.matches(&tally.labels)) {
             return Vec::new();
         }
-        let mut orphans = self.cache.orphans_in(&rs.key.namespace);
+        let mut orphans = self.0.cache.orphans_in(&rs.key.namespace);
         orphans.retain(|pod| selector.matches(&pod.labels));
         orphans
     }
 
     /// True once the first lists are complete.
     pub fn has_synced(&self) -> bool {
-        self.cache.has_synced()
+        self.0.cache.has_synced()
     }
 
     /// Returns the last sync of `rs`, for tests.
@@ -219,14 +225,14 @@ impl ReplicaSetController {
     }
 
     fn memory_of(&self, rs: &ReplicaSet) -> Memory {
-        let (cached, now) = (cached_versions(&self.cache), self.clock.now());
-        let held_back = self.memories.held_back(rs);
-        let quotas_are_watched = self.memories.quota_watch.is_open.load(Ordering::Relaxed);
-        let other_writer = self.mode.other_writer(now);
-        let queue = self.queue.state_of(&rs.key);
+        let (cached, now) = (cached_versions(&self.0.cache), self.0.clock.now());
+        let held_back = self.0.memories.held_back(rs);
+        let quotas_are_watched = self.0.memories.quota_watch.is_open.load(Ordering::Relaxed);
+        let other_writer = self.0.mode.other_writer(now);
+        let queue = self.0.queue.state_of(&rs.key);
         let copy = |memory: &mut Record| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
-            let is_held_up = self.options.gates.stale_controller_consistency
+            let is_held_up = self.0.options.gates.stale_controller_consistency
                 && positions.lagging(&cached).is_some();
             Memory {
                 expectations: writes.open(now),
@@ -242,8 +248,35 @@ impl ReplicaSetController {
                 cached: cached.clone(),
             }
         };
-        let known = self.memories.get(&rs.key, &rs.uid, copy);
+        let known = self.0.memories.get(&rs.key, &rs.uid, copy);
         known.unwrap_or_else(|| copy(&mut Record::of(&rs.uid)))
+    }
+
+    /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
+    /// for telemetry, by their statuses.
+    pub fn n_kept_by_protection(&self) -> usize {
+        let n_kept = |rs: &Arc<ReplicaSet>| {
+            rs.status.conditions.iter().find(|it| is_block(it))?;
+            let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
+            usize::try_from(n_beyond).ok()
+        };
+        self.0.cache.replica_sets().iter().filter_map(n_kept).sum()
+    }
+
+    /// Returns how many expected creations and deletions of all ReplicaSets are open, for
+    /// telemetry.
+    pub fn n_expected(&self) -> (usize, usize) {
+        self.0.memories.n_expected()
+    }
+
+    /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
+    pub fn n_pods_held_back(&self) -> usize {
+        self.0.memories.n_pods_held_back()
+    }
+
+    /// Number of ReplicaSets whose creates wait, by [`Refusal::KINDS`], for telemetry.
+    pub fn n_held_back(&self) -> [usize; Refusal::KINDS.len()] {
+        self.0.memories.n_held_back()
     }
 }
 

@@ -6,41 +6,45 @@ use std::sync::Arc;
 
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::opt_ins::SCALE_DOWN;
-use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
+use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind};
 use crate::controller::act::Writer;
 use crate::controller::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Step, View};
-use crate::controller::memory::Memory;
-use crate::controller::{Mode, ReplicaSetController};
+use crate::controller::memory::{Memories, Memory};
 
-impl ReplicaSetController {
-    /// What `rs` opts in to.
-    pub(in crate::controller) fn policy_of(&self, rs: &ReplicaSet) -> Policy {
-        Policy::of(&rs.opt_ins, &self.options.policy)
-    }
+/// Reason of the event about an annotation without effect.
+const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 
-    /// Reports annotations without effect, once per generation and text: an event, unless this is a
-    /// dry run, and a log line. No change of an annotation changes the generation.
-    pub(in crate::controller) fn report_mistakes(&self, rs: &ReplicaSet) {
-        let mistakes = Policy::mistakes(&rs.opt_ins);
-        if mistakes.is_empty() {
-            return;
-        }
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&mistakes);
-        let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, hash);
-        if !self.memories.with(&rs.key, &rs.uid, note) {
-            return;
-        }
-        let message = mistakes.join("; ");
-        log::warn!(object:% = self.kind.named(&rs.key); "{message}");
-        if let Mode::Writes(writer) = &self.mode {
-            writer.pod_control.warn(rs, "InvalidAnnotation", message);
-        }
+/// Logs annotations without effect, once per generation and text. Returns what it logged. No change
+/// of an annotation changes the generation.
+pub(in crate::controller) fn log_mistakes(
+    kind: &WorkloadKind,
+    memories: &Memories,
+    rs: &ReplicaSet,
+) -> Option<String> {
+    let mistakes = Policy::mistakes(&rs.opt_ins);
+    if mistakes.is_empty() {
+        return None;
     }
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&mistakes);
+    let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, hash);
+    if !memories.with(&rs.key, &rs.uid, note) {
+        return None;
+    }
+    let message = mistakes.join("; ");
+    log::warn!(object:% = kind.named(&rs.key); "{message}");
+    Some(message)
 }
 
 impl Writer {
+    /// Reports annotations without effect, as [`log_mistakes`] does: an event and a log line.
+    pub(in crate::controller) fn report_mistakes(&self, rs: &ReplicaSet) {
+        if let Some(message) = log_mistakes(self.kind, &self.memories, rs) {
+            self.pod_control.warn(rs, INVALID_ANNOTATION, message);
+        }
+    }
+
     /// Reports marks of pods that cannot be understood, once per generation and only when a
     /// scale-down respects marks: an event and a log line.
     pub(in crate::controller) fn report_unreadable_marks(&self, view: &View<'_>, step: &Step) {
@@ -64,7 +68,7 @@ impl Writer {
              never or first"
         );
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
-        self.pod_control.warn(rs, "InvalidAnnotation", message);
+        self.pod_control.warn(rs, INVALID_ANNOTATION, message);
     }
 
     /// Records an event if a block of a scale-down began, or passed its timeout, with this status.
@@ -91,19 +95,6 @@ impl Writer {
             log::info!(object:% = self.kind.named(&rs.key); "{event}: {message}");
             self.pod_control.warn(rs, event, message);
         }
-    }
-}
-
-impl ReplicaSetController {
-    /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
-    /// for telemetry, by their statuses.
-    pub fn n_kept_by_protection(&self) -> usize {
-        let n_kept = |rs: &Arc<ReplicaSet>| {
-            rs.status.conditions.iter().find(|it| is_block(it))?;
-            let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
-            usize::try_from(n_beyond).ok()
-        };
-        self.cache.replica_sets().iter().filter_map(n_kept).sum()
     }
 }
 
@@ -165,7 +156,7 @@ mod tests {
         object["metadata"]["annotations"] = Value::Object(annotations.collect());
         let rs = read_replica_set(&object);
         let fixture = fixture(&rs, []);
-        let spent = measure(|| fixture.controller.report_mistakes(&rs));
+        let spent = measure(|| fixture.writer().report_mistakes(&rs));
         assert!(spent.bytes_max < 64 << 10, "{spent:?}");
         let warnings = fixture.writes.take_warnings();
         assert!(

@@ -498,7 +498,7 @@ fn the_condition_goes_when_pods_are_accepted_or_not_needed() {
         pass(&fixture, 60 * SECOND);
         let last = fixture.writes.status_updates().pop().expect("a status");
         assert_eq!(last.conditions, [], "shrinks: {shrinks}");
-        assert_eq!(fixture.controller.n_held_back(), [0, 0, 0]);
+        assert_eq!(fixture.controller.inspector().n_held_back(), [0, 0, 0]);
     }
 }
 
@@ -614,7 +614,7 @@ fn the_rhythm_of_upstream_can_be_had() {
         fixture.queue.advance(fixture.clock.now());
         work(&fixture);
     }
-    assert_eq!(fixture.controller.n_held_back(), [0, 0, 0]);
+    assert_eq!(fixture.controller.inspector().n_held_back(), [0, 0, 0]);
 }
 
 #[test]

@@ -365,7 +365,10 @@ impl State {
             return Some("nobody leads".to_owned());
         };
         let (facts, n_held_back) = in_process(process, || {
-            (controller.inspect(&key), controller.n_pods_held_back())
+            (
+                controller.inspector().inspect(&key),
+                controller.inspector().n_pods_held_back(),
+            )
         });
         let memory = facts.and_then(|facts| facts.memory);
         let is_known = memory.as_ref().is_some_and(|it| it.last_sync.is_some());

@@ -188,7 +188,7 @@ impl World {
         let mut sets = state.server.all(Kind::ReplicaSet);
         let found = sets.find(|rs| {
             let key = ObjectKey::new(NAMESPACE, &*rs.name);
-            let facts = in_process(process, || controller.inspect(&key));
+            let facts = in_process(process, || controller.inspector().inspect(&key));
             let Some(memory) = facts.and_then(|facts| facts.memory) else {
                 return false;
             };

@@ -33,10 +33,10 @@ impl World {
             let told = (
                 queue.stats().depth,
                 queue.in_progress().total.is_zero(),
-                controller.n_held_back(),
-                controller.n_pods_held_back(),
-                controller.n_expected(),
-                controller.n_not_in_step(),
+                controller.inspector().n_held_back(),
+                controller.inspector().n_pods_held_back(),
+                controller.inspector().n_expected(),
+                controller.inspector().n_not_in_step(),
             );
             let expected = (0, true, [0; 3], 0, (0, 0), n_behind);
             let figures = || (told != expected).then(|| format!("figures: {told:?}"));
@@ -47,7 +47,11 @@ impl World {
 
 /// What the leader tells of a ReplicaSet that contradicts that it is at rest.
 fn unrest_of(controller: &ReplicaSetController, key: &ObjectKey) -> Option<String> {
-    let Some(memory) = controller.inspect(key).and_then(|facts| facts.memory) else {
+    let Some(memory) = controller
+        .inspector()
+        .inspect(key)
+        .and_then(|facts| facts.memory)
+    else {
         return Some(format!("the leader does not know {key}"));
     };
     let memory = Memory {

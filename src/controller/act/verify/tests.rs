@@ -1,5 +1,6 @@
 //! Expectations that the watch did not fulfil in time.
 
+mod take_over;
 mod unknown;
 
 use std::sync::Arc;

@@ -18,12 +18,15 @@ impl ReplicaSetController {
     #[track_caller]
     pub(in crate::controller) fn check_settled(&self, now: Timestamp) {
         let mut unsettled = Vec::new();
-        self.inspect_unsettled(None, &mut |facts| {
+        self.inspector().inspect_unsettled(None, &mut |facts| {
             unsettled.push(facts.replica_set.key.clone());
         });
         for rs in self.cache.replica_sets() {
             if !unsettled.contains(&rs.key) {
-                let facts = self.inspect(&rs.key).expect("it is in the cache");
+                let facts = self
+                    .inspector()
+                    .inspect(&rs.key)
+                    .expect("it is in the cache");
                 let report = report(&facts, &Sources::default(), now);
                 assert!(report.is_in_step(), "{report}");
             }
@@ -36,7 +39,7 @@ fn unsettled(fixture: &Fixture) -> Vec<Report> {
     let mut reports = Vec::new();
     let now = fixture.clock.wall();
     let take = &mut |facts: &_| reports.push(report(facts, &Sources::default(), now));
-    fixture.controller.inspect_unsettled(None, take);
+    fixture.controller.inspector().inspect_unsettled(None, take);
     reports
 }
 
@@ -128,7 +131,11 @@ fn the_facts_for_a_table_give_the_findings_of_the_whole_report() {
     let pods = [ready_pod("a", &rs), owned_pod("b", &rs), pod("orphan")];
     fixture.cache_silently(Some(rs.clone()), pods);
     let reports = unsettled(&fixture);
-    let facts = fixture.controller.inspect(&rs.key).expect("it is cached");
+    let facts = fixture
+        .controller
+        .inspector()
+        .inspect(&rs.key)
+        .expect("it is cached");
     let whole = report(&facts, &Sources::default(), fixture.clock.wall());
     assert_eq!(reports[0].reason(), whole.reason());
     let counts = |report: &Report| (report.active, report.ready, report.available);
@@ -142,11 +149,15 @@ fn a_namespace_can_be_asked_for() {
     let controller = &fixture.controller;
     let mut n = 0;
     assert_eq!(
-        controller.inspect_unsettled(Some("default"), &mut |_| n += 1),
+        controller
+            .inspector()
+            .inspect_unsettled(Some("default"), &mut |_| n += 1),
         1
     );
     assert_eq!(
-        controller.inspect_unsettled(Some("other"), &mut |_| n += 1),
+        controller
+            .inspector()
+            .inspect_unsettled(Some("other"), &mut |_| n += 1),
         0
     );
     assert_eq!(n, 1);
@@ -164,7 +175,7 @@ fn a_status_that_differs_from_the_spec_is_not_in_step() {
         let fixture = Fixture::new();
         fixture.cache_silently(Some(with_status(&rs, status.clone())), []);
         assert_eq!(
-            fixture.controller.n_not_in_step(),
+            fixture.controller.inspector().n_not_in_step(),
             expected,
             "{rs:?} {status:?}"
         );
@@ -197,7 +208,11 @@ fn the_pods_of_all_owners_are_counted_for_consolidation_only() {
         let pods = [on_node(owned_pod("a", &rs)), on_node(pod("other"))];
         let fixture = Fixture::new();
         fixture.cache_silently(Some(rs.clone()), pods);
-        let facts = fixture.controller.inspect(&rs.key).expect("it is cached");
+        let facts = fixture
+            .controller
+            .inspector()
+            .inspect(&rs.key)
+            .expect("it is cached");
         assert_eq!(facts.per_node.get("node-1"), n_counted, "{order}");
     }
 }

@@ -213,7 +213,7 @@ fn one_ready_probe_brings_the_rest_at_once() {
     );
     cluster.advance(2 * READY_AFTER);
     assert_eq!(cluster.n_running(), 10);
-    assert_eq!(cluster.fixture.controller.n_pods_held_back(), 0);
+    assert_eq!(cluster.fixture.controller.inspector().n_pods_held_back(), 0);
 }
 
 #[test]
@@ -262,7 +262,10 @@ fn each_step_has_one_event_and_one_condition() {
         assert!(message.contains(&format!("every {wait} s")), "{message}");
         assert_eq!(warnings[i], format!("{FAILED_POD_BACKOFF}: {message}"));
     }
-    assert_eq!(cluster.fixture.controller.n_pods_held_back(), 10);
+    assert_eq!(
+        cluster.fixture.controller.inspector().n_pods_held_back(),
+        10
+    );
 }
 
 #[test]

@@ -322,7 +322,7 @@ fn a_block_is_reported_once_and_ends_with_its_cause() {
     assert_eq!(outcome.expect("no error"), SyncOutcome::Synced);
     assert_eq!(fixture.writes.take(), []);
     assert_eq!(fixture.writes.take_warnings(), [""; 0]);
-    assert_eq!(fixture.controller.n_kept_by_protection(), 2);
+    assert_eq!(fixture.controller.inspector().n_kept_by_protection(), 2);
 
     fixture.queued();
     fixture.deliver_pod(at("3", ready_pod("b", &rs)));
@@ -334,7 +334,7 @@ fn a_block_is_reported_once_and_ends_with_its_cause() {
     fixture.sync_ok("web");
     let rs = deliver_status(&fixture, &rs, "6");
     assert!(rs.status.conditions.is_empty());
-    assert_eq!(fixture.controller.n_kept_by_protection(), 0);
+    assert_eq!(fixture.controller.inspector().n_kept_by_protection(), 0);
 }
 
 #[test]
