@@ -25,12 +25,11 @@ mod scopes;
 mod server;
 mod watches;
 
+use fastrand::Rng;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-
-use fastrand::Rng;
 
 use self::oracles::{Sent, Waits};
 use self::scopes::Script;

@@ -44,7 +44,7 @@ pub struct Dedup<K: Eq + Hash> {
     lanes: [Lane<K>; 2],
     /// The last number given out in the lanes.
     last_number: u64,
-    /// Number of takes; wraps.
+    /// Keys of high priority taken in a row while one of low priority waited.
     n_takes: u32,
     n_workers: usize,
     permits: Permits<K>,
@@ -135,10 +135,12 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     pub fn take(&mut self, now: Instant) -> Option<(K, Duration)> {
         let (priority, tenant, number, key) = self.next()?;
         let (key, lane) = (key.clone(), &mut self.lanes[priority as usize]);
-        self.n_takes = self.n_takes.wrapping_add(1);
         self.last_number += 1;
         lane.remove(tenant, number);
         lane.end_turn(tenant, self.last_number);
+        let is_turn_over =
+            priority == Priority::Low || self.lanes[Priority::Low as usize].is_empty();
+        self.n_takes = if is_turn_over { 0 } else { self.n_takes + 1 };
         let dirty = self.dirty.remove(&key)?;
         let processing = Processing {
             tenant,
@@ -152,7 +154,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
     /// Returns the next key that a free worker may take, and where it waits.
     fn next(&self) -> Option<(Priority, Tenant, u64, &K)> {
-        let order = if (self.n_takes + 1).is_multiple_of(TURN) {
+        let order = if self.n_takes + 1 >= TURN {
             [Priority::Low, Priority::High]
         } else {
             [Priority::High, Priority::Low]

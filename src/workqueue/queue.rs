@@ -20,7 +20,8 @@ use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
 /// Hands out keys by priority, high before low (except as `dedup::TURN` says), the tenants in turn
 /// within a priority, and first in, first out within a tenant. A key added again before a worker
 /// gets it is handed out once. A key added while a worker processes it is handed out again after
-/// [`Queue::done`]. No two workers ever process the same key (client-go `util/workqueue/queue.go:Typed`).
+/// [`Queue::done`]. No two workers ever process the same key (client-go
+/// `util/workqueue/queue.go:Typed`).
 ///
 /// INVARIANT: while a free worker may take a key, the channel holds a call, or a thread is about to
 /// send one or to look for a key. A worker looks before it waits for

@@ -34,7 +34,8 @@
 //! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
 //! `pkg/controller/controller_utils.go:ControllerExpectations`), so unrelated pods can satisfy an
 //! expectation or drive a counter below zero. Upstream has no names to retry: the API server names
-//! the pod after the first half of admission, so its errors contain no name, or a new one each time.
+//! the pod after the first half of admission, so its errors contain no name, or a new one each
+//! time.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -10,8 +10,7 @@ use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::counts::Counts;
 use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods};
-use crate::controller::decide::optional::counts_all_pods;
-use crate::controller::decide::optional::protection::is_block;
+use crate::controller::decide::optional::{counts_all_pods, is_own};
 use crate::controller::memory::Memory as Record;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
@@ -256,7 +255,7 @@ impl Inspector<'_> {
     /// for telemetry, by their statuses.
     pub fn n_kept_by_protection(&self) -> usize {
         let n_kept = |rs: &Arc<ReplicaSet>| {
-            rs.status.conditions.iter().find(|it| is_block(it))?;
+            rs.status.conditions.iter().find(|it| is_own(it))?;
             let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
             usize::try_from(n_beyond).ok()
         };
