@@ -80,7 +80,6 @@ pub struct OwnWrites {
     creations: BTreeMap<Arc<str>, Creation>,
     /// The version whose names are drawn, and the index of the next one in the cycle.
     sequence: Option<(ResourceVersion, u64)>,
-    n_returned: u64,
     /// UIDs of deleted pods.
     expected_deletions: HashSet<Uid>,
     /// When the expectations were set.
@@ -100,7 +99,7 @@ struct Creation {
     /// If a pod may or may not have been stored: whether each try was answered.
     unknown: Option<bool>,
     /// If no pod was stored, and nothing else is known: why, and the order of the returns.
-    returned: Option<(Returned, u64)>,
+    returned: Option<(Returned, usize)>,
 }
 
 impl Creation {
@@ -229,8 +228,9 @@ impl OwnWrites {
     /// The create of this pod failed or was not sent, so it is not expected. Without a stored pod
     /// its name may be drawn again.
     pub fn creation_failed(&mut self, name: &str, returned: Option<Returned>) {
-        self.n_returned += 1;
-        let order = returned.map(|why| (why, self.n_returned));
+        let orders = self.creations.values().filter_map(|it| it.returned);
+        let next = orders.map(|(_, order)| order + 1).max().unwrap_or(0);
+        let order = returned.map(|why| (why, next));
         self.update(name, |creation| {
             creation.expected = None;
             creation.returned = order.filter(|_| creation.unknown.is_none());
