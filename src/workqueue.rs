@@ -127,24 +127,29 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
     /// Queues `key` with high priority after `delay`, or at an earlier time requested by another
     /// add. Never blocks. Ignored after shutdown.
     pub fn add_after(&self, key: K, delay: Duration) {
-        if delay.is_zero() && !self.queue.is_shutting_down() {
+        if !self.queue.is_shutting_down() {
             self.retries_total.fetch_add(1, Ordering::Relaxed);
         }
-        self.add_with(key, Priority::High, delay);
+        self.add_at(key, Priority::High, delay);
     }
 
     /// Queues `key` with this priority after `delay`. The earliest time and the highest priority of
     /// all adds count. Never blocks. Ignored after shutdown. With low priority, or without a delay,
     /// it does not count as a retry.
     pub fn add_with(&self, key: K, priority: Priority, delay: Duration) {
+        if priority == Priority::High && !delay.is_zero() {
+            self.add_after(key, delay);
+        } else {
+            self.add_at(key, priority, delay);
+        }
+    }
+
+    fn add_at(&self, key: K, priority: Priority, delay: Duration) {
         if self.queue.is_shutting_down() {
             return;
         }
         if delay.is_zero() {
             return self.queue.add(&key, priority);
-        }
-        if priority == Priority::High {
-            self.retries_total.fetch_add(1, Ordering::Relaxed);
         }
         let due = self.clock.now() + delay.min(FOREVER);
         self.delayed.add(key, due, priority);

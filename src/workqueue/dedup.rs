@@ -10,8 +10,8 @@ use super::lane::{Lane, Tenant};
 use super::permits::Permits;
 use crate::stdx::hash::HashMap;
 
-/// One in this many takes starts with low priority, so that keys there wait for a bounded number of
-/// other keys.
+/// While a key of low priority waits, one in this many takes starts there, so that it waits for a
+/// bounded number of other keys.
 pub(super) const TURN: u32 = 8;
 
 /// The priority of a key.
@@ -45,7 +45,7 @@ pub struct Dedup<K: Eq + Hash> {
     /// The last number given out in the lanes.
     last_number: u64,
     /// Keys of high priority taken in a row while one of low priority waited.
-    n_takes: u32,
+    n_high: u32,
     n_workers: usize,
     permits: Permits<K>,
 }
@@ -89,7 +89,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             processing: HashMap::default(),
             lanes: Default::default(),
             last_number: 0,
-            n_takes: 0,
+            n_high: 0,
             n_workers,
             permits: Permits::new(n_workers),
         }
@@ -140,7 +140,11 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         lane.end_turn(tenant, self.last_number);
         let is_turn_over =
             priority == Priority::Low || self.lanes[Priority::Low as usize].is_empty();
-        self.n_takes = if is_turn_over { 0 } else { self.n_takes + 1 };
+        self.n_high = if is_turn_over {
+            0
+        } else {
+            (self.n_high + 1).min(TURN)
+        };
         let dirty = self.dirty.remove(&key)?;
         let processing = Processing {
             tenant,
@@ -154,7 +158,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
     /// Returns the next key that a free worker may take, and where it waits.
     fn next(&self) -> Option<(Priority, Tenant, u64, &K)> {
-        let order = if self.n_takes + 1 >= TURN {
+        let order = if self.n_high == TURN - 1 {
             [Priority::Low, Priority::High]
         } else {
             [Priority::High, Priority::Low]
@@ -297,7 +301,7 @@ impl<K: Clone + Ord + Hash> Dedup<K> {
         processing.sort_unstable();
         let lanes = [0, 1].map(|lane: usize| self.lanes[lane].identity());
         let permits = self.permits.identity();
-        (dirty, processing, lanes, self.n_takes % TURN, permits)
+        (dirty, processing, lanes, self.n_high, permits)
     }
 
     /// True if a free worker would find a key that it may take and give a permit, but the key is
