@@ -201,16 +201,16 @@ impl View<'_> {
             let n_counted = active.len() - opt_ins.n_kept();
             opt_ins.limit_creates(plan(n_counted, rs.replicas, self.rules.burst_replicas))
         };
-        let retry = self.names_to_retry(owned);
-        let unknown = self.deletes_to_retry(&active);
-        let is_overdue =
-            |uid: &Uid| self.record.unknown_deletions[..self.record.n_overdue].contains(uid);
-        let has_overdue = matches!(plan, Plan::Delete(_)) && unknown.iter().any(is_overdue);
-        let n_unknown = match plan {
-            Plan::Delete(_) => unknown.len(),
-            Plan::Create(_) | Plan::Nothing => retry.len(),
-        };
-        let may = self.may(plan, active.len(), n_unknown, has_overdue);
+        let (mut retry, mut is_unclear) = (Vec::new(), false);
+        match plan {
+            Plan::Create(count) => {
+                retry = self.names_to_retry(owned);
+                is_unclear = retry.len() > count;
+            }
+            Plan::Delete(count) => is_unclear = self.deletes_are_unclear(&active, count),
+            Plan::Nothing => {}
+        }
+        let may = self.may(plan, active.len(), is_unclear);
         let delete = match plan {
             // The choice costs a sort, so it happens only for a delete in this sync.
             Plan::Delete(count) if may == May::Act => {
@@ -237,9 +237,9 @@ impl View<'_> {
         }
     }
 
-    /// What this sync may do of `plan`, with this many active pods, and earlier creates or deletes
-    /// of unknown outcome, of which some may be overdue.
-    fn may(&self, plan: Plan, n_active: usize, n_unknown: usize, is_overdue: bool) -> May {
+    /// What this sync may do of `plan`, with this many active pods. It `is_unclear` which of the
+    /// earlier creates or deletes of unknown outcome it would repeat.
+    fn may(&self, plan: Plan, n_active: usize, is_unclear: bool) -> May {
         let record = &self.record;
         if record.expectations == Satisfaction::Open {
             return May::Count(None);
@@ -276,7 +276,7 @@ impl View<'_> {
             }
             Plan::Create(_) | Plan::Nothing => {}
         }
-        if !record.unknowns_are_compared && (n_unknown > plan.n_pods() || is_overdue) {
+        if is_unclear && !record.unknowns_are_compared {
             return May::Verify(Doubt::Unknown);
         }
         May::Act
@@ -289,11 +289,15 @@ impl View<'_> {
         names
     }
 
-    /// Active pods that may be deleted already.
-    fn deletes_to_retry(&self, active: &[Arc<Pod>]) -> Vec<Uid> {
-        let mut pods = self.record.unknown_deletions.clone();
-        pods.retain(|uid| active.iter().any(|pod| pod.uid == *uid));
-        pods
+    /// True if more than `count` of the active pods may be deleted already, or one whose delete can
+    /// take no effect any more.
+    fn deletes_are_unclear(&self, active: &[Arc<Pod>], count: usize) -> bool {
+        let unknown = &self.record.unknown_deletions;
+        let is_active = |uid: &&Uid| active.iter().any(|pod| pod.uid == **uid);
+        unknown.iter().filter(is_active).count() > count
+            || unknown[..self.record.n_overdue]
+                .iter()
+                .any(|uid| is_active(&uid))
     }
 
     /// The step of a sync that does nothing now.
@@ -322,7 +326,7 @@ impl View<'_> {
     fn may_by_counts(&self, counts: Counts) -> (Plan, May) {
         let n_active = usize::try_from(counts.replicas).unwrap_or(0);
         let plan = plan(n_active, self.rs.replicas, self.rules.burst_replicas);
-        (plan, self.may(plan, n_active, 0, false))
+        (plan, self.may(plan, n_active, false))
     }
 
     /// True if these counts are all that the decision reads of the pods: no pod must be created or
@@ -395,23 +399,11 @@ impl Step {
             let delay = self.next_check.unwrap_or(fallback);
             next.add(now + delay, Reason::Availability);
         }
-        self.add_opt_ins(now, &mut next);
+        self.opt_ins.add_next(now, &mut next);
         if let Some(delay) = self.opt_ins.next_extra_deletes() {
             next.add(now + delay, Reason::Leftovers);
         }
         next
-    }
-
-    /// Adds when the opt-ins change the decision, which a failure does not delay.
-    pub fn add_opt_ins(&self, now: Instant, next: &mut Next) {
-        for change in self.opt_ins.next() {
-            let reason = if change.is_due {
-                Reason::OptIn
-            } else {
-                Reason::OptInReport
-            };
-            next.add(now + change.after, reason);
-        }
     }
 }
 

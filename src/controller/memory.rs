@@ -215,25 +215,22 @@ impl Memories {
             take_over,
             ..
         } = &mut *state;
-        let proof = match records.get(key) {
-            _ if take_over.is_proven() => Proof::Complete,
-            Some(memory) if memory.positions.is_confirmed => Proof::OfThisOne,
-            _ => Proof::Owed,
-        };
-        let Some(memory) = records.get_mut(key) else {
-            return RecordView {
+        let mut view = if let Some(memory) = records.get_mut(key) {
+            let view = memory.view(cached, now);
+            match memory.positions.written() {
+                Some(written) => waiting.add(key, written),
+                None => waiting.remove(key),
+            }
+            view
+        } else {
+            RecordView {
                 cached,
-                proof,
+                proof: Proof::Owed,
                 ..RecordView::empty()
-            };
+            }
         };
-        let mut view = RecordView {
-            proof,
-            ..memory.view(&cached, now)
-        };
-        match memory.positions.written() {
-            Some(written) => waiting.add(key, written),
-            None => waiting.remove(key),
+        if take_over.is_proven() {
+            view.proof = Proof::Complete;
         }
         if !self.waits_for_written {
             view.readiness = Readiness::Ready;

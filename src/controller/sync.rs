@@ -8,6 +8,7 @@ use super::act::Writer;
 use super::decide::next::{Next, Reason};
 use super::decide::plan::LARGE;
 use super::decide::{May, Step, View};
+use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::{Readiness, Resource};
 use super::{ReplicaSetController, SyncError};
@@ -101,7 +102,7 @@ impl ReplicaSetController {
         if let Err(error) = managed {
             // The back-off brings everything else.
             let mut next = Next::default();
-            step.add_opt_ins(began, &mut next);
+            step.opt_ins.add_next(began, &mut next);
             self.requeue(key, next);
             return Err(error);
         }
@@ -173,19 +174,19 @@ impl ReplicaSetController {
     /// Records how many pods of `rs` wait for its back-off.
     pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
         let n_held_back = step.opt_ins.n_held_back();
-        self.memories
-            .get(&rs.key, &rs.uid, |memory| memory.history.note_held_back(0));
+        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
         if n_held_back > 0 {
-            self.memories.with(&rs.key, &rs.uid, |memory| {
-                memory.history.note_held_back(n_held_back);
-            });
+            self.memories.with(&rs.key, &rs.uid, note);
+        } else {
+            // Without a record nothing was held back.
+            self.memories.get(&rs.key, &rs.uid, note);
         }
     }
 
     /// Records that `rs` has as many pods as its spec asks for.
     fn note_converged(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
-        let note = |memory: &mut super::memory::Memory| memory.history.note_converged(rs, now);
+        let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
         if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
             self.metrics.converge.observe(after.as_secs_f64());
         }

@@ -81,7 +81,7 @@ impl ReplicaSetController {
         }
         let owner = self.owner_key(rs);
         let owned = self.cache.tally_of_pods_owned_by(&owner);
-        let (counts, now) = (self.count(rs, selector, &owned), self.clock.wall());
+        let counts = self.count(rs, selector, &owned);
         let mut view = View {
             record,
             ..self.view_of(
@@ -96,7 +96,7 @@ impl ReplicaSetController {
         view.pods = match counts {
             Some(counts) if view.counts_are_enough(counts, owned.n_failed()) => {
                 let (counts, next_check) = if counts.depend_on_time(rs) {
-                    self.count_available(rs, counts, now)
+                    self.count_available(rs, counts, view.now)
                 } else {
                     (counts, None)
                 };

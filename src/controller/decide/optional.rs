@@ -10,7 +10,7 @@ pub mod order;
 pub mod protection;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -19,6 +19,7 @@ use self::leftovers::Leftovers;
 pub use self::order::prefer;
 pub use self::protection::Marks;
 use self::protection::{Block, is_block, show_block};
+use super::next::{Next, Reason};
 use super::plan::Plan;
 use super::status::Failure;
 use crate::api::conditions::Condition;
@@ -34,15 +35,6 @@ pub struct OptIns {
     pub block: Option<Block>,
     /// Failed pods to delete.
     pub leftovers: Leftovers,
-}
-
-/// A time at which the decision changes without an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
-    /// Time until then.
-    pub after: Duration,
-    /// True if pods are then created or deleted.
-    pub is_due: bool,
 }
 
 impl OptIns {
@@ -115,18 +107,25 @@ impl OptIns {
         event
     }
 
-    /// When the decision changes without an event.
-    pub fn next(&self) -> impl Iterator<Item = Next> {
-        let back_off = self.back_off.as_ref();
-        let block = self.block.as_ref();
-        let changes = back_off.map(|it| (it.changes_in(), it.n_held_back > 0));
-        let settles = back_off.map(|it| (it.settles_in, false));
-        let ends = block.and_then(|it| it.remaining).map(|after| (after, true));
-        let all = changes
-            .into_iter()
-            .chain([settles, ends].into_iter().flatten());
-        let next = all.map(|(after, is_due)| Next { after, is_due });
-        next.filter(|it| !it.after.is_zero())
+    /// Adds when the decision changes without an event, as seen at `now`. A failed sync does not
+    /// delay that.
+    pub fn add_next(&self, now: Instant, next: &mut Next) {
+        let mut add = |after: Duration, reason| {
+            if !after.is_zero() {
+                next.add(now + after, reason);
+            }
+        };
+        if let Some(back_off) = &self.back_off {
+            let reason = match back_off.n_held_back {
+                0 => Reason::OptInReport,
+                _ => Reason::OptIn,
+            };
+            add(back_off.changes_in(), reason);
+            add(back_off.settles_in, Reason::OptInReport);
+        }
+        if let Some(remaining) = self.block.as_ref().and_then(|block| block.remaining) {
+            add(remaining, Reason::OptIn);
+        }
     }
 }
 

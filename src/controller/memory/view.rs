@@ -119,17 +119,21 @@ impl RecordView {
 
 impl Memory {
     /// Takes the view at `cached`. Own writes and losses that `cached` shows are forgotten.
-    pub(super) fn view(&mut self, cached: &Versions, now: Instant) -> RecordView {
+    /// The take-over may need no proof; only [`Memories`](super::Memories) knows that.
+    pub(super) fn view(&mut self, cached: Versions, now: Instant) -> RecordView {
         let writes = &self.own_writes;
         let unknown_deletions = writes.unknown_deletions(now);
         RecordView {
             owner: Some(self.owner.clone()),
-            cached: cached.clone(),
-            readiness: self.positions.readiness(cached, now),
+            readiness: self.positions.readiness(&cached, now),
             expectations: writes.satisfaction(now),
             expire_in: writes.remaining(now),
             passed: writes.passed(&cached.pods),
-            proof: Proof::Complete,
+            proof: if self.positions.is_confirmed {
+                Proof::OfThisOne
+            } else {
+                Proof::Owed
+            },
             loss_delay: self.positions.loss_delay(&cached.replica_sets, now),
             has_refusal: self.last_refusal().is_some(),
             creates_wait: self.wait(now),
@@ -142,6 +146,7 @@ impl Memory {
             n_overdue: unknown_deletions.over.len(),
             unknown_deletions: [unknown_deletions.over, unknown_deletions.under_way].concat(),
             unknowns_are_compared: writes.are_compared,
+            cached,
         }
     }
 }
