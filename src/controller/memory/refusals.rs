@@ -210,13 +210,14 @@ impl QuotaQueue {
     /// Lets the head try when it is due. Returns it, unless the work queue brings it back then.
     fn arm(&mut self, records: &mut HashMap<ObjectKey, Memory>) -> Option<ObjectKey> {
         let head = self.waiting.front()?.clone();
+        let refused = records.get_mut(&head)?.refused.as_mut()?;
+        // Also if it is armed: it may have been refused again, by a new generation, since then.
+        refused.until = refused.until.min(self.due);
         let armed = Some((head.clone(), self.due));
         if self.armed == armed {
             return None;
         }
         self.armed = armed;
-        let refused = records.get_mut(&head)?.refused.as_mut()?;
-        refused.until = refused.until.min(self.due);
         Some(head)
     }
 }

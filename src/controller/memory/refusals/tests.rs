@@ -100,6 +100,24 @@ fn each_accepted_create_lets_the_next_one_try() {
     assert_eq!(turns(&memories, &all[2]), [at("c", 1500)]);
 }
 
+/// A new generation tries at once. The work queue may have brought the key back meanwhile, so its
+/// sync must ask for the turn, and not for the end of the new wait.
+#[test]
+fn who_is_refused_again_before_its_turn_still_has_it() {
+    let (memories, clock) = memories();
+    let mut rs = replica_set("a", 1);
+    refuse(&memories, &rs, quota("pods"));
+    assert_eq!(turns(&memories, &rs), [at("a", 1500)]);
+    clock.advance(SECOND);
+    rs.generation += 1;
+    refuse(&memories, &rs, quota("pods"));
+    assert_eq!(turns(&memories, &rs), [], "it is on its way");
+    let wait = memories.with(&rs.key, &rs.uid, |memory| {
+        memory.creates_wait(rs.generation, clock.now())
+    });
+    assert_eq!(wait, Some(PACE - SECOND));
+}
+
 /// It may wait for its own writes, or for a worker that takes large ReplicaSets.
 #[test]
 fn who_does_not_try_passes_the_turn() {
