@@ -15,8 +15,8 @@ use replicaset_controller::controller::decide::deletion_context::{
 use replicaset_controller::controller::decide::deletion_order::{
     DeletionOrder, RankedPod, sort_for_deletion,
 };
+use replicaset_controller::controller::decide::optional::Marks;
 use replicaset_controller::controller::decide::plan::pods_to_delete;
-use replicaset_controller::controller::decide::protection::Marks;
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::WorkQueue;
@@ -63,11 +63,7 @@ pub(crate) fn sync_without_changes(criterion: &mut Criterion) {
             let controller = controller(&cache(&rs, count));
             let id = BenchmarkId::new(format!("minReadySeconds {min_ready_seconds}"), count);
             group.bench_function(id, |bencher| {
-                bencher.iter(|| {
-                    controller
-                        .sync_replica_set(black_box(&rs.key))
-                        .expect("a sync")
-                });
+                bencher.iter(|| controller.process(black_box(&rs.key)));
             });
         }
     }
@@ -185,8 +181,7 @@ pub(crate) fn deletion_costs(criterion: &mut Criterion) {
                     controller.handle_pod_event(&event);
                     controller.handle_cache_advanced();
                     while let Some(key) = queue.try_get() {
-                        controller.sync_replica_set(&key).expect("a sync");
-                        queue.done(&key);
+                        controller.process(&key);
                     }
                 },
                 BatchSize::SmallInput,

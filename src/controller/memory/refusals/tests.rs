@@ -115,7 +115,7 @@ fn who_is_refused_again_before_its_turn_still_has_it() {
     let wait = memories.with(&rs.key, &rs.uid, |memory| {
         memory.creates_wait(rs.generation, clock.now())
     });
-    assert_eq!(wait, Some(PACE - SECOND));
+    assert_eq!(wait, Some(Duration::from_millis(500)));
 }
 
 /// It may wait for its own writes, or for a worker that takes large ReplicaSets.
