@@ -6,28 +6,57 @@
 //! ([`decide`]). Everything else enters as a trait (clock, cache view, live reads, writes, batch
 //! runner), so that one test thread with a manual clock drives the code that ships.
 //!
+//! # Mechanisms beyond upstream's
+//!
+//! Each prevents a failure that clusters have met. There are fourteen, and a new one must replace
+//! one of them. Numbers are issues of kubernetes/kubernetes.
+//!
+//! | mechanism | failure without it | file |
+//! |---|---|---|
+//! | expectations by identity | an event of another pod ends a wait (#67662) | `own_writes` |
+//! | repeatable pod names | a lost response makes a second pod (#129795) | `own_writes` |
+//! | query in doubt | an expired expectation is a guess (#88851) | `verify` |
+//! | positions | a stale cache chooses the wrong pod (#126138) | `positions` |
+//! | counts | each event of a giant costs a walk over its pods | `view` |
+//! | priorities and turns | one giant or namespace delays all others (#68179) | [`workqueue`] |
+//! | two pools | hanging deletes of one delay the status of others | [`batches`] |
+//! | kinds of refusal | a freed quota is noticed after 16 minutes (#98656) | `refusals` |
+//! | pause of a status | one write for each pod that turns Ready | `status` |
+//! | failed-pod back-off | 1,800 failed pods a minute (#72593) | `failed_pods` |
+//! | failed-pod limit | 12,512 evicted pods (#80348) | `leftovers` |
+//! | protection | a scale-down deletes a busy pod (#45509) | `protection` |
+//! | orders | a scale-down leaves zones uneven (#124306) | `order` |
+//! | other writers | two controllers undo each other's work unseen | [`other_writers`] |
+//!
+//! [`dry_run`], [`inspect`], [`warnings`] and `memory/history` report, and decide nothing.
+//!
 //! # Locks
 //!
 //! - [`memory`] guards the records of all ReplicaSets, which key waits for which version, and what
 //!   a new leader still has to prove. Workers, watch threads, `lease` and `http-N` take it.
-//! - [`observe::other_writers`] guards when the API server was last asked for a writer. Workers
-//!   take it.
-//! - [`observe::dry_run`] guards the last decisions of a dry run. Workers take it, and `main` at
-//!   the stop.
+//! - [`other_writers`] guards when the API server was last asked for a writer. Workers take it.
+//! - [`dry_run`] guards the last decisions of a dry run. Workers take it, and `main` at the stop.
+//!
+//! [`workqueue`]: crate::workqueue
+//! [`batches`]: crate::batches
 
 mod act;
 pub mod decide;
+pub mod dry_run;
 mod enqueue;
 pub mod error;
-pub mod feature_gates;
 pub mod handlers;
+pub mod inspect;
 pub mod memory;
-pub mod observe;
+pub mod other_writers;
 pub mod refusals;
 pub mod sync;
 mod view;
+pub mod warnings;
 mod worker;
 
+#[cfg(test)]
+mod feature_gates_tests;
 #[cfg(test)]
 mod replication_tests;
 #[cfg(test)]
@@ -39,12 +68,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::act::Writer;
-use self::decide::plan::BURST_REPLICAS;
-use self::feature_gates::FeatureGates;
+use self::decide::step::BURST_REPLICAS;
+use self::dry_run::DryRun;
+use self::inspect::Inspector;
 use self::memory::Memories;
-use self::observe::dry_run::DryRun;
-use self::observe::inspect::Inspector;
-use self::observe::other_writers::OtherWriters;
+use self::other_writers::OtherWriters;
 use self::refusals::QuotaWatch;
 use crate::api::{ObjectKey, Policy, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
@@ -83,6 +111,30 @@ pub struct Parts {
     pub metrics: ControllerMetrics,
     /// Whether quotas are watched; shared by all controllers.
     pub quota_watch: Arc<QuotaWatch>,
+}
+
+/// The Kubernetes feature gates that change this controller's behaviour and can be switched off.
+/// All are enabled by default, as upstream (kubernetes `pkg/features/kube_features.go`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// `PodDeletionCost`: the deletion order uses the deletion cost of pods.
+    pub pod_deletion_cost: bool,
+    /// `DeploymentReplicaSetTerminatingReplicas`: the status counts terminating pods. Off, the
+    /// field is absent.
+    pub terminating_replicas: bool,
+    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the cache shows all own writes.
+    /// Off, only expectations prevent duplicate actions.
+    pub stale_controller_consistency: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self {
+            pod_deletion_cost: true,
+            terminating_replicas: true,
+            stale_controller_consistency: true,
+        }
+    }
 }
 
 /// Options of a controller.

@@ -43,8 +43,8 @@
 //! | [`mod@run`] | the commands `run`, `explain`, `rbac`, `dev`, `demo` | all above |
 //!
 //! To follow one decision, read `controller/sync.rs`, then `controller/decide.rs`. The function
-//! `pods_to_delete` in `controller/decide/plan.rs` chooses the pods of a scale-down, by the order
-//! in `controller/decide/deletion_order.rs` and the preferences in `optional/order.rs`.
+//! `pods_to_delete` in `controller/decide/deletion_order.rs` chooses the pods of a scale-down, with
+//! the preferences in `optional/order.rs`.
 //!
 //! # Threads
 //!

@@ -143,11 +143,6 @@ impl Pod {
 
     /// True if `other` differs at most in its resource version.
     pub fn differs_in_version_only(&self, other: &Self) -> bool {
-        self.deletion_cost == other.deletion_cost && self.differs_in_cost_only(other)
-    }
-
-    /// True if `other` differs at most in its resource version and its deletion cost.
-    pub fn differs_in_cost_only(&self, other: &Self) -> bool {
         // Destructured without `..`, so that the compiler reports a field that is missing here.
         let Self {
             key,
@@ -163,7 +158,7 @@ impl Pod {
             deletion,
             restarts,
             sidecar_restarts,
-            deletion_cost: _,
+            deletion_cost,
             scale_down,
             has_finalizers,
             failure,
@@ -175,6 +170,7 @@ impl Pod {
             && self.deletion == *deletion
             && self.restarts == *restarts
             && self.sidecar_restarts == *sidecar_restarts
+            && self.deletion_cost == *deletion_cost
             && self.scale_down == *scale_down
             && self.has_finalizers == *has_finalizers
             && self.failure == *failure

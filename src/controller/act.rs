@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use log::Level;
 
-use super::decide::plan::Plan;
+use super::decide::step::Plan;
 use super::decide::{Step, View};
 use super::error::Batch;
 use super::memory::own_writes::OwnWrites;
 use super::memory::{Memories, Memory};
-use super::observe::other_writers::OtherWriters;
+use super::other_writers::OtherWriters;
 use super::{Options, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, Uid, WorkloadKind};
 use crate::batches::BatchRunner;

@@ -1,35 +1,30 @@
 //! The decision of a sync as a value: a pure function from the cache's state to actions. The sync
 //! acts on it, a dry run reports it, `explain` renders it.
 
-pub mod age_ratio;
-pub mod availability;
-pub mod claim;
-pub mod counts;
-pub mod deletion_context;
 pub mod deletion_order;
-pub mod next;
 pub mod optional;
-pub mod plan;
+pub mod pods;
 pub mod status;
+pub mod step;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::availability::Availability;
-use self::claim::{Claim, claim_of};
-use self::counts::Counts;
-use self::deletion_context::{DeletionContext, Preferences, RelatedPods};
-use self::deletion_order::DeletionOrder;
-use self::next::{Next, Reason};
+use self::deletion_order::{
+    DeletionContext, DeletionOrder, Preferences, RelatedPods, pods_to_delete,
+};
 use self::optional::{OptIns, reads_failed_pods, respects_marks};
-use self::plan::{BURST_REPLICAS, Plan, plan, pods_to_delete};
+use self::pods::{Availability, Claim, Counts, claim_of};
+use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
 use crate::controller::memory::view::{Proof, RecordView, SpecLag};
 use crate::stdx::hash::HashSet;
+
+pub use self::step::{Doubt, May, Step};
 
 /// The settings that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,64 +87,6 @@ pub enum Pods {
         /// Pods of its namespace without a controller.
         orphans: Vec<Arc<Pod>>,
     },
-}
-
-/// What a sync may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum May {
-    /// Create and delete pods.
-    #[default]
-    Act,
-    /// Everything but that. An event, or this delay, brings the next sync.
-    Count(Option<Duration>),
-    /// Nothing, not even a status: the caches lag. An event, or this delay, brings the next sync.
-    Wait(Duration),
-    /// Nothing before it has queried the API server.
-    Verify(Doubt),
-}
-
-/// Why a sync must query the API server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    /// A written version is overdue for so long that the cached spec may be outdated too.
-    Overdue,
-    /// The watch did not show a created or deleted pod in time, or skipped it.
-    Unseen,
-    /// The caches may be older than the previous leader's writes.
-    TakeOver,
-    /// A scale-down must respect marks that the user set before the spec, and the pod cache may be
-    /// older than the spec.
-    OlderThanSpec,
-    /// More writes have an unknown outcome than this sync would repeat, or one is so old that it
-    /// has no effect any more.
-    Unknown,
-}
-
-/// The actions of one sync.
-#[derive(Clone, Debug, Default)]
-pub struct Step {
-    /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
-    pub active: Vec<Arc<Pod>>,
-    /// Pods to adopt.
-    pub adopt: Vec<Arc<Pod>>,
-    /// Pods to release.
-    pub release: Vec<Arc<Pod>>,
-    /// How many pods to create or delete, within the burst.
-    pub plan: Plan,
-    /// What the ReplicaSet's opt-ins make of it.
-    pub opt_ins: OptIns,
-    /// What this sync may do of it.
-    pub may: May,
-    /// Names that the creates repeat before they take new ones.
-    pub retry: Vec<Arc<str>>,
-    /// The pods to delete in this sync, in deletion order.
-    pub delete: Vec<Arc<Pod>>,
-    /// The counts of its status.
-    pub counts: Counts,
-    /// Time until the next Ready pod becomes available.
-    pub next_check: Option<Duration>,
-    /// The time of day of the decision.
-    pub now: Timestamp,
 }
 
 impl View<'_> {
@@ -368,42 +305,6 @@ impl View<'_> {
         let count = || owned.iter().filter(is_counted).count();
         let counts = self.rules.counts_terminating;
         counts.then(|| i32::try_from(count()).unwrap_or(i32::MAX))
-    }
-}
-
-impl Step {
-    /// True if this sync creates or deletes pods.
-    pub fn acts(&self) -> bool {
-        self.may == May::Act && self.plan != Plan::Nothing
-    }
-
-    /// True if the ReplicaSet has what its spec asks for.
-    pub fn has_converged(&self) -> bool {
-        self.may == May::Act && self.plan == Plan::Nothing && self.opt_ins.are_content()
-    }
-
-    /// When `rs` needs its next sync without any event, as seen at `now`.
-    pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
-        let mut next = Next::default();
-        match self.may {
-            May::Count(Some(delay)) => next.add(now + delay, Reason::Held),
-            May::Wait(delay) => next.add(now + delay, Reason::CachesLag),
-            May::Verify(_) => next.add(now, Reason::CachesLag),
-            May::Count(None) | May::Act => {}
-        }
-        let Counts {
-            ready, available, ..
-        } = self.counts;
-        if rs.min_ready_seconds > 0 && ready != available {
-            let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
-            let delay = self.next_check.unwrap_or(fallback);
-            next.add(now + delay, Reason::Availability);
-        }
-        self.opt_ins.add_next(now, &mut next);
-        if let Some(delay) = self.opt_ins.next_extra_deletes() {
-            next.add(now + delay, Reason::Leftovers);
-        }
-        next
     }
 }
 

@@ -1,21 +1,23 @@
-//! The order of keys in the queue. ReplicaSets with missing or surplus pods go before those with
-//! only an outdated status. Called on the watch threads, and once by the first worker.
-//!
-//! The cache's state decides, not the kind of event.
+//! When a key is synced next, and before which others: after an event, after a sync, and after a
+//! take-over. Keys with missing or surplus pods go before those with only an outdated status. The
+//! cache's state decides that, not the kind of event. Called on the watch threads and by workers.
 
 use std::time::{Duration, Instant};
 
 use super::ReplicaSetController;
 #[cfg(test)]
 use super::decide::Pods;
-use super::decide::counts::Counts;
-use super::decide::plan::{Plan, plan};
+use super::decide::pods::Counts;
+use super::decide::step::{Next, Plan, Reason, plan};
+use super::decide::{Step, View};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
+use super::memory::positions::Readiness;
 #[cfg(test)]
 use crate::api::Pod;
 use crate::api::{ObjectKey, ReplicaSet, Selector};
 use crate::cache::PodTally;
+use crate::stdx::turns;
 use crate::workqueue::Priority;
 
 impl ReplicaSetController {
@@ -106,9 +108,44 @@ impl ReplicaSetController {
         }
     }
 
-    /// True if a sync would delete pods if all expectations were fulfilled.
-    pub(super) fn has_surplus(&self, rs: &ReplicaSet, owned: &PodTally) -> bool {
-        matches!(self.planned(rs, owned), Plan::Delete(_))
+    /// Adds when the next sync can rely on the writes of this one.
+    pub(super) fn await_own_writes(&self, view: &View<'_>, step: &Step, next: &mut Next) {
+        let now = self.clock.now();
+        let mut record = &view.record;
+        let taken_again;
+        if step.acts() {
+            // The events of its writes that came during this sync found the key in progress, or
+            // the expectations still open, so they may have enqueued it with low priority.
+            turns::reached("expectations: before the key is registered");
+            taken_again = self.capture_record(&view.rs.key);
+            record = &taken_again;
+        }
+        match (record.readiness, record.expectations) {
+            (Readiness::TooEarly(_, delay), _) => {
+                next.add(now + delay, Reason::CachesLag);
+            }
+            // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
+            // periodic resync. A lost event, or a pod that appeared and vanished unseen, wakes no
+            // key.
+            (_, Satisfaction::Open) => {
+                let delay = record.expire_in.unwrap_or_default();
+                next.add(now + delay, Reason::CachesLag);
+            }
+            _ if step.acts() => next.add(now, Reason::Changed),
+            _ => {}
+        }
+    }
+
+    /// Requeues the key for the time when it needs the next sync, if no event brings it earlier.
+    pub(super) fn requeue(&self, key: &ObjectKey, next: Next) {
+        let now = self.clock.now();
+        if let Some((at, reason)) = next.high {
+            log::trace!("{key}: next sync for {reason:?}");
+            self.add_to_queue(key, Priority::High, at.saturating_duration_since(now));
+        }
+        if let Some((at, _)) = next.low {
+            self.add_to_queue(key, Priority::Low, at.saturating_duration_since(now));
+        }
     }
 
     /// Returns what a sync would create or delete if all expectations were fulfilled.

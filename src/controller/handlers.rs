@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use super::observe::failing_pods::warn_of_failures;
 use super::view::cached_versions;
+use super::warnings::warn_of_failures;
 use crate::api::{ObjectKey, Pod, PodPhase, Policy, ReplicaSet, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
 use crate::workqueue::Priority;
@@ -160,7 +160,7 @@ impl ReplicaSetController {
             self.delete_pod(old);
             return self.add_pod(new);
         }
-        if new.differs_in_version_only(old) || self.is_idle_cost(old, new) {
+        if new.differs_in_version_only(old) {
             self.retry_if_failing(new);
             return;
         }
@@ -232,16 +232,6 @@ impl ReplicaSetController {
                 }
             }
         }
-    }
-
-    /// True if only the deletion cost has changed, and no scale-down is due that would read it.
-    /// Karpenter writes the cost of every pod as often as once a minute.
-    fn is_idle_cost(&self, old: &Pod, new: &Pod) -> bool {
-        new.differs_in_cost_only(old)
-            && self.controller_of(new).is_none_or(|rs| {
-                let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(&rs));
-                !self.has_surplus(&rs, &owned)
-            })
     }
 
     /// Retries a failed sync at once instead of after its back-off. The update itself needs no

@@ -2,7 +2,7 @@
 //! lock. Code holds that lock for a map operation only, never during a request or a cache read.
 //!
 //! The store also holds the proof that a new leader needs for all of them: that the caches are as
-//! new as its take-over ([`take_over`]).
+//! new as its take-over ([`positions::TakeOver`]).
 //!
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
 //! shown, with the names of the next pods ([`own_writes`]), positions that the caches must reach
@@ -19,9 +19,7 @@ pub mod own_writes;
 pub mod positions;
 pub mod refusals;
 pub mod suspicion;
-pub mod take_over;
 pub mod view;
-mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,13 +27,11 @@ use std::time::Instant;
 
 use self::history::History;
 use self::own_writes::OwnWrites;
-use self::positions::{Positions, Readiness, Versions};
+use self::positions::{Positions, Readiness, TakeOver, Versions, Waiting};
 use self::refusals::{QuotaQueues, Refused};
 use self::suspicion::Suspicion;
-use self::take_over::TakeOver;
 use self::view::{Proof, RecordView};
-use self::waiting::Waiting;
-use super::decide::counts::Counts;
+use super::decide::pods::Counts;
 use super::refusals::QuotaWatch;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;

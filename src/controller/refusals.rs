@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::act::Writer;
-use super::decide::plan::Plan;
 use super::decide::status::{Failure, bounded};
+use super::decide::step::Plan;
 use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::refusals::{HeldBack, Refusal};

@@ -5,16 +5,11 @@
 use std::time::Duration;
 
 use super::act::Writer;
-use super::decide::next::{Next, Reason};
-use super::decide::plan::LARGE;
-use super::decide::{May, Step, View};
-use super::memory::Memory;
-use super::memory::own_writes::Satisfaction;
-use super::memory::positions::{Readiness, Resource};
+use super::decide::May;
+use super::decide::step::{LARGE, Next};
 use super::{ReplicaSetController, SyncError};
-use crate::api::{ObjectKey, ReplicaSet};
+use crate::api::ObjectKey;
 use crate::stdx::turns;
-use crate::workqueue::Priority;
 
 /// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,92 +114,6 @@ impl ReplicaSetController {
         } else {
             SyncOutcome::Synced
         })
-    }
-
-    /// Adds when the next sync can rely on the writes of this one.
-    fn await_own_writes(&self, view: &View<'_>, step: &Step, next: &mut Next) {
-        let now = self.clock.now();
-        let mut record = &view.record;
-        let taken_again;
-        if step.acts() {
-            // The events of its writes that came during this sync found the key in progress, or
-            // the expectations still open, so they may have enqueued it with low priority.
-            turns::reached("expectations: before the key is registered");
-            taken_again = self.capture_record(&view.rs.key);
-            record = &taken_again;
-        }
-        match (record.readiness, record.expectations) {
-            (Readiness::TooEarly(_, delay), _) => {
-                next.add(now + delay, Reason::CachesLag);
-            }
-            // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
-            // periodic resync. A lost event, or a pod that appeared and vanished unseen, wakes no
-            // key.
-            (_, Satisfaction::Open) => {
-                let delay = record.expire_in.unwrap_or_default();
-                next.add(now + delay, Reason::CachesLag);
-            }
-            _ if step.acts() => next.add(now, Reason::Changed),
-            _ => {}
-        }
-    }
-
-    /// Requeues the key for the time when it needs the next sync, if no event brings it earlier.
-    pub(super) fn requeue(&self, key: &ObjectKey, next: Next) {
-        let now = self.clock.now();
-        if let Some((at, reason)) = next.high {
-            log::trace!("{key}: next sync for {reason:?}");
-            self.add_to_queue(key, Priority::High, at.saturating_duration_since(now));
-        }
-        if let Some((at, _)) = next.low {
-            self.add_to_queue(key, Priority::Low, at.saturating_duration_since(now));
-        }
-    }
-
-    /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache
-    /// does not.
-    fn count_skip(&self, view: &View<'_>) {
-        match view.record.readiness {
-            Readiness::TooEarly(Resource::Pods, _) => self.metrics.stale_pods_skips.inc(),
-            Readiness::TooEarly(Resource::ReplicaSets, _) => self.metrics.stale_owners_skips.inc(),
-            Readiness::Ready | Readiness::Overdue => {}
-        }
-    }
-
-    /// Records how many pods of `rs` wait for its back-off.
-    pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
-        let n_held_back = step.opt_ins.n_held_back();
-        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
-        if n_held_back > 0 {
-            self.memories.with(&rs.key, &rs.uid, note);
-        } else {
-            // Without a record nothing was held back.
-            self.memories.get(&rs.key, &rs.uid, note);
-        }
-    }
-
-    /// Records that `rs` has as many pods as its spec asks for.
-    fn note_converged(&self, rs: &ReplicaSet) {
-        let now = self.clock.now();
-        let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
-        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
-            self.metrics.converge.observe(after.as_secs_f64());
-        }
-    }
-
-    /// Logs an unusable selector, once per generation: only a change of the spec can repair it.
-    pub(super) fn log_unusable_selector(&self, rs: &ReplicaSet) {
-        let Err(error) = &rs.selector else { return };
-        let is_news = self.memories.with(&rs.key, &rs.uid, |memory| {
-            memory.history.note_unusable_selector(rs.generation)
-        });
-        if is_news {
-            log::error!(
-                object:% = self.kind.named(&rs.key), error:%;
-                "the selector cannot be used, so this {} is not synced until its spec changes",
-                self.kind.kind
-            );
-        }
     }
 }
 

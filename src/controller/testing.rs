@@ -11,12 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::act::Writer;
-use super::decide::plan::BURST_REPLICAS;
-use super::feature_gates::FeatureGates;
+use super::decide::step::BURST_REPLICAS;
 use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
 use super::sync::SyncOutcome;
-use super::{Mode, Options, Parts, ReplicaSetController, SyncError};
+use super::{FeatureGates, Mode, Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{

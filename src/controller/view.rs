@@ -7,9 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::ReplicaSetController;
-use super::decide::availability::Availability;
-use super::decide::counts::Counts;
-use super::decide::deletion_context::{NodeCounts, RelatedPods, count_on_node};
+use super::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
+use super::decide::pods::{Availability, Counts};
 use super::decide::{Pods, Rules, View};
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Versions;

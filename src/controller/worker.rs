@@ -1,17 +1,20 @@
-//! The worker: it takes a key from the queue, syncs it, and marks it done.
+//! The worker: it takes a key from the queue, syncs it, records how that ended, and marks it done.
 
 use std::fmt;
 use std::time::Duration;
 
 use log::Level;
 
+use super::decide::{Step, View};
 use super::error::Batch;
+use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
+use super::memory::positions::{Readiness, Resource};
 use super::refusals::why_quota_refuses;
 use super::sync::SyncOutcome;
 use super::{Mode, ReplicaSetController, SyncError};
-use crate::api::ObjectKey;
 use crate::api::status::RETRY_AFTER_MAX;
+use crate::api::{ObjectKey, ReplicaSet};
 use crate::stdx::activity;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Priority;
@@ -160,5 +163,51 @@ impl ReplicaSetController {
                 .forget_versions_before(&rs.resource_version);
             is_news
         })
+    }
+
+    /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache
+    /// does not.
+    pub(super) fn count_skip(&self, view: &View<'_>) {
+        match view.record.readiness {
+            Readiness::TooEarly(Resource::Pods, _) => self.metrics.stale_pods_skips.inc(),
+            Readiness::TooEarly(Resource::ReplicaSets, _) => self.metrics.stale_owners_skips.inc(),
+            Readiness::Ready | Readiness::Overdue => {}
+        }
+    }
+
+    /// Records how many pods of `rs` wait for its back-off.
+    pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
+        let n_held_back = step.opt_ins.n_held_back();
+        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
+        if n_held_back > 0 {
+            self.memories.with(&rs.key, &rs.uid, note);
+        } else {
+            // Without a record nothing was held back.
+            self.memories.get(&rs.key, &rs.uid, note);
+        }
+    }
+
+    /// Records that `rs` has as many pods as its spec asks for.
+    pub(super) fn note_converged(&self, rs: &ReplicaSet) {
+        let now = self.clock.now();
+        let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
+        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
+            self.metrics.converge.observe(after.as_secs_f64());
+        }
+    }
+
+    /// Logs an unusable selector, once per generation: only a change of the spec can repair it.
+    pub(super) fn log_unusable_selector(&self, rs: &ReplicaSet) {
+        let Err(error) = &rs.selector else { return };
+        let is_news = self.memories.with(&rs.key, &rs.uid, |memory| {
+            memory.history.note_unusable_selector(rs.generation)
+        });
+        if is_news {
+            log::error!(
+                object:% = self.kind.named(&rs.key), error:%;
+                "the selector cannot be used, so this {} is not synced until its spec changes",
+                self.kind.kind
+            );
+        }
     }
 }

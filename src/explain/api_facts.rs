@@ -13,9 +13,9 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
-use crate::controller::decide::deletion_context::{NodeCounts, count_on_node};
+use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
 use crate::controller::decide::optional::counts_all_pods;
-use crate::controller::observe::inspect::{ReplicaSetFacts, current_of_deployment};
+use crate::controller::inspect::{ReplicaSetFacts, current_of_deployment};
 use crate::stdx::hash::HashSet;
 
 /// Objects per list page.

@@ -16,8 +16,8 @@ use crate::api::workload_kind::collection_path;
 use crate::api::{Pod, ReplicaSet, Uid, WorkloadKind};
 use crate::client::Client;
 use crate::controller::decide::Rules;
-use crate::controller::decide::deletion_context::NodeCounts;
-use crate::controller::observe::inspect::ReplicaSetFacts;
+use crate::controller::decide::deletion_order::NodeCounts;
+use crate::controller::inspect::ReplicaSetFacts;
 use crate::stdx::hash::HashMap;
 
 type Pods = Vec<Arc<Pod>>;

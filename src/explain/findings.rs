@@ -10,9 +10,9 @@ use crate::api::{CompactTimestamp, Policy, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use crate::controller::decide::optional::protection::Block;
+use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
-use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
-use crate::controller::observe::other_writers;
+use crate::controller::other_writers;
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
 /// selector cannot be used.

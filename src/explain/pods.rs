@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::model::{Finding, Report, Sources};
 use crate::api::{Pod, PodPhase};
-use crate::controller::decide::availability::is_available;
 use crate::controller::decide::optional::failed_pods::BackOff;
-use crate::controller::observe::failing_pods::back_off_command;
-use crate::controller::observe::inspect::ReplicaSetFacts;
+use crate::controller::decide::pods::is_available;
+use crate::controller::inspect::ReplicaSetFacts;
+use crate::controller::warnings::back_off_command;
 
 /// Failures older than this are not part of a failure loop.
 const RECENT: Duration = Duration::from_mins(10);

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::model::Deletion;
 use crate::api::{Pod, Uid};
-use crate::controller::decide::deletion_context::DeletionContext;
-use crate::controller::decide::deletion_order::RankedPod;
+use crate::controller::decide::deletion_order::{DeletionContext, RankedPod};
 use crate::controller::decide::optional::order::{Because, NodePods, Places, prefer};
 use crate::stdx::hash::HashMap;
 

@@ -9,19 +9,18 @@ use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sibling, Sources};
 use super::preferences::{by_preference, preferred};
 use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
-use crate::controller::decide::availability::is_available;
-use crate::controller::decide::claim::{Claim, claim_of};
-use crate::controller::decide::deletion_context::{DeletionContext, NodeCounts, RelatedPods};
 use crate::controller::decide::deletion_order::{
-    DeletionOrder, RankedPod, Rule, decide as first_rule,
+    DeletionContext, DeletionOrder, NodeCounts, RankedPod, RelatedPods, Rule, decide as first_rule,
+    deletion_ranking, pods_to_delete,
 };
 use crate::controller::decide::optional::order::{
     Places, PreferredPod, is_one_class, prefer_throughout,
 };
-use crate::controller::decide::plan::{Plan, deletion_ranking, plan, pods_to_delete};
+use crate::controller::decide::pods::{Claim, claim_of, is_available};
+use crate::controller::decide::step::{Plan, plan};
 use crate::controller::decide::{self, Pods, Step};
+use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::view::RecordView;
-use crate::controller::observe::inspect::{Memory, ReplicaSetFacts};
 
 /// Maximum pods in a list; the counts cover all pods.
 const NAMED_MAX: usize = 100;

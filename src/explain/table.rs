@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model::{Report, Sources};
 use super::report::report;
-use crate::controller::observe::inspect::ReplicaSetFacts;
+use crate::controller::inspect::ReplicaSetFacts;
 use crate::stdx::escape::escaped;
 
 /// The objects that are not in step. The command `explain` also reads it from a daemon's page.

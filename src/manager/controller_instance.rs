@@ -12,7 +12,7 @@ use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
 use crate::client::{Client, ClientConfig};
-use crate::controller::observe::dry_run::DryRun;
+use crate::controller::dry_run::DryRun;
 use crate::controller::refusals::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::live::RealLiveReader;

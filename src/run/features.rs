@@ -3,7 +3,7 @@
 use crate::cli::flags::{
     FeatureArgs, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
 };
-use crate::controller::feature_gates::FeatureGates;
+use crate::controller::FeatureGates;
 
 /// Returns the gates that are on.
 pub(super) fn feature_gates(args: &FeatureArgs) -> FeatureGates {

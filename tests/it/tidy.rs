@@ -278,10 +278,9 @@ fn no_async_runtime_is_in_the_binary() {
 }
 
 /// The opt-ins, and their own observers.
-const OPT_INS: [&str; 4] = [
+const OPT_INS: [&str; 3] = [
     "src/controller/decide/optional",
-    "src/controller/observe/opt_ins.rs",
-    "src/controller/observe/failing_pods.rs",
+    "src/controller/warnings.rs",
     "src/controller/act/leftovers.rs",
 ];
 

@@ -3,14 +3,13 @@
 use super::Writer;
 use crate::api::{Pod, ReplicaSet, Uid};
 use crate::batches::{Jobs, slow_start_batch};
-use crate::controller::decide::age_ratio::age_ratios;
+use crate::controller::decide::deletion_order::age_ratios;
 use crate::controller::decide::optional::respects_marks;
 use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{SyncError, outcome_of};
-use crate::stdx::activity;
-use crate::stdx::turns;
+use crate::stdx::{activity, turns};
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
 

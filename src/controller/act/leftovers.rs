@@ -7,7 +7,7 @@ use super::Writer;
 use super::delete::Deleted;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
-use crate::controller::decide::next::{Next, Reason};
+use crate::controller::decide::step::{Next, Reason};
 use crate::controller::memory::Memory;
 use crate::controller::outcome_of;
 use crate::telemetry::metrics::controller::WriteOutcome;

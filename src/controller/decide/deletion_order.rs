@@ -1,4 +1,4 @@
-//! The deletion order of surplus pods: upstream's nine criteria (kubernetes
+//! The choice of surplus pods to delete, and its order: upstream's nine criteria (kubernetes
 //! `pkg/controller/controller_utils.go:ActivePodsWithRanks`), and the marks of pods before them
 //! where the ReplicaSet opts in to protection.
 //!
@@ -12,8 +12,112 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::optional::Marks;
-use crate::api::{CompactTimestamp, Pod, PodPhase};
+use super::optional::{Marks, prefer};
+use crate::api::policy::ScaleDownOrder;
+use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet, Uid};
+use crate::stdx::hash::HashMap;
+
+/// The input of the choice of pods to delete, besides the pods.
+#[derive(Debug)]
+pub struct DeletionContext<'a> {
+    /// Finds the pods of all ReplicaSets with the same controller, including this one; none if the
+    /// ReplicaSet has no controller. Called only if the choice sorts pods.
+    pub related_pods: &'a dyn RelatedPods,
+    /// Pods whose deletion may have happened already. The choice takes them first, in this order.
+    pub unresolved: &'a [Uid],
+    /// The order of the other pods.
+    pub order: DeletionOrder,
+    /// The preferences among pods that `order` does not tell apart by state.
+    pub preferences: Preferences<'a>,
+}
+
+/// Finds the pods that determine how crowded a node is.
+pub trait RelatedPods: std::fmt::Debug {
+    /// Returns the pods of all ReplicaSets with the same controller.
+    fn related_pods(&self) -> Vec<Arc<Pod>>;
+
+    /// Counts the active pods of all owners on each node, except those that
+    /// [belong to the node](Pod::belongs_to_node). Called only if the choice consolidates.
+    fn active_pods_per_node(&self) -> NodeCounts;
+}
+
+/// Number of pods on each node.
+pub type NodeCounts = HashMap<Arc<str>, usize>;
+
+/// Counts `pod` on its node, if it keeps the node from being empty.
+pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
+    let Some(node) = &pod.node else { return };
+    if !pod.is_active() || pod.belongs_to_node() {
+        return;
+    }
+    // The name is cloned only once for each node.
+    match counts.get_mut(node) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(Arc::clone(node), 1)),
+    }
+}
+
+/// What the preferences of a ReplicaSet read besides its pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Preferences<'a> {
+    /// The preferences.
+    pub order: ScaleDownOrder,
+    /// The ReplicaSet, whose template names the topology.
+    pub rs: &'a ReplicaSet,
+}
+
+/// Chooses `count` of `pods`, in deletion order; never more than may be chosen
+/// ([`OptIns::n_kept`](super::optional::OptIns::n_kept)). If `count` covers all pods, they keep
+/// their order without a sort (kubernetes
+/// `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
+pub fn pods_to_delete(
+    pods: &[Arc<Pod>],
+    count: usize,
+    context: &DeletionContext<'_>,
+) -> Vec<Arc<Pod>> {
+    if count >= pods.len() {
+        return pods.to_vec();
+    }
+    // A protected pod is not even deleted again. Its delete was on condition of a version that the
+    // mark has ended, unless it was sent before protection was switched on.
+    let is_unresolved = |pod: &Pod, uid: &Uid| *uid == pod.uid && !context.order.marks.spare(pod);
+    let rank = |pod: &Arc<Pod>| {
+        let mut unresolved = context.unresolved.iter();
+        unresolved.position(|uid| is_unresolved(pod, uid))
+    };
+    let (mut chosen, rest): (Vec<_>, Vec<_>) =
+        pods.iter().cloned().partition(|pod| rank(pod).is_some());
+    // A delete of unknown outcome is repeated on the same pod, so that it costs no second pod.
+    chosen.sort_by_cached_key(rank);
+    chosen.truncate(count);
+    let more = count - chosen.len();
+    if more > 0 {
+        let sorted = deletion_ranking(&rest, context);
+        let preferred = prefer(sorted, more, (pods, &chosen), context);
+        chosen.extend(preferred.into_iter().take(more).map(|it| it.ranked.pod));
+    }
+    chosen
+}
+
+/// Ranks all of `pods` and sorts them into deletion order. Unresolved deletes do not affect it.
+pub fn deletion_ranking(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Vec<RankedPod> {
+    let related = context.related_pods.related_pods();
+    sort_for_deletion(rank_by_node(pods, &related), context.order)
+}
+
+/// Ranks each pod by the number of active related pods on its node
+/// (kubernetes `pkg/controller/replicaset/replica_set.go:getPodsRankedByRelatedPodsOnSameNode`).
+fn rank_by_node(pods: &[Arc<Pod>], related: &[Arc<Pod>]) -> Vec<RankedPod> {
+    let mut on_node: HashMap<Option<&str>, usize> = HashMap::default();
+    for pod in related.iter().filter(|pod| pod.is_active()) {
+        *on_node.entry(pod.node.as_deref()).or_default() += 1;
+    }
+    let ranked = |pod: &Arc<Pod>| RankedPod {
+        pod: Arc::clone(pod),
+        rank: on_node.get(&pod.node.as_deref()).copied().unwrap_or(0),
+    };
+    pods.iter().map(ranked).collect()
+}
 
 /// A pod and how crowded its node is.
 #[derive(Clone, Debug)]
@@ -207,6 +311,30 @@ fn merge_sort<T>(mut items: Vec<T>, is_after: &dyn Fn(&T, &T) -> bool) -> Vec<T>
     merged.extend(left);
     merged.extend(right);
     merged
+}
+
+/// Measures how well the order spares old pods. Returns one ratio for each Ready pod among
+/// `chosen`: its age divided by the age of the youngest Ready pod of `all`. As upstream's, this is
+/// an integer division of milliseconds (kubernetes
+/// `pkg/controller/replicaset/replica_set.go:reportSortingDeletionAgeRatioMetric`).
+///
+/// DIFFERS: upstream panics if the youngest pod is less than a millisecond old. Such a choice
+/// proves nothing about ages, so this returns no ratio.
+pub fn age_ratios(all: &[Arc<Pod>], chosen: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
+    let age = |pod: &Arc<Pod>| {
+        let creation = pod.creation.filter(|_| pod.is_ready)?;
+        i64::try_from(creation.age(now).as_millis()).ok()
+    };
+    let Some(youngest) = all.iter().filter_map(age).min() else {
+        return Vec::new();
+    };
+    let ages = chosen.iter().filter_map(age);
+    let ratios = ages.filter_map(|age| age.checked_div(youngest));
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "no pod is 2^53 times as old as another one"
+    )]
+    ratios.map(|ratio| ratio as f64).collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::counts::Counts;
-use super::plan::Plan;
+use super::pods::Counts;
+use super::step::Plan;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, remove_condition};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::stdx::escape::escaped;

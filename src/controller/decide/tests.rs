@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::drawn::{Drawn, Stock};
-use super::claim::{Claim, claim_of};
+use super::pods::{Claim, claim_of};
 use super::{Doubt, May, Plan, Pods, Step, View};
 use crate::api::{Pod, ScaleDownMark, Uid};
 use crate::controller::memory::own_writes::Satisfaction;

@@ -13,8 +13,8 @@
 //! - *Lost pods.* The garbage collector may have deleted them because their ReplicaSet is being
 //!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
 //!   ReplicaSet cache is as new as the loss.
-//! - *The take-over*, for all ReplicaSets together ([`take_over`](super::take_over)). A record only
-//!   notes whether the API server has confirmed the caches for its ReplicaSet.
+//! - *The take-over*, for all ReplicaSets together ([`TakeOver`]). A record only notes whether the
+//!   API server has confirmed the caches for its ReplicaSet.
 //!
 //! A quiet watch does not report its position, so the second and the third wait are limited to
 //! [`SETTLE_MAX`].
@@ -23,11 +23,13 @@
 //! error, requeues with rate limit, and waits without limit. Upstream does not wait in the other
 //! cases (kubernetes/kubernetes#126138).
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::own_writes::EXPECTATIONS_TIMEOUT;
-use crate::api::{ReplicaSet, ResourceVersion};
+use crate::api::{ObjectKey, ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
+use crate::stdx::hash::HashSet;
 
 /// The longest wait of a delete for a spec, or of a create for a loss: twice the longest rest of a
 /// watch, since one read may bring only part of the events, and 5 ms to decode it.
@@ -240,4 +242,174 @@ impl Positions {
 fn remaining(since: Instant, now: Instant) -> Option<Duration> {
     let remaining = SETTLE_MAX.saturating_sub(now.saturating_duration_since(since));
     (!remaining.is_zero()).then_some(remaining)
+}
+
+/// The keys that wait for the caches to reach a version, ordered by version, so that an event that
+/// wakes no key costs the same however many keys wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    keys: HashSet<ObjectKey>,
+    /// The version that each key waits for, first by pods, then by ReplicaSets.
+    ///
+    /// INVARIANT: each of `keys` has an entry in one of the two, at a version that it waits or
+    /// waited for. Other keys may have entries too.
+    order: [BTreeSet<(u64, ObjectKey)>; 2],
+}
+
+impl Waiting {
+    /// Registers `key` to wait for these versions.
+    pub(super) fn add(&mut self, key: &ObjectKey, versions: &Versions) {
+        self.keys.insert(key.clone());
+        let first = number(&versions.pods);
+        self.order[0].insert((first, key.clone()));
+    }
+
+    /// Ends the wait of this key.
+    pub(super) fn remove(&mut self, key: &ObjectKey) {
+        self.keys.remove(key);
+    }
+
+    /// Number of waiting keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Takes out the keys whose versions the caches at `cached` have reached. `written` returns the
+    /// versions that a key waits for. Visits only keys whose next version was reached.
+    pub(super) fn take_shown<'a>(
+        &mut self,
+        cached: &Versions,
+        written: impl Fn(&ObjectKey) -> Option<&'a Versions>,
+    ) -> Vec<ObjectKey> {
+        let mut reached = Vec::new();
+        for (order, cached) in self
+            .order
+            .iter_mut()
+            .zip([&cached.pods, &cached.replica_sets])
+        {
+            // An incomparable position blocks no key.
+            let position = cached.number().unwrap_or(u64::MAX);
+            while order
+                .first()
+                .is_some_and(|(version, _)| *version <= position)
+            {
+                reached.extend(order.pop_first());
+            }
+        }
+        let mut shown = Vec::new();
+        for (_, key) in reached {
+            let Some(written) = written(&key).filter(|_| self.keys.contains(&key)) else {
+                self.keys.remove(&key);
+                continue;
+            };
+            if !cached.pods.is_as_new_as(&written.pods) {
+                self.order[0].insert((number(&written.pods), key));
+            } else if !cached.replica_sets.is_as_new_as(&written.replica_sets) {
+                self.order[1].insert((number(&written.replica_sets), key));
+            } else {
+                self.keys.remove(&key);
+                shown.push(key);
+            }
+        }
+        shown
+    }
+}
+
+/// The place of a version in the order. A version that is no number goes first, so that each call
+/// visits its key.
+fn number(version: &ResourceVersion) -> u64 {
+    version.number().unwrap_or(0)
+}
+
+/// The proof that a new leader owes before it acts, for all ReplicaSets together: that both caches
+/// are as new as its take-over. Initially there is none.
+///
+/// A standby runs its watches to keep the caches warm, but enqueues no keys. The new leader syncs
+/// every ReplicaSet once. The watches may not have shown the previous leader's last writes yet, and
+/// a sync that acted on such a cache would create the same pods again. So the first sync with
+/// something to do queries the API server for its current versions, and each ReplicaSet delays its
+/// first action until both caches have reached those versions. A quiet watch learns its position
+/// only about once a minute, so within that minute the sync compares with the API server instead:
+/// one GET and one LIST for each ReplicaSet with something to do. Each cache is compared with a
+/// version of its own resource, because versions of two resources need not share a history.
+#[derive(Debug, Default)]
+pub struct TakeOver {
+    /// The positions that the caches must reach to be as new as the take-over; empty while unknown.
+    /// `None` once they have reached them.
+    unproven: Option<Versions>,
+}
+
+impl TakeOver {
+    /// Requires a new proof, with positions yet unknown.
+    pub fn need_proof(&mut self) {
+        self.unproven = Some(Versions::default());
+    }
+
+    /// True if no proof is owed.
+    pub fn is_proven(&self) -> bool {
+        self.unproven.is_none()
+    }
+
+    /// True if the positions that the caches must reach are still unknown.
+    pub fn lacks_target(&self) -> bool {
+        self.unproven == Some(Versions::default())
+    }
+
+    /// Sets the positions that the caches must reach, unless they are set.
+    pub fn set_target(&mut self, target: Versions) {
+        if self.lacks_target() {
+            self.unproven = Some(target);
+        }
+    }
+
+    /// Records that the caches have reached `cached`. Returns true if that completes the proof.
+    pub fn prove(&mut self, cached: &Versions) -> bool {
+        // An empty version never blocks, so it must not prove anything either.
+        let is_reached = |Versions { pods, replica_sets }: &Versions| {
+            !pods.is_empty()
+                && !replica_sets.is_empty()
+                && cached.pods.is_as_new_as(pods)
+                && cached.replica_sets.is_as_new_as(replica_sets)
+        };
+        let is_proof = self.unproven.as_ref().is_some_and(is_reached);
+        if is_proof {
+            self.unproven = None;
+        }
+        is_proof
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TakeOver, Versions};
+
+    fn versions(pods: &str, replica_sets: &str) -> Versions {
+        Versions {
+            pods: pods.into(),
+            replica_sets: replica_sets.into(),
+        }
+    }
+
+    #[test]
+    fn the_target_is_set_once_and_only_if_a_proof_is_owed() {
+        let mut take_over = TakeOver::default();
+        take_over.set_target(versions("20", "20"));
+        assert!(take_over.is_proven() && !take_over.lacks_target());
+        take_over.need_proof();
+        assert!(!take_over.is_proven() && take_over.lacks_target());
+        take_over.set_target(versions("10", "10"));
+        take_over.set_target(versions("20", "20"));
+        assert!(take_over.prove(&versions("10", "10")));
+        assert!(take_over.is_proven() && !take_over.prove(&versions("10", "10")));
+    }
+
+    #[test]
+    fn empty_versions_prove_nothing() {
+        for (pods, replica_sets) in [("", ""), ("10", ""), ("", "10")] {
+            let mut take_over = TakeOver::default();
+            take_over.need_proof();
+            take_over.set_target(versions(pods, replica_sets));
+            assert!(!take_over.prove(&versions("20", "20")));
+        }
+    }
 }

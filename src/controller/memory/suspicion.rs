@@ -1,5 +1,5 @@
 //! Signs that another writer changed a ReplicaSet or one of its pods. Plain data without lock,
-//! clock or I/O; [`other_writers`](crate::controller::observe::other_writers) follows them up.
+//! clock or I/O; [`other_writers`](crate::controller::other_writers) follows them up.
 
 use std::sync::Arc;
 

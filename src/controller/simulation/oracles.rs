@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
-use crate::controller::decide::counts::Counts;
+use crate::controller::decide::pods::Counts;
 use crate::controller::memory::history::SyncEnd;
-use crate::controller::memory::refusals::HeldBack;
 use crate::controller::memory::refusals::{
-    INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
+    HeldBack, INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
 };
 
 /// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.

@@ -30,7 +30,7 @@ fn labelled(pod: Pod, track: &str) -> Pod {
 /// Returns the pods related to those of `new`, which has two pods on two nodes.
 fn related(fixture: &Fixture, rs: &ReplicaSet) -> Vec<String> {
     use super::Siblings;
-    use crate::controller::decide::deletion_context::RelatedPods;
+    use crate::controller::decide::deletion_order::RelatedPods;
     let selector = rs.selector.as_ref().expect("a valid selector");
     let siblings = Siblings::of(&REPLICA_SET, &fixture.cache, rs, selector);
     let pods = siblings.related_pods();

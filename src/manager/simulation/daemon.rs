@@ -10,7 +10,7 @@ use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::cache::encoding::ContentType;
 use crate::client::ClientConfig;
-use crate::controller::observe::dry_run::DryRun;
+use crate::controller::dry_run::DryRun;
 use crate::controller::{Options, ReplicaSetController};
 use crate::leader_election::LeaderElectionOptions;
 use crate::manager::{Manager, ManagerOptions};

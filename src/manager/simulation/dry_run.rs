@@ -11,7 +11,7 @@ use super::http::Request;
 use super::objects::{Kind, Object, controller_of, is_terminating};
 use super::plan::Action;
 use super::world::{Event, State, World};
-use crate::controller::observe::dry_run::DryRun;
+use crate::controller::dry_run::DryRun;
 
 /// Pods that a ReplicaSet gets and loses again; no history has a smaller burst.
 const N_PODS: i64 = 2;

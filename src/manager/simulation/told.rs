@@ -4,7 +4,7 @@ use super::objects::{Kind, NAMESPACE, is_terminating};
 use super::world::World;
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::observe::inspect::Memory;
+use crate::controller::inspect::Memory;
 use crate::stdx::turns::scheduler::in_process;
 
 impl World {

@@ -9,14 +9,11 @@ use jiff::Timestamp;
 use replicaset_controller::api::policy::ScaleDownOrder;
 use replicaset_controller::api::{ControllerRef, ObjectKey, Pod};
 use replicaset_controller::cache::Cache;
-use replicaset_controller::controller::decide::deletion_context::{
-    DeletionContext, NodeCounts, Preferences, RelatedPods, count_on_node,
-};
 use replicaset_controller::controller::decide::deletion_order::{
-    DeletionOrder, RankedPod, sort_for_deletion,
+    DeletionContext, DeletionOrder, NodeCounts, Preferences, RankedPod, RelatedPods, count_on_node,
+    pods_to_delete, sort_for_deletion,
 };
 use replicaset_controller::controller::decide::optional::Marks;
-use replicaset_controller::controller::decide::plan::pods_to_delete;
 use replicaset_controller::controller::memory::own_writes::OwnWrites;
 use replicaset_controller::stdx::clock::SystemClock;
 use replicaset_controller::workqueue::WorkQueue;

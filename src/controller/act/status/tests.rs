@@ -11,10 +11,9 @@ use serde_json::json;
 use super::carry_over;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
-use crate::controller::decide::availability::Availability;
-use crate::controller::decide::counts::Counts;
-use crate::controller::decide::plan::{LARGE, Plan};
+use crate::controller::decide::pods::{Availability, Counts};
 use crate::controller::decide::status::{Failure, bounded, calculate_status};
+use crate::controller::decide::step::{LARGE, Plan};
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
     Fixture, Write, key, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,

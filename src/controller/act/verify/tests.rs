@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
-use crate::controller::feature_gates::FeatureGates;
+use crate::controller::FeatureGates;
 use crate::controller::memory::positions::Resource;
 use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{

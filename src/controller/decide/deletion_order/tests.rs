@@ -1,5 +1,8 @@
 //! Group E: the comparison and the sort.
 
+mod age_ratio;
+mod choice;
+
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;

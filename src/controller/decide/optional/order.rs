@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
-use crate::controller::decide::deletion_context::{DeletionContext, Preferences};
-use crate::controller::decide::deletion_order::{DeletionOrder, RankedPod, decide};
+use crate::controller::decide::deletion_order::{
+    DeletionContext, DeletionOrder, Preferences, RankedPod, decide,
+};
 use crate::stdx::hash::{HashMap, HashSet};
 
 /// The topology of a template without constraints of its own. Since Kubernetes 1.35 pods carry the

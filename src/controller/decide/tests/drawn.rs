@@ -9,7 +9,7 @@ use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::pod::PodFailure;
 use crate::api::policy::FailedPodBackoff;
 use crate::api::{CompactTimestamp, Labels, Pod, PodPhase, Policy, ReplicaSet, ScaleDownMark, Uid};
-use crate::controller::decide::deletion_context::{NodeCounts, RelatedPods, count_on_node};
+use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
 use crate::controller::decide::optional::protection::PROTECTED_PODS;
 use crate::controller::decide::{Pods, Rules, View};
 use crate::controller::memory::own_writes::Satisfaction;

@@ -10,12 +10,11 @@ use serde_json::json;
 use super::{Candidate, choose};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase, ReplicaSet};
-use crate::controller::decide::deletion_context::{
-    DeletionContext, NodeCounts, Preferences, RelatedPods, count_on_node,
+use crate::controller::decide::deletion_order::{
+    DeletionContext, DeletionOrder, NodeCounts, Preferences, RelatedPods, count_on_node,
+    pods_to_delete,
 };
-use crate::controller::decide::deletion_order::DeletionOrder;
 use crate::controller::decide::optional::Marks;
-use crate::controller::decide::plan::pods_to_delete;
 use crate::controller::testing::{
     controller_ref, now, owned_pod, read_replica_set, ready_pod, replica_set, replica_set_json,
     seconds_ago,

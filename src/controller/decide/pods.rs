@@ -1,10 +1,99 @@
-//! Replica counts for `status`, from pods or from the cache's tallies. Both give the same result;
-//! tallies cost one selector match per distinct label set. Pure.
+//! What the pods of a ReplicaSet are to it: which it adopts, releases and keeps, which are
+//! available, and how many there are in each state. Pure.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::cache::PodTally;
+
+/// The claim of a ReplicaSet on one pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The ReplicaSet controls the pod and keeps it.
+    Keep,
+    /// The pod has another controller, or the ReplicaSet cannot claim it.
+    Ignore,
+    /// The pod has no controller and matches the selector.
+    Adopt,
+    /// The ReplicaSet controls the pod, but the selector no longer matches.
+    Release,
+}
+
+/// Returns the claim of `rs` on `pod`, judged by the two objects alone (kubernetes
+/// `pkg/controller/controller_ref_manager.go:BaseControllerRefManager.ClaimObject`).
+pub fn claim_of(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
+    let matches = selector.matches(&pod.labels);
+    match &pod.controller {
+        Some(controller) if controller.uid != rs.uid => Claim::Ignore,
+        Some(_) if matches => Claim::Keep,
+        // A ReplicaSet under deletion releases nothing: the garbage collector handles its pods.
+        Some(_) if rs.is_terminating() => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if rs.is_terminating() || !matches || pod.is_terminating() => Claim::Ignore,
+        None if pod.key.namespace != rs.key.namespace && !rs.key.namespace.is_empty() => {
+            Claim::Ignore
+        }
+        None => Claim::Adopt,
+    }
+}
+
+/// True if the pod has been Ready for `min_ready_seconds`, the boundary included (kubernetes
+/// `pkg/api/v1/pod/util.go:IsPodAvailable`).
+pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
+    pod.is_ready
+        && (min_ready_seconds == 0
+            || pod
+                .ready_transition
+                .is_some_and(|since| since.age(now).as_secs_f64() >= f64::from(min_ready_seconds)))
+}
+
+/// Returns the time until a Ready pod becomes available; `None` if it is available, or if time
+/// alone does not make it so (kubernetes
+/// `pkg/controller/controller_utils.go:nextPodAvailabilityCheck`).
+pub fn next_pod_availability_check(
+    pod: &Pod,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Option<Duration> {
+    if !pod.is_ready || min_ready_seconds == 0 {
+        return None;
+    }
+    let ready_for = pod.ready_transition?.age(now);
+    let missing = jiff::SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
+    // No fallible conversion: it would build an error for each available pod.
+    missing.is_positive().then(|| missing.unsigned_abs())
+}
+
+/// The number of available pods, and the time until the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Availability {
+    /// Pods that [are available](is_available).
+    pub n_available: i32,
+    /// The shortest [`next_pod_availability_check`] of all
+    /// (kubernetes `pkg/controller/controller_utils.go:FindMinNextPodAvailabilityCheck`).
+    pub next_check: Option<Duration>,
+}
+
+impl Availability {
+    /// Counts one active pod.
+    pub fn add(&mut self, pod: &Pod, min_ready_seconds: i32, now: Timestamp) {
+        self.n_available += i32::from(is_available(pod, min_ready_seconds, now));
+        let check = next_pod_availability_check(pod, min_ready_seconds, now);
+        self.next_check = self.next_check.into_iter().chain(check).min();
+    }
+
+    /// Computes the availability of these active pods.
+    pub fn of(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Self {
+        let mut availability = Self::default();
+        for pod in pods {
+            availability.add(pod, min_ready_seconds, now);
+        }
+        availability
+    }
+}
 
 /// Number of pods of a ReplicaSet in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
-use crate::controller::decide::plan::Plan;
+use crate::controller::decide::step::Plan;
 use crate::controller::decide::{Pods, Step};
-use crate::controller::observe::opt_ins::log_mistakes;
+use crate::controller::warnings::log_mistakes;
 use crate::controller::{Mode, ReplicaSetController};
 
 /// Maximum pod names in one log line.

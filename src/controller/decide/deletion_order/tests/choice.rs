@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{BURST_REPLICAS, Plan, plan, pods_to_delete};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase};
-use crate::controller::decide::deletion_context::{
-    DeletionContext, NodeCounts, Preferences, RelatedPods,
+use crate::controller::decide::deletion_order::{
+    DeletionContext, DeletionOrder, NodeCounts, Preferences, RelatedPods, pods_to_delete,
 };
-use crate::controller::decide::deletion_order::DeletionOrder;
 use crate::controller::decide::optional::Marks;
+use crate::controller::decide::step::{BURST_REPLICAS, Plan, plan};
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]

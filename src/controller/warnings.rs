@@ -1,17 +1,51 @@
-//! Opt-in annotations: which apply to a ReplicaSet, and reports of those that cannot be understood
-//! and of scale-downs that protected pods block.
+//! Warnings in the log and in events: pods that fail as fast as the controller replaces them,
+//! annotations that cannot be understood, and scale-downs that protected pods block. None of them
+//! affects what the controller creates, deletes or writes.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::act::Writer;
+use super::decide::optional::failed_pods::FAILED_POD_BACKOFF;
+use super::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
+use super::decide::step::Plan;
+use super::decide::{Step, View};
+use super::memory::{Memories, Memory};
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::opt_ins::SCALE_DOWN;
-use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind};
-use crate::controller::act::Writer;
-use crate::controller::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
-use crate::controller::decide::plan::Plan;
-use crate::controller::decide::{Step, View};
-use crate::controller::memory::{Memories, Memory};
+use crate::api::{
+    ObjectKey, Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind,
+};
+
+/// Warns that `count` pods of `rs` have failed within this time, `pod` among them: a node rejects
+/// them, or a container cannot start. As upstream, the controller replaces each one at once
+/// (kubernetes/kubernetes#72593), so thousands of failed pods may pile up.
+pub(in crate::controller) fn warn_of_failures(
+    kind: &WorkloadKind,
+    rs: &ReplicaSet,
+    pod: &Pod,
+    (count, within): (usize, Duration),
+) {
+    log::warn!(
+        object:% = kind.named(&rs.key);
+        "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
+         describe pod {}; to slow the replacements down: {}",
+        within.as_secs_f64().max(1.0),
+        pod.key.namespace,
+        pod.key.name,
+        back_off_command(rs, kind.singular)
+    );
+}
+
+/// The command that switches the back-off of `rs` on.
+pub fn back_off_command(rs: &ReplicaSet, resource: &str) -> String {
+    let ObjectKey { namespace, name } = &rs.key;
+    format!(
+        "kubectl -n {namespace} annotate {resource} {name} \
+         replicaset-controller/failed-pod-backoff=10s..5m"
+    )
+}
 
 /// Reason of the event about an annotation without effect.
 const INVALID_ANNOTATION: &str = "InvalidAnnotation";
@@ -38,6 +72,12 @@ pub(in crate::controller) fn log_mistakes(
 }
 
 impl Writer {
+    /// Reports a new step of the back-off of `rs`.
+    pub(in crate::controller) fn report_failing_pods(&self, rs: &ReplicaSet, message: String) {
+        log::warn!(object:% = self.kind.named(&rs.key); "{message}");
+        self.pod_control.warn(rs, FAILED_POD_BACKOFF, message);
+    }
+
     /// Reports annotations without effect, as [`log_mistakes`] does: an event and a log line.
     pub(in crate::controller) fn report_mistakes(&self, rs: &ReplicaSet) {
         if let Some(message) = log_mistakes(self.kind, &self.memories, rs) {
@@ -103,8 +143,40 @@ mod tests {
     use allocation_counter::measure;
     use serde_json::{Value, json};
 
-    use crate::api::{Pod, ScaleDownMark};
-    use crate::controller::testing::{fixture, owned_pod, read_replica_set, replica_set_json};
+    use crate::api::{Pod, PodPhase, ScaleDownMark};
+    use crate::controller::testing::{
+        Fixture, fixture, owned_pod, read_replica_set, replica_set, replica_set_json,
+    };
+
+    /// A pod of one ReplicaSet fails, and the watch shows it twice.
+    fn one_fails(fixture: &Fixture) {
+        let rs = replica_set("web", 1);
+        fixture.deliver_replica_set(rs.clone());
+        fixture.deliver_pod(owned_pod("a", &rs));
+        for version in ["2", "3"] {
+            fixture.deliver_pod(Pod {
+                resource_version: version.into(),
+                phase: PodPhase::Failed,
+                restarts: i32::from(version == "3"),
+                ..owned_pod("a", &rs)
+            });
+        }
+    }
+
+    #[test]
+    fn each_pod_that_fails_is_counted_once() {
+        let fixture = Fixture::new();
+        one_fails(&fixture);
+        assert_eq!(fixture.metrics.pods_failed.get(), 1);
+    }
+
+    #[test]
+    fn a_standby_counts_no_pods_that_fail() {
+        let fixture = Fixture::new();
+        fixture.controller.stand_by();
+        one_fails(&fixture);
+        assert_eq!(fixture.metrics.pods_failed.get(), 0);
+    }
 
     #[test]
     fn unreadable_marks_are_reported_once_for_a_scale_down() {

@@ -1,0 +1,208 @@
+//! The answer of a decision: what a sync may do, what it does, and when the next one follows.
+//! Pure.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::optional::OptIns;
+use super::pods::Counts;
+use crate::api::{Pod, ReplicaSet};
+
+pub use crate::batches::LARGE;
+
+/// What a sync may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum May {
+    /// Create and delete pods.
+    #[default]
+    Act,
+    /// Everything but that. An event, or this delay, brings the next sync.
+    Count(Option<Duration>),
+    /// Nothing, not even a status: the caches lag. An event, or this delay, brings the next sync.
+    Wait(Duration),
+    /// Nothing before it has queried the API server.
+    Verify(Doubt),
+}
+
+/// Why a sync must query the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A written version is overdue for so long that the cached spec may be outdated too.
+    Overdue,
+    /// The watch did not show a created or deleted pod in time, or skipped it.
+    Unseen,
+    /// The caches may be older than the previous leader's writes.
+    TakeOver,
+    /// A scale-down must respect marks that the user set before the spec, and the pod cache may be
+    /// older than the spec.
+    OlderThanSpec,
+    /// More writes have an unknown outcome than this sync would repeat, or one is so old that it
+    /// has no effect any more.
+    Unknown,
+}
+
+/// The actions of one sync.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
+    pub active: Vec<Arc<Pod>>,
+    /// Pods to adopt.
+    pub adopt: Vec<Arc<Pod>>,
+    /// Pods to release.
+    pub release: Vec<Arc<Pod>>,
+    /// How many pods to create or delete, within the burst.
+    pub plan: Plan,
+    /// What the ReplicaSet's opt-ins make of it.
+    pub opt_ins: OptIns,
+    /// What this sync may do of it.
+    pub may: May,
+    /// Names that the creates repeat before they take new ones.
+    pub retry: Vec<Arc<str>>,
+    /// The pods to delete in this sync, in deletion order.
+    pub delete: Vec<Arc<Pod>>,
+    /// The counts of its status.
+    pub counts: Counts,
+    /// Time until the next Ready pod becomes available.
+    pub next_check: Option<Duration>,
+    /// The time of day of the decision.
+    pub now: Timestamp,
+}
+
+impl Step {
+    /// True if this sync creates or deletes pods.
+    pub fn acts(&self) -> bool {
+        self.may == May::Act && self.plan != Plan::Nothing
+    }
+
+    /// True if the ReplicaSet has what its spec asks for.
+    pub fn has_converged(&self) -> bool {
+        self.may == May::Act && self.plan == Plan::Nothing && self.opt_ins.are_content()
+    }
+
+    /// When `rs` needs its next sync without any event, as seen at `now`.
+    pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
+        let mut next = Next::default();
+        match self.may {
+            May::Count(Some(delay)) => next.add(now + delay, Reason::Held),
+            May::Wait(delay) => next.add(now + delay, Reason::CachesLag),
+            May::Verify(_) => next.add(now, Reason::CachesLag),
+            May::Count(None) | May::Act => {}
+        }
+        let Counts {
+            ready, available, ..
+        } = self.counts;
+        if rs.min_ready_seconds > 0 && ready != available {
+            let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
+            let delay = self.next_check.unwrap_or(fallback);
+            next.add(now + delay, Reason::Availability);
+        }
+        self.opt_ins.add_next(now, &mut next);
+        if let Some(delay) = self.opt_ins.next_extra_deletes() {
+            next.add(now + delay, Reason::Leftovers);
+        }
+        next
+    }
+}
+
+/// Maximum pods created or deleted per sync (kubernetes
+/// `pkg/controller/replicaset/replica_set.go:BurstReplicas`).
+pub const BURST_REPLICAS: usize = 500;
+
+/// The creates or deletes of one sync.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plan {
+    /// The number of pods is right.
+    #[default]
+    Nothing,
+    /// Create this many pods.
+    Create(usize),
+    /// Delete this many pods.
+    Delete(usize),
+}
+
+impl Plan {
+    /// Number of pods created or deleted.
+    pub fn n_pods(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Create(count) | Self::Delete(count) => count,
+        }
+    }
+
+    /// The plan with at most this many creates.
+    #[must_use]
+    pub fn limited_by(self, n_creates_max: Option<usize>) -> Self {
+        match (self, n_creates_max) {
+            (Self::Create(_), Some(0)) => Self::Nothing,
+            (Self::Create(count), Some(max)) => Self::Create(count.min(max)),
+            (plan, _) => plan,
+        }
+    }
+}
+
+/// Compares the number of active pods with `replicas`. The plan never exceeds `burst` pods.
+pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
+    let wanted = usize::try_from(replicas).unwrap_or(0);
+    match active.cmp(&wanted) {
+        Ordering::Less => Plan::Create((wanted - active).min(burst)),
+        Ordering::Greater => Plan::Delete((active - wanted).min(burst)),
+        Ordering::Equal => Plan::Nothing,
+    }
+}
+
+/// Why a sync comes back without an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Something has changed during the sync.
+    Changed,
+    /// A cache must reach a version, or an own write be shown.
+    CachesLag,
+    /// Creates wait: after a refusal, or for the news of a deletion.
+    Held,
+    /// An opt-in lets pods be created or deleted.
+    OptIn,
+    /// An opt-in changes what is reported.
+    OptInReport,
+    /// A Ready pod becomes available.
+    Availability,
+    /// A status with mere progress may be written.
+    Status,
+    /// A Failed pod may be deleted.
+    Leftovers,
+}
+
+impl Reason {
+    /// True if pods may have to be created or deleted then.
+    fn is_urgent(self) -> bool {
+        match self {
+            Self::Changed | Self::CachesLag | Self::Held | Self::OptIn => true,
+            Self::OptInReport | Self::Availability | Self::Status | Self::Leftovers => false,
+        }
+    }
+}
+
+/// The earliest time of each priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Next {
+    /// When pods may have to be created or deleted.
+    pub high: Option<(Instant, Reason)>,
+    /// When anything else may have to be done.
+    pub low: Option<(Instant, Reason)>,
+}
+
+impl Next {
+    /// Adds a reason. The earliest counts.
+    pub fn add(&mut self, at: Instant, reason: Reason) {
+        let known = if reason.is_urgent() {
+            &mut self.high
+        } else {
+            &mut self.low
+        };
+        if known.is_none_or(|(earlier, _)| at < earlier) {
+            *known = Some((at, reason));
+        }
+    }
+}
