@@ -65,7 +65,6 @@ mod health;
 mod identity;
 mod lease_lock;
 mod lock;
-pub mod migration;
 mod options;
 mod record;
 

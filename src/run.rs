@@ -4,7 +4,6 @@
 //!
 //! [`signals`] guards the callbacks for SIGHUP. `main` sets them, `signal` runs them.
 
-mod election;
 mod explain;
 mod features;
 mod logs;
@@ -27,6 +26,7 @@ use crate::cli::flags::{
 };
 use crate::client::{ClientConfig, ConfigError, ConfigSource};
 use crate::controller;
+use crate::leader_election::{LeaderElectionOptions, identity};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::serving::{Pages, Serving, ServingError, debug};
 use crate::stdx::build;
@@ -102,9 +102,6 @@ pub enum RunError {
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
-    /// The configuration of leader migration is not valid.
-    #[error("leader election: {0}")]
-    LeaderElection(String),
     /// A chapter of `demo` failed.
     #[error("{0}")]
     Demo(String),
@@ -130,7 +127,6 @@ impl RunError {
                 | Self::Config(_)
                 | Self::Files(_)
                 | Self::Usage(_)
-                | Self::LeaderElection(_)
                 | Self::Serving(ServingError::Certificates(_))
         )
     }
@@ -150,12 +146,6 @@ impl From<ConfigError> for RunError {
 /// # Errors
 /// [`RunError::NoConfig`] if no source names an API server; otherwise the failure of the daemon.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
-    // A dry run writes nothing, so it must not take the Lease from a daemon that does.
-    let leader_election = if args.mode.dry_run {
-        None
-    } else {
-        election::leader_election(args)?
-    };
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
         master: args.api.master.clone(),
@@ -164,8 +154,8 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     let mut options = ManagerOptions {
         namespace: args.api.namespace.clone(),
         dry_run: args.mode.dry_run,
-        self_check: Some(rights_options(args)?),
-        leader_election,
+        self_check: Some(rights_options(args)),
+        leader_election: leader_election(args),
         streams_lists: args.features.is_enabled(&WATCH_LIST_CLIENT),
         ..manager_options(&args.client, &args.controller, &args.opt_ins)
     };
@@ -218,6 +208,23 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     // ORDER: the HTTP servers stop last, so that a daemon that hangs at the stop can be debugged.
     serving.stop();
     result
+}
+
+/// Returns the options, or `None` without leader election.
+fn leader_election(args: &RunArgs) -> Option<LeaderElectionOptions> {
+    let flags = &args.leader_election;
+    // A dry run writes nothing, so it must not take the Lease from a daemon that does.
+    if args.mode.dry_run || !flags.leader_elect {
+        return None;
+    }
+    let namespace = flags.resource_namespace(args.api.namespace.as_deref());
+    let name = &flags.leader_elect_resource_name;
+    Some(LeaderElectionOptions {
+        lease_duration: flags.leader_elect_lease_duration,
+        renew_deadline: flags.leader_elect_renew_deadline,
+        retry_period: flags.leader_elect_retry_period,
+        ..LeaderElectionOptions::new(identity(), namespace, name)
+    })
 }
 
 fn log_start(args: &RunArgs, options: &ManagerOptions, scope: &str, server: &str) {

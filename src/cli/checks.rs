@@ -14,6 +14,10 @@ const JITTER_FACTOR: f64 = 1.2;
 /// take it at any time.
 const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 
+/// What replaces a leader migration configuration.
+const LEADER_MIGRATION: &str = "leader migration has no file here: if its controllerLeaders name \
+    replicaset-controller, set --leader-elect-resource-name to its leaderName instead";
+
 /// Returns the violated conditions. `at` renders where a flag is set.
 pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {
     let mut mistakes = Vec::new();
@@ -73,22 +77,16 @@ pub(super) fn check(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> 
              before the deadline",
         );
     }
+    // Without its file, this daemon would lead by another Lease beside the other leader.
     require(
-        election.leader_elect || !election.enable_leader_migration,
+        !election.enable_leader_migration,
         "enable-leader-migration",
-        "needs --leader-elect",
-    );
-    // DIFFERS: upstream has a default configuration.
-    require(
-        election.leader_migration_config.is_some() || !election.enable_leader_migration,
-        "enable-leader-migration",
-        "needs --leader-migration-config: Kubernetes' default configuration names no controller of \
-         this daemon",
+        LEADER_MIGRATION,
     );
     require(
-        election.leader_migration_config.is_none() || election.enable_leader_migration,
+        election.leader_migration_config.is_none(),
         "leader-migration-config",
-        "has no effect without --enable-leader-migration",
+        LEADER_MIGRATION,
     );
 
     let serving = &args.serving;

@@ -27,6 +27,9 @@ impl Effective<'_> {
         let mut yaml = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
         let mut above: Vec<&str> = Vec::new();
         for field in FIELDS {
+            let Some(value) = self.values.get(field.flag) else {
+                continue;
+            };
             let keys: Vec<&str> = field.path.split('.').collect();
             let (key, sections) = keys.split_last().expect("a path has a key");
             let n_common = sections
@@ -38,7 +41,6 @@ impl Effective<'_> {
                 writeln!(yaml, "{:1$}{section}:", "", 2 * depth).expect("text takes text");
             }
             above = sections.to_vec();
-            let value = self.values.get(field.flag).map_or("", String::as_str);
             let value = render(field.shape, value);
             let origin = self.origin(field);
             let indent = 2 * sections.len();

@@ -14,7 +14,8 @@ pub(super) fn flags_in_effect(
     matches: &ArgMatches,
     args: &RunArgs,
 ) -> BTreeMap<String, String> {
-    let flags = command.get_arguments().filter_map(|flag| {
+    let shown = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let flags = shown.filter_map(|flag| {
         let name = flag
             .get_long()
             .filter(|name| !matches!(*name, "help" | "version"))?;

@@ -6,7 +6,6 @@ use super::mutate::Form;
 use super::{Target, text_of};
 use crate::cli::{ParseOutcome, Sources, parse};
 use crate::client::{ClientConfig, ConfigSource, Environment, read_credential};
-use crate::leader_election::migration::LeaderMigrationConfiguration;
 
 const YAML: &[&str] = &[
     "&a ",
@@ -142,27 +141,18 @@ fn kubeconfig(file: &std::path::Path, input: &[u8]) -> bool {
 
 fn configurations() -> Vec<Vec<u8>> {
     let sample = super::root().join("config/config.yaml");
-    let mut all = vec![fs::read(sample).expect("the sample")];
-    all.extend(text_of(&["apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: x
-controllerLeaders:
-- name: replicaset-controller
-  component: \"*\"
-"]));
-    all
+    vec![fs::read(sample).expect("the sample")]
 }
 
 fn configuration(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input).into_owned();
-    let migration = LeaderMigrationConfiguration::parse(&text).is_ok();
     let words = ["replicaset-controller", "run", "--config", "file"];
     let sources = Sources {
         arguments: words.map(Into::into).to_vec(),
         environment: Vec::new(),
         read_file: &move |_| Ok(text.clone()),
     };
-    matches!(parse(&sources), ParseOutcome::Run(_)) || migration
+    matches!(parse(&sources), ParseOutcome::Run(_))
 }
 
 fn flag_lists() -> Vec<Vec<u8>> {

@@ -1,6 +1,5 @@
 //! The command `rbac`, and the permissions that a command line needs. Called on the main thread.
 
-use super::election::lease_name;
 use super::{RunError, print};
 use crate::cli::flags::{RbacArgs, RunArgs};
 use crate::rights::manifests::{Account, SYSTEM_NAMESPACE, manifests, warning};
@@ -12,9 +11,9 @@ const ACCOUNT: &str = "replicaset-controller";
 /// Prints the manifests that grant an account the permissions for these flags.
 ///
 /// # Errors
-/// If the leader migration configuration cannot be read, or standard output cannot be written.
+/// If standard output cannot be written.
 pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
-    let options = rights_options(&args.run)?;
+    let options = rights_options(&args.run);
     let mut granted = grants(&options);
     if args.watch_quotas {
         granted.extend(optional_grants(&options));
@@ -53,28 +52,21 @@ fn default_namespace(options: &RightsOptions, granted: &[Grant]) -> String {
 }
 
 /// Returns the permissions that the daemon needs with these flags.
-///
-/// # Errors
-/// If the leader migration configuration, which names the Lease, cannot be read.
-pub(super) fn rights_options(args: &RunArgs) -> Result<RightsOptions, RunError> {
+pub(super) fn rights_options(args: &RunArgs) -> RightsOptions {
     let namespace = args.api.namespace.as_deref();
     let election = &args.leader_election;
-    let lease = if election.leader_elect {
-        Some(LeaseName {
-            namespace: election.resource_namespace(namespace).to_owned(),
-            name: lease_name(args)?,
-        })
-    } else {
-        None
-    };
+    let lease = election.leader_elect.then(|| LeaseName {
+        namespace: election.resource_namespace(namespace).to_owned(),
+        name: election.leader_elect_resource_name.clone(),
+    });
     // With both kubeconfigs set, other accounts send all reviews.
     let asks_itself = args.serving.authentication_kubeconfig.is_none()
         || args.serving.authorization_kubeconfig.is_none();
-    Ok(RightsOptions {
+    RightsOptions {
         namespace: namespace.map(str::to_owned),
         workloads: args.controller.enabled(),
         lease,
         delegated_auth: args.serving.secure_port != 0 && asks_itself,
         dry_run: args.mode.dry_run,
-    })
+    }
 }

@@ -133,7 +133,7 @@ fn configuration(args: &RunArgs) -> Value {
                 "enableProfiling": args.serving.profiling,
                 "enableContentionProfiling": false,
             },
-            "LeaderMigrationEnabled": election.enable_leader_migration,
+            "LeaderMigrationEnabled": false,
         },
         "ReplicaSetController": {
             "ConcurrentRSSyncs": args.controller.concurrent_replicaset_syncs,

