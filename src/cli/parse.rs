@@ -119,7 +119,7 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
             let words = std::mem::take(&mut command_line.arguments);
             command_line.arguments = ignored.take_out(words);
             for layer in &mut lower {
-                ignored.foreign.append(&mut layer.foreign);
+                ignored.0.append(&mut layer.foreign);
             }
         }
         layers = lower;

@@ -86,13 +86,9 @@ pub(super) fn set_verbosity(verbosity: u8) {
 
 /// Logs what `--kcm-compat` ignored.
 pub fn tell_ignored(ignored: &Ignored) {
-    if !ignored.foreign.is_empty() {
-        let foreign = ignored.foreign.join(" ");
-        log::info!("--kcm-compat: ignored flags and fields of other controllers: {foreign}");
-    }
-    if !ignored.otherwise.is_empty() {
-        let otherwise = ignored.otherwise.join("; ");
-        log::warn!("--kcm-compat: flags that this daemon handles differently: {otherwise}");
+    if !ignored.0.is_empty() {
+        let ignored = ignored.0.join(" ");
+        log::info!("--kcm-compat: these flags and fields have no effect here: {ignored}");
     }
 }
 

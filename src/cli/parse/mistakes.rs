@@ -112,13 +112,14 @@ pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Ar
 }
 
 fn unknown_flag(head: &Head<'_>, flag: &str) -> String {
-    if kcm::takes_value(flag).is_some() {
+    let foreign = kcm::names();
+    if foreign.contains(&flag) {
         return "unknown flag; it is one of kube-controller-manager: --kcm-compat ignores it"
             .to_owned();
     }
     let own = head.command.get_arguments();
     let own = own.filter_map(clap::Arg::get_long);
-    let foreign = kcm::names().filter(|_| head.kcm_compat);
+    let foreign = foreign.into_iter().filter(|_| head.kcm_compat);
     let known: Vec<&str> = own.chain(foreign).collect();
     let meant = nearest(flag, known);
     let hint = meant.map_or_else(String::new, |meant| format!("; did you mean --{meant}?"));
