@@ -2,15 +2,15 @@
 //! `/configz` (component-base `configz`) and `/debug/flags/v` (apiserver
 //! `pkg/server/routes/flags.go`).
 //!
-//! DIFFERS: the text forms always use the delimiter `: `. Upstream picks a random one, so that no
-//! program parses the text. YAML and CBOR are not offered.
+//! DIFFERS: `/statusz` and `/flagz` are plain text with the delimiter `: `. Upstream picks a random
+//! one, and offers structured forms as well.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::index::lines;
 use super::pages::Pages;
@@ -21,15 +21,9 @@ use crate::stdx::build;
 /// The component name on these pages.
 const COMPONENT: &str = "replicaset-controller";
 
-/// The first line of both text forms.
+/// The first line of both pages.
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                        formatting compatibility guarantees and is for debugging purposes only.";
-
-/// The API group of both structured forms.
-const GROUP: &str = "config.k8s.io";
-
-/// Versions of the structured forms; the first is deprecated.
-const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
 /// The content of these pages.
 #[derive(Debug)]
@@ -52,7 +46,7 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     });
     let flags = content.flags;
     pages.page("/flagz", "all flags and their values", move |request| {
-        flagz(&flags, request)
+        plain(request, || flagz(&flags))
     });
     let (levels, set) = (content.levels, content.set_verbosity);
     let about = "the log's level; PUT sets its verbosity, over HTTPS only";
@@ -68,69 +62,47 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
         let Some(pages) = listed.upgrade() else {
             return Response::text(503, "the daemon is stopping\n");
         };
-        statusz(&pages, started, request)
+        plain(request, || statusz(&pages, started))
     });
 }
 
-fn statusz(pages: &Pages, started: Timestamp, request: &Request) -> Response {
-    let paths = pages.folders();
+fn statusz(pages: &Pages, started: Timestamp) -> Response {
     let uptime = Timestamp::now().duration_since(started).as_secs().max(0);
-    let (version, follows) = (build::VERSION, build::KUBERNETES);
-    match Form::requested_by(request, "Statusz") {
-        Err(response) => response,
-        Ok(Form::Text) => {
-            let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
-            let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
-            let paths = paths.join(" ");
-            let status = lines(&pages.status());
-            Response::text(
-                200,
-                &format!(
-                    "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {started}\n\
-                     Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
-                     Binary version: {version}\nEmulation version: {follows}\n\
-                     Paths: {paths}\n{status}"
-                ),
-            )
-        }
-        Ok(Form::Json(form)) => Response::object(
-            200,
-            &json!({
-                "kind": "Statusz",
-                "apiVersion": format!("{GROUP}/{form}"),
-                "metadata": {"name": COMPONENT},
-                "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                "uptimeSeconds": uptime,
-                "goVersion": "",
-                "binaryVersion": version,
-                "emulationVersion": follows,
-                "paths": paths,
-            }),
-        ),
-    }
+    let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
+    let text = format!(
+        "\n{COMPONENT} statusz\n{WARNING}\n\nStarted: {}\n\
+         Up: {hours} hr {minutes:02} min {seconds:02} sec\n\
+         Binary version: {}\nEmulation version: {}\nPaths: {}\n{}",
+        started.strftime("%a %b %e %H:%M:%S UTC %Y"),
+        build::VERSION,
+        build::KUBERNETES,
+        pages.folders().join(" "),
+        lines(&pages.status())
+    );
+    Response::text(200, &text)
 }
 
-fn flagz(flags: &BTreeMap<String, String>, request: &Request) -> Response {
-    match Form::requested_by(request, "Flagz") {
-        Err(response) => response,
-        Ok(Form::Text) => {
-            let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
-            for (name, value) in flags {
-                // Writing to a string cannot fail.
-                writeln!(text, "{name}: {value}").unwrap_or_default();
-            }
-            Response::text(200, &text)
-        }
-        Ok(Form::Json(form)) => Response::object(
-            200,
-            &json!({
-                "kind": "Flagz",
-                "apiVersion": format!("{GROUP}/{form}"),
-                "metadata": {"name": COMPONENT},
-                "flags": flags,
-            }),
-        ),
+fn flagz(flags: &BTreeMap<String, String>) -> Response {
+    let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
+    for (name, value) in flags {
+        // Writing to a string cannot fail.
+        writeln!(text, "{name}: {value}").unwrap_or_default();
     }
+    Response::text(200, &text)
+}
+
+/// Serves `page` to clients that accept plain text.
+fn plain(request: &Request, page: impl FnOnce() -> Response) -> Response {
+    let mut ranges = request.header("accept").split(',');
+    let is_text = |range: &str| {
+        let kind = range.split(';').next().unwrap_or_default().trim();
+        ["", "text/plain", "text/*", "*/*"].contains(&kind)
+    };
+    if ranges.any(is_text) {
+        return page();
+    }
+    let offered = "this page is text/plain only; /configz and /debug/ have JSON";
+    Response::status(&Status::new(406, "NotAcceptable", offered.to_owned()))
 }
 
 /// DIFFERS: upstream has no GET.
@@ -149,52 +121,4 @@ fn verbosity(levels: fn() -> String, set: fn(u8), request: &Request) -> Response
     set(u8::try_from(level).unwrap_or(u8::MAX));
     let done = format!("successfully set klog.logging.verbosity to {text}");
     Response::text(200, &done)
-}
-
-/// The requested form of a page.
-enum Form {
-    Text,
-    /// With the version of its schema.
-    Json(&'static str),
-}
-
-impl Form {
-    /// Picks the first accepted media type that the page offers. JSON must name group, version and
-    /// kind, because clients rely on its schema; the text form promises nothing.
-    fn requested_by(request: &Request, kind: &str) -> Result<Self, Response> {
-        let accept = request.header("accept");
-        if accept.trim().is_empty() {
-            return Ok(Self::Text);
-        }
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            match parts.next() {
-                Some("text/plain" | "text/*" | "*/*") => return Ok(Self::Text),
-                Some("application/json") => {
-                    let has = |parameter: &str, wanted: &str| {
-                        let mut parts = range.split(';').map(str::trim);
-                        parts.any(|part| part.split_once('=') == Some((parameter, wanted)))
-                    };
-                    let version = VERSIONS.into_iter().find(|version| has("v", version));
-                    if let Some(version) = version
-                        && has("g", GROUP)
-                        && has("as", kind)
-                    {
-                        return Ok(Self::Json(version));
-                    }
-                }
-                _ => {}
-            }
-        }
-        let offered = format!(
-            "only the following media types are accepted: text/plain, \
-             application/json;g={GROUP};v={};as={kind}",
-            VERSIONS[1]
-        );
-        Err(Response::status(&Status::new(
-            406,
-            "NotAcceptable",
-            offered,
-        )))
-    }
 }
