@@ -13,14 +13,12 @@ pub mod daemon;
 pub mod process;
 pub mod registry;
 pub mod rest_client;
-mod text;
 pub mod watch;
 pub mod workqueue;
 
 use std::sync::LazyLock;
 
 pub(super) use credentials::seconds_until;
-pub use text::CONTENT_TYPE;
 
 use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
@@ -30,6 +28,9 @@ use registry::Registry;
 use rest_client::RestClientFamilies;
 use watch::WatchFamilies;
 use workqueue::WorkQueueFamilies;
+
+/// `Content-Type` of the pages.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All families of one process or one test.
 #[derive(Debug)]

@@ -8,7 +8,6 @@ use prometheus::{
 };
 
 use super::computed::Computed;
-use super::text;
 
 const UNIQUE: &str = "every metric is registered once, under a valid name";
 
@@ -20,7 +19,8 @@ impl Registry {
     /// Renders all families as text, families and series in alphabetical order. Computes computed
     /// values during the call and does not block otherwise.
     pub fn render(&self) -> String {
-        text::encode(&self.0.gather())
+        let text = prometheus::TextEncoder::new().encode_to_string(&self.0.gather());
+        text.expect("a registry gathers valid families")
     }
 
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {

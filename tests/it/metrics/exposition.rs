@@ -10,7 +10,7 @@ pub(crate) struct Shape {
     pub(crate) help: String,
     /// Names of the labels except `le`.
     pub(crate) labels: BTreeSet<String>,
-    /// Upper bounds of a histogram's buckets as written, except `+Inf`.
+    /// Upper bounds of a histogram's buckets without exponents, except `+Inf`.
     pub(crate) bounds: Vec<String>,
 }
 
@@ -78,9 +78,13 @@ impl Exposition {
             .extend(labels.keys().filter(|label| !is_bound(label)).cloned());
         if let Some(bound) = labels.get("le")
             && bound != "+Inf"
-            && !shape.bounds.contains(bound)
         {
-            shape.bounds.push(bound.clone());
+            // Prometheus 3 normalizes bounds as well: Go writes 1e-08, Rust 0.00000001.
+            let bound: f64 = bound.parse().expect("a bound is a number");
+            let bound = bound.to_string();
+            if !shape.bounds.contains(&bound) {
+                shape.bounds.push(bound);
+            }
         }
         self.samples.push(Sample {
             name: name.to_owned(),
