@@ -113,9 +113,6 @@ impl ReplicaSetController {
         let now = self.clock.now();
         self.memories.with(&rs.key, &rs.uid, |memory| {
             memory.history.observe_change(old, rs, now);
-            if let Some(old) = old {
-                self.mode.suspect_status(memory, old, rs);
-            }
         });
     }
 
@@ -142,8 +139,8 @@ impl ReplicaSetController {
                 observe_creation(memory, pod);
                 self.observe_deletion(memory, pod, &shown);
             } else {
-                // ORDER: the suspicion reads the expectation that the next line removes.
-                self.mode.suspect_pod(memory, pod);
+                // ORDER: the expectation that the next line removes tells own pods from others.
+                self.mode.note_foreign(memory, pod);
                 observe_creation(memory, pod);
             }
         });

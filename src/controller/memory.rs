@@ -6,9 +6,8 @@
 //!
 //! The parts of a record are plain data, each in its own file: own writes that the watch has not
 //! shown, with the names of the next pods ([`own_writes`]), positions that the caches must reach
-//! ([`positions`]), the time of the next status write, past events ([`history`]), signs of another
-//! writer ([`suspicion`]), and the wait after a refusal ([`refusals`]), with the queues in front of
-//! quotas.
+//! ([`positions`]), the time of the next status write, past events ([`history`]), a pod of another
+//! writer, and the wait after a refusal ([`refusals`]), with the queues in front of quotas.
 //!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
 //! doubled since the last sweep, a sweep also drops those that hold nothing of use
@@ -18,7 +17,6 @@ pub mod history;
 pub mod own_writes;
 pub mod positions;
 pub mod refusals;
-pub mod suspicion;
 pub mod view;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +27,6 @@ use self::history::History;
 use self::own_writes::OwnWrites;
 use self::positions::{Positions, Readiness, TakeOver, Versions, Waiting};
 use self::refusals::{QuotaQueues, Refused};
-use self::suspicion::Suspicion;
 use self::view::{Proof, RecordView};
 use super::decide::pods::Counts;
 use super::refusals::QuotaWatch;
@@ -80,8 +77,8 @@ pub struct Memory {
     pub next_status: Option<Instant>,
     /// Past syncs, errors and changes.
     pub history: History,
-    /// Signs of another writer.
-    pub suspicion: Suspicion,
+    /// A pod that this daemon did not create, until a sync has asked who did.
+    pub foreign_pod: Option<Arc<str>>,
     /// Until creates are accepted or not needed.
     refused: Option<Box<Refused>>,
     /// When the next leftovers may be deleted.
@@ -97,7 +94,7 @@ impl Memory {
             positions: Positions::default(),
             next_status: None,
             history: History::default(),
-            suspicion: Suspicion::default(),
+            foreign_pod: None,
             refused: None,
             next_leftovers: None,
         }
@@ -109,7 +106,7 @@ impl Memory {
             && self.positions.are_over(now)
             && self.next_status.is_none_or(|next| next <= now)
             && self.history.is_over(now)
-            && self.suspicion.is_over()
+            && self.foreign_pod.is_none()
             && self.refused.is_none()
             && self.next_leftovers.is_none_or(|next| next <= now)
     }

@@ -1,27 +1,25 @@
-//! Detects other writers of the objects that this daemon controls. Two controllers of one
+//! Detects other controllers of the ReplicaSets that this daemon controls. Two controllers of one
 //! ReplicaSet fight while each looks healthy, so this daemon reports a second one.
 //!
-//! The watch threads raise a *suspicion*: a new pod of a ReplicaSet that this daemon does not
-//! expect, or a changed status that it did not write. The next sync of the ReplicaSet queries the
-//! API server for the writer (`metadata.managedFields`), so an own write with a lost response never
-//! counts as foreign. Another instance of this program writes under the same name and stays
-//! undetected. No health check fails, since a restart does not stop the other controller.
+//! The watch threads note a new pod that this daemon does not expect. The next sync of its
+//! ReplicaSet queries the API server for the writer of its owner reference
+//! (`metadata.managedFields`), so an own create with a lost response never counts as foreign.
+//! Another instance of this program writes under the same name and stays undetected. No health
+//! check fails, since a restart does not stop the other controller.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::api::{Pod, ReplicaSet, WorkloadKind};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::Mode;
 use crate::controller::act::Writer;
 use crate::controller::memory::Memory;
-use crate::controller::memory::positions::Versions;
-use crate::controller::view::cached_versions;
 use crate::live::field_managers::{MANAGER, Manager};
 
 /// Minimum time between two queries, over all ReplicaSets.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Minimum time between two reports, over all ReplicaSets. In between, suspicions only count.
+/// Minimum time between two reports, over all ReplicaSets. In between, foreign pods only count.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// `explain` names another writer for this long after the last report.
@@ -31,11 +29,11 @@ const EXPLAINED_FOR: Duration = Duration::from_mins(2);
 pub const OTHER_WRITER: &str = "OtherWriter";
 
 /// When this daemon started to write, and what it knows of other writers. Only a worker with a
-/// suspicion, and `explain`, take the one short lock.
+/// foreign pod, and `explain`, take the one short lock.
 #[derive(Debug, Default)]
 pub struct OtherWriters {
-    /// What the caches had shown by the take-over; unset while this daemon must not write.
-    armed: OnceLock<Versions>,
+    /// What the pod cache had shown by the take-over; unset while this daemon must not write.
+    armed: OnceLock<ResourceVersion>,
     state: Mutex<State>,
 }
 
@@ -73,34 +71,21 @@ impl OtherWriters {
 impl Mode {
     /// What another writer did within the last minutes.
     pub(in crate::controller) fn other_writer(&self, now: Instant) -> Option<String> {
-        self.others()?.reported_within(EXPLAINED_FOR, now)
-    }
-
-    /// Records in `memory` that the watch showed a new pod. Call this before the handler observes
-    /// its creation.
-    pub(in crate::controller) fn suspect_pod(&self, memory: &mut Memory, pod: &Pod) {
-        if let Some(armed) = self.others().and_then(|it| it.armed.get())
-            && !memory.own_writes.has_creation(&pod.key.name)
-        {
-            memory.suspicion.saw_pod(pod, armed);
+        match self {
+            Self::Writes(writer) => writer.others.reported_within(EXPLAINED_FOR, now),
+            Self::DryRun(_) => None,
         }
     }
 
-    /// Records in `memory` that the watch showed a changed ReplicaSet.
-    pub(in crate::controller) fn suspect_status(
-        &self,
-        memory: &mut Memory,
-        old: &ReplicaSet,
-        new: &ReplicaSet,
-    ) {
-        let armed = self.others().and_then(|it| it.armed.get());
-        memory.suspicion.saw_status(old, new, armed);
-    }
-
-    fn others(&self) -> Option<&OtherWriters> {
-        match self {
-            Self::Writes(writer) => Some(&writer.others),
-            Self::DryRun(_) => None,
+    /// Records in `memory` that the watch showed this new pod, if this daemon did not create it.
+    /// Call this before the handler observes its creation.
+    pub(in crate::controller) fn note_foreign(&self, memory: &mut Memory, pod: &Pod) {
+        if let Self::Writes(writer) = self
+            && let Some(armed) = writer.others.armed.get()
+            && !armed.is_as_new_as(&pod.resource_version)
+            && !memory.own_writes.has_creation(&pod.key.name)
+        {
+            memory.foreign_pod = Some(Arc::clone(&pod.key.name));
         }
     }
 }
@@ -108,66 +93,47 @@ impl Mode {
 impl Writer {
     /// Starts reporting foreign writes. Later calls have no effect.
     pub(in crate::controller) fn start_detection(&self) {
-        let others = &self.others;
-        others.armed.get_or_init(|| cached_versions(&self.cache));
+        let armed = &self.others.armed;
+        armed.get_or_init(|| self.cache.pods_resource_version());
     }
 
-    /// Follows up a suspicion of the watch threads. Blocks for one read if there is one.
-    pub(in crate::controller) fn follow_suspicion(&self, rs: &ReplicaSet) {
-        let take = |memory: &mut Memory| memory.suspicion.take();
-        let suspects = self.memories.get(&rs.key, &rs.uid, take).flatten();
-        let (others, Some(suspects)) = (&self.others, suspects) else {
+    /// Reports who created a foreign pod, if the watch threads noted one. Blocks for one read then.
+    pub(in crate::controller) fn report_other_writer(&self, rs: &ReplicaSet) {
+        let take = |memory: &mut Memory| memory.foreign_pod.take();
+        let Some(pod) = self.memories.get(&rs.key, &rs.uid, take).flatten() else {
             return;
         };
-        let now = self.clock.now();
+        let (others, now) = (&self.others, self.clock.now());
         if others.reported_within(REPORT_INTERVAL, now).is_none() {
-            // A second controller goes on writing, so a later suspicion finds it, too.
-            let name = suspects.pod.as_deref();
-            let found = others.may_query(now).then(|| self.query_managers(rs, name));
-            let Some((what, other)) = found.flatten() else {
+            // A second controller goes on writing, so a later pod shows it, too.
+            let other = others.may_query(now).then(|| self.query_owner(rs, &pod));
+            let Some(other) = other.flatten() else {
                 return;
             };
-            let message = self.report_writer(rs, &what, &other);
+            let message = format!(
+                "{other} wrote pod {pod}, which this daemon controls: two controllers undo each \
+                 other's work"
+            );
+            let way_out = way_out(self.kind);
+            let object = self.kind.named(&rs.key);
+            log::error!(object:% = object, then:% = way_out, writer = other; "{message}");
+            let event = format!("{message}; {way_out}");
+            self.pod_control.warn(rs, OTHER_WRITER, event);
             others.lock().reported = Some((now, message));
         }
-        let pod = suspects.pod.map(|_| "pod");
-        let status = suspects.status.map(|_| "status");
-        for what in pod.into_iter().chain(status) {
-            self.metrics.other_writers.seen(what);
+        self.metrics.other_writers.seen("pod");
+    }
+
+    /// Queries who wrote the owner of this pod of `rs`, if that is another program.
+    fn query_owner(&self, rs: &ReplicaSet, pod: &str) -> Option<String> {
+        match self.live.owner_managers(rs, pod) {
+            Ok(managers) => foreign_manager(managers),
+            Err(error) => {
+                let object = self.kind.named(&rs.key);
+                log::debug!(object:% = object, error:%; "cannot determine who wrote pod {pod}");
+                None
+            }
         }
-    }
-
-    /// Queries who wrote this pod of `rs`, or its status. Returns the object and its writer, if
-    /// that is another program.
-    fn query_managers(&self, rs: &ReplicaSet, pod: Option<&str>) -> Option<(String, String)> {
-        let (what, managers) = match pod {
-            Some(name) => (format!("pod {name}"), self.live.owner_managers(rs, name)),
-            None => (
-                format!("the status of {}", rs.key),
-                self.live.status_managers(&rs.key),
-            ),
-        };
-        let unknown = |error| {
-            log::debug!(
-                object:% = self.kind.named(&rs.key), error:%;
-                "cannot determine the writer of {what}"
-            );
-        };
-        let managers = managers.map_err(unknown).ok()?;
-        Some((what, foreign_manager(managers)?))
-    }
-
-    fn report_writer(&self, rs: &ReplicaSet, what: &str, other: &str) -> String {
-        let message = format!(
-            "{other} wrote {what}, which this daemon controls: two controllers undo each other's \
-             work"
-        );
-        let way_out = way_out(self.kind);
-        let object = self.kind.named(&rs.key);
-        log::error!(object:% = object, then:% = way_out, writer = other; "{message}");
-        let event = format!("{message}; {way_out}");
-        self.pod_control.warn(rs, OTHER_WRITER, event);
-        message
     }
 }
 
@@ -191,13 +157,12 @@ fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
 
     use super::{CHECK_INTERVAL, OtherWriters, REPORT_INTERVAL, foreign_manager};
+    use crate::api::Pod;
     use crate::controller::memory::Memory;
-    use crate::controller::testing::{fixture, owned_pod, replica_set, with_status};
+    use crate::controller::testing::{fixture, owned_pod, replica_set};
     use crate::live::Manager;
     use crate::stdx::clock::{Clock, FakeClock};
 
@@ -226,19 +191,27 @@ mod tests {
     }
 
     #[test]
-    fn an_own_status_raises_no_suspicion() {
-        let rs = replica_set("web", 1);
-        let fixture = fixture(&rs, [owned_pod("a", &rs)]);
+    fn only_pods_since_the_take_over_that_it_did_not_create_are_foreign() {
+        let rs = replica_set("web", 2);
+        let fixture = fixture(&rs, []);
+        let noted = || {
+            let take = |memory: &mut Memory| memory.foreign_pod.take();
+            fixture.controller.memories.get(&rs.key, &rs.uid, take)
+        };
+        let pod = |name: &str, version: &str| Pod {
+            resource_version: version.into(),
+            ..owned_pod(name, &rs)
+        };
+        fixture.deliver_pod(pod("before", "3"));
+        assert_eq!(noted().flatten(), None, "this daemon must not write yet");
         fixture.controller.start_detection();
-        fixture.clock.advance(Duration::from_hours(1));
-        fixture.sync_ok("web");
-        let status = fixture.writes.status_updates().remove(0);
-        let mut written = with_status(&rs, status);
-        written.resource_version = "2".into();
-        fixture.deliver_replica_set(written);
-        let is_raised = |memory: &mut Memory| memory.suspicion.take().is_some();
-        let is_raised = fixture.controller.memories.get(&rs.key, &rs.uid, is_raised);
-        assert_eq!(is_raised, Some(false));
+        fixture.deliver_pod(pod("shown-late", "2"));
+        assert_eq!(noted().flatten(), None);
+        fixture.writer().expect(&rs, ["own".into()], []);
+        fixture.deliver_pod(pod("own", "4"));
+        assert_eq!(noted().flatten(), None);
+        fixture.deliver_pod(pod("foreign", "5"));
+        assert_eq!(noted().flatten().as_deref(), Some("foreign"));
     }
 
     #[test]

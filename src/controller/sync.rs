@@ -64,7 +64,7 @@ impl ReplicaSetController {
                 return Ok(SyncOutcome::TooEarly);
             }
         }
-        writer.follow_suspicion(&rs);
+        writer.report_other_writer(&rs);
         writer.report_mistakes(&rs);
         // A large sync without a permit still writes the status: it may hide a loss.
         let waits_for_permit =

@@ -27,36 +27,10 @@ pub struct Manager {
 /// # Errors
 /// If the text is not an API object.
 pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
-    matching(json, |entry| {
-        entry.subresource.is_none()
-            && entry
-                .fields
-                .is_some_and(|f| f.get().contains("\"f:ownerReferences\""))
-    })
-}
-
-/// The managers of the numbers of pods in the status of the object in `json`. Conditions may have
-/// other managers.
-///
-/// # Errors
-/// If the text is not an API object.
-pub fn of_status(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
-    let counts = [
-        "\"f:replicas\"",
-        "\"f:readyReplicas\"",
-        "\"f:availableReplicas\"",
-    ];
-    matching(json, |entry| {
+    let is_match = |entry: &EntryJson<'_>| {
         let fields = entry.fields.map_or("", RawValue::get);
-        entry.subresource.as_deref() == Some("status")
-            && counts.iter().any(|it| fields.contains(it))
-    })
-}
-
-fn matching(
-    json: &[u8],
-    is_match: impl Fn(&EntryJson<'_>) -> bool,
-) -> Result<Vec<Manager>, serde_json::Error> {
+        entry.subresource.is_none() && fields.contains("\"f:ownerReferences\"")
+    };
     let object: ObjectJson<'_> = serde_json::from_slice(json)?;
     let entries = object
         .metadata
@@ -67,10 +41,7 @@ fn matching(
         name: entry.manager.unwrap_or_default().into_owned(),
         time: entry.time,
     };
-    Ok(entries
-        .filter(|entry| is_match(entry))
-        .map(manager)
-        .collect())
+    Ok(entries.filter(is_match).map(manager).collect())
 }
 
 #[derive(Deserialize)]
@@ -100,11 +71,11 @@ struct EntryJson<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MANAGER, of_owner_references, of_status};
+    use super::{MANAGER, of_owner_references};
     use crate::client::ClientOptions;
 
     #[test]
-    fn owner_references_and_status_have_separate_managers() {
+    fn only_writers_of_owner_references_count() {
         let json = br#"{"metadata": {"managedFields": [
             {"manager": "a", "operation": "Update", "time": "2026-01-01T00:00:00Z",
              "fieldsV1": {"f:metadata": {"f:ownerReferences": {".": {}}}}},
@@ -112,17 +83,14 @@ mod tests {
             {"manager": "c", "operation": "Update", "subresource": "status",
              "fieldsV1": {"f:status": {"f:replicas": {}}}},
             {"manager": "d", "operation": "Update", "subresource": "status",
-             "fieldsV1": {"f:status": {"f:conditions": {}}}}
+             "fieldsV1": {"f:metadata": {"f:ownerReferences": {}}}}
         ]}}"#;
         let names = |managers: Vec<super::Manager>| -> Vec<String> {
             managers.into_iter().map(|manager| manager.name).collect()
         };
         assert_eq!(names(of_owner_references(json).expect("an object")), ["a"]);
-        assert_eq!(names(of_status(json).expect("an object")), ["c"]);
-        assert_eq!(
-            names(of_status(br#"{"metadata": {}}"#).expect("an object")),
-            [""; 0]
-        );
+        let none = of_owner_references(br#"{"metadata": {}}"#);
+        assert_eq!(names(none.expect("an object")), [""; 0]);
     }
 
     #[test]

@@ -40,10 +40,4 @@ pub trait LiveReader: Debug + Send + Sync {
     /// # Errors
     /// The error of the API server or the connection.
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError>;
-
-    /// The managers of the ReplicaSet's status.
-    ///
-    /// # Errors
-    /// The error of the API server or the connection.
-    fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError>;
 }

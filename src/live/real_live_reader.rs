@@ -126,11 +126,6 @@ impl LiveReader for RealLiveReader {
             field_managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable_pods)
         })
     }
-
-    fn status_managers(&self, key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        let managers = field_managers::of_status(&self.get(key)?.body);
-        managers.map_err(|error| unreadable(self.kind.kind, error))
-    }
 }
 
 /// Requests one pod by a list, since the stock role may list pods but not get one.

@@ -66,8 +66,6 @@ fn only_what_reads_field_managers_gets_them() {
     assert_eq!(accepted_by("pods"), [without]);
     live.owner_managers(&rs, "p1").expect("a list");
     assert_eq!(accepted_by("pods"), ["application/json"]);
-    live.status_managers(&rs.key).expect("a ReplicaSet");
-    assert_eq!(accepted_by("replicasets"), ["application/json"]);
 }
 
 #[test]

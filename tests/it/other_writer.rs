@@ -27,7 +27,7 @@ fn a_second_controller_is_an_error_from_its_first_writes_on() {
     cluster.stable("a");
     let other = other_controller(&cluster);
     let namespace = cluster.namespace();
-    let path = format!("/apis/apps/v1/namespaces/{namespace}/replicasets/a");
+    let rs = cluster.replica_set("a");
     let errors = || {
         let log = process.log();
         let lines = log.lines().filter(|line| line.contains("ERROR"));
@@ -35,15 +35,25 @@ fn a_second_controller_is_an_error_from_its_first_writes_on() {
     };
     // Writes of the second in which the daemon took over may be a predecessor's.
     cluster.eventually("the other controller is named", || {
-        let status = json!({"status": {"replicas": 7}}).to_string();
-        let request = Request::patch(format!("{path}/status"));
-        let request = request.body("application/merge-patch+json", status);
-        other.send(&request).expect("the status is written");
+        let pod = json!({
+            "metadata": {
+                "generateName": "a-",
+                "labels": rs["spec"]["template"]["metadata"]["labels"],
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a",
+                    "uid": rs["metadata"]["uid"], "controller": true,
+                }],
+            },
+            "spec": rs["spec"]["template"]["spec"],
+        });
+        let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"));
+        let request = request.body("application/json", pod.to_string());
+        other.send(&request).expect("the pod is created");
         !errors().is_empty()
     });
     let line = errors().remove(0);
     for words in [
-        &*format!("kube-controller-manager wrote the status of {namespace}/a"),
+        "kube-controller-manager wrote pod a-",
         "--controllers=*,-replicaset-controller",
     ] {
         assert!(line.contains(words), "{line}");

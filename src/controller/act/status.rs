@@ -93,7 +93,6 @@ impl Writer {
                     self.memories.with(&rs.key, &rs.uid, |memory| {
                         let longest = self.options.status_update_interval;
                         memory.next_status = Some(now + pause_after(n_pods, longest));
-                        memory.suspicion.wrote_status(&updated);
                     });
                     self.memories
                         .note_terminating_support(&status, &updated.status);

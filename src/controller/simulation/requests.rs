@@ -214,8 +214,4 @@ impl LiveReader for World {
     fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
         Ok(Vec::new())
     }
-
-    fn status_managers(&self, _key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        Ok(Vec::new())
-    }
 }

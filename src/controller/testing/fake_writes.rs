@@ -300,10 +300,6 @@ impl LiveReader for FakeWrites {
     fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
         Ok(Vec::new())
     }
-
-    fn status_managers(&self, _key: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        Ok(Vec::new())
-    }
 }
 
 /// A status error of the API server.

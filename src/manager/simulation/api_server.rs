@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
-use super::objects::{Change, DAEMON, Kind, NAMESPACE, Object, QUOTA};
-use super::objects::{controller_of, labels_match, target, written_by};
+use super::objects::{Change, Kind, NAMESPACE, Object, QUOTA};
+use super::objects::{controller_of, labels_match, target};
 use super::refusals::{namespace_terminating, not_found, refusal, too_large};
 
 /// How many API servers there are.
@@ -337,9 +337,6 @@ impl ApiServer {
         if value == stored.value {
             self.n_idle_updates += 1;
             return Answer::ok(&value);
-        }
-        if subresource == Some("status") {
-            value["metadata"]["managedFields"] = written_by(DAEMON, &self.now);
         }
         Answer::ok(&self.put(kind, value).value)
     }

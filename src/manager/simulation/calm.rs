@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::api_server::{N_SERVERS, START};
 use super::cluster::{ORDER, replica_set};
-use super::objects::{Kind, NAMESPACE, Object, condition, controller_of, is_active, written_by};
+use super::objects::{Kind, NAMESPACE, Object, condition, controller_of, is_active, owned_by};
 use super::oracles::unsettled;
 use super::world::{Event, State, World};
 use crate::api::ObjectKey;
@@ -87,15 +87,15 @@ const STEPS: [Step; 12] = [
         ..STEP
     },
     Step {
-        what: "a stranger changes a count of its status",
-        change: |state, now| state.write_status(now, |status| status["replicas"] = json!(7)),
+        what: "a stranger creates a pod of it",
+        change: |state, now| state.create_foreign_pod(now, "stranger-1"),
         warnings: &["OtherWriter"],
         n_reads_max: 1,
         ..STEP
     },
     Step {
         what: "the stranger does so again",
-        change: |state, now| state.write_status(now, |status| status["readyReplicas"] = json!(1)),
+        change: |state, now| state.create_foreign_pod(now, "stranger-2"),
         ..STEP
     },
     Step {
@@ -248,8 +248,8 @@ const TIMED: [Step; 5] = [
 
 impl World {
     /// PROPERTY P44: In a quarter of the histories, when everything is at rest and the leader knows
-    /// of each restore, a new ReplicaSet goes through these steps: it is created, a stranger writes
-    /// its status twice, an annotation has a mistake, a pod has a mark that cannot be read, a quota
+    /// of each restore, a new ReplicaSet goes through these steps: it is created, a stranger creates
+    /// two pods of it, an annotation has a mistake, a pod has a mark that cannot be read, a quota
     /// refuses a pod, the quota goes, the ReplicaSet is scaled down with preferences and without;
     /// and if no clock was set, a pod fails that it replaces after a back-off, and protected pods
     /// block a scale-down for a minute. 40 s after each step there are as many pods as it wants and
@@ -443,11 +443,26 @@ impl State {
     /// A stranger writes the status.
     fn write_status(&mut self, now: Duration, write: impl FnOnce(&mut Value)) {
         self.write(now, |api| {
-            let at = api.now.clone();
-            api.change(Kind::ReplicaSet, NAME, |rs| {
-                write(&mut rs["status"]);
-                rs["metadata"]["managedFields"] = written_by("stranger", &at);
-            });
+            api.change(Kind::ReplicaSet, NAME, |rs| write(&mut rs["status"]));
+        });
+    }
+
+    fn create_foreign_pod(&mut self, now: Duration, name: &str) {
+        self.write(now, |api| {
+            let Some(rs) = api.get(Kind::ReplicaSet, NAME).cloned() else {
+                return;
+            };
+            let mut pod = json!({"metadata": {
+                "name": name,
+                "labels": rs.value["spec"]["template"]["metadata"]["labels"],
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": NAME,
+                    "uid": rs.value["metadata"]["uid"], "controller": true,
+                }],
+            }});
+            pod["spec"] = rs.value["spec"]["template"]["spec"].clone();
+            pod["metadata"]["managedFields"] = owned_by("stranger", &api.now);
+            api.create(Kind::Pod, pod);
         });
     }
 }

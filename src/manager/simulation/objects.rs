@@ -10,9 +10,6 @@ pub(super) const NAMESPACE: &str = "default";
 /// The name of the quota, while there is one.
 pub(super) const QUOTA: &str = "few";
 
-/// The field manager of every daemon.
-pub(super) const DAEMON: &str = "replicaset-controller";
-
 /// A kind of stored objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -129,10 +126,10 @@ pub(super) fn target(path: &str) -> Option<(Kind, Option<&str>, Option<&str>)> {
     Some((Kind::of(rest.next()?)?, rest.next(), rest.next()))
 }
 
-/// The `managedFields` of an object whose status this client wrote last.
-pub(super) fn written_by(manager: &str, at: &str) -> Value {
-    let fields = json!({"f:status": {"f:replicas": {}, "f:readyReplicas": {}}});
-    json!([{"manager": manager, "subresource": "status", "time": at, "fieldsV1": fields}])
+/// The `managedFields` of a pod whose owner reference this client wrote.
+pub(super) fn owned_by(manager: &str, at: &str) -> Value {
+    let fields = json!({"f:metadata": {"f:ownerReferences": {}}});
+    json!([{"manager": manager, "time": at, "fieldsV1": fields}])
 }
 
 /// True if the object is being deleted.

@@ -306,8 +306,8 @@ impl OtherWriterMetrics {
             ),
             other_writer: registry.counters(
                 "replicaset_controller_other_writer_total",
-                "Writes by other clients to objects that this daemon controls, by what was written \
-                 (pod, status).",
+                "Pods of this daemon's ReplicaSets that another client created, by what was written \
+                 (pod).",
                 &["what"],
             ),
         }

@@ -74,10 +74,6 @@ impl LiveReader for CacheOnly {
     fn owner_managers(&self, _: &ReplicaSet, _: &str) -> Result<Vec<Manager>, WriteError> {
         unexpected()
     }
-
-    fn status_managers(&self, _: &ObjectKey) -> Result<Vec<Manager>, WriteError> {
-        unexpected()
-    }
 }
 
 /// A ReplicaSet whose pods are all Ready, with an up-to-date status.
