@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_since_the_take_over_that_it_did_not_create_are_foreign() {
+    fn only_new_pods_that_it_did_not_create_are_foreign() {
         let rs = replica_set("web", 2);
         let fixture = fixture(&rs, []);
         let noted = || {
