@@ -3,23 +3,16 @@
 //!
 //! [`report()`] is pure and decides with the controller's own code (`plan`, `deletion_order` and
 //! `claim` of `controller::decide`). A [`table`] has one line of the report of each object that is
-//! not in step. [`api_facts`] reads the input of a report from an API server, [`api_table`] that of
-//! a table. The daemon's debug pages call this room on the connection's thread, and the command
-//! `explain` on its main thread.
+//! not in step. [`api_facts`] reads the input of both from an API server. The daemon's debug pages
+//! call this room on the connection's thread, and the command `explain` on its main thread.
 
 pub mod api_facts;
-pub mod api_table;
 pub mod findings;
 pub mod model;
-mod pods;
-mod preferences;
-pub mod refusals;
 pub mod report;
 pub mod table;
-mod text;
 
-pub use api_facts::{ApiError, ApiFacts};
-pub use api_table::read_table;
+pub use api_facts::{ApiError, ApiFacts, read_table};
 pub use model::{Report, Sources};
 pub use report::report;
 pub use table::{Row, Table};

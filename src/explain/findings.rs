@@ -1,18 +1,23 @@
-//! Derives from a report why a ReplicaSet makes no progress, and the remedy. Pure.
+//! Derives from a report why a ReplicaSet makes no progress, and the remedy: pods that are not
+//! available, pods that fail as fast as they are replaced, creates that wait after a refusal. Pure.
 
-use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::model::{Finding, Report, Sources};
-use super::pods::{backing_off, failing, unavailable};
-use super::refusals;
+use jiff::{SignedDuration, Timestamp, Unit};
+
+use super::model::{Finding, HoldReport, LineReport, Report, Sources};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
-use crate::api::{CompactTimestamp, Policy, ReplicaSet};
+use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::Step;
-use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
+use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
 use crate::controller::decide::optional::protection::Block;
+use crate::controller::decide::pods::is_available;
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
+use crate::controller::memory::refusals::{HeldBack, PAUSE_MAX, Refusal};
 use crate::controller::other_writers;
+use crate::controller::warnings::back_off_command;
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
 /// selector cannot be used.
@@ -330,4 +335,305 @@ fn way_out_of(message: &str, namespace: &str) -> Option<String> {
         return None;
     };
     Some(way_out)
+}
+
+/// Failures older than this are not part of a failure loop.
+const RECENT: Duration = Duration::from_mins(10);
+
+/// Minimum recent failures for a finding. There must also be more failures than replicas.
+const FAILED_FROM: usize = 5;
+
+/// The states of the unavailable active pods, and the remedy. `None` if all are available.
+pub(super) fn unavailable(
+    active: &[std::sync::Arc<Pod>],
+    report: &Report,
+    facts: &ReplicaSetFacts,
+    sources: &Sources,
+    now: Timestamp,
+) -> Option<Finding> {
+    let seconds = facts.replica_set.min_ready_seconds;
+    let mut groups: BTreeMap<String, Vec<&Pod>> = BTreeMap::new();
+    let unavailable = active.iter().filter(|pod| !is_available(pod, seconds, now));
+    for pod in unavailable {
+        groups
+            .entry(state_of(pod, sources, seconds))
+            .or_default()
+            .push(pod);
+    }
+    let mut groups: Vec<(String, Vec<&Pod>)> = groups.into_iter().collect();
+    // The largest group comes first, and its first pod is the example.
+    groups.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
+    let example = groups.first()?.1.first()?;
+    let states = groups.iter();
+    let states = states.map(|(state, pods)| format!("{} {state}", pods.len()));
+    let states: Vec<String> = states.collect();
+    let of = match report.next.action {
+        "nothing" => "it owns as many pods as it wants; ",
+        _ => "",
+    };
+    let count = match report.available {
+        0 => "none is available".to_owned(),
+        count => format!("{count} of {} are available", active.len()),
+    };
+    Some(Finding {
+        what: format!("{of}{count}: {}", states.join("; ")),
+        way_out: Some(describe(example)),
+    })
+}
+
+/// The state of an unavailable pod.
+fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
+    let reason = sources.reason_of(pod);
+    let in_brackets = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    if pod.is_ready {
+        return format!("Ready for less than minReadySeconds ({min_ready_seconds} s)");
+    }
+    match (&pod.node, pod.phase) {
+        (None, _) => format!("Pending, no node{in_brackets}"),
+        (Some(_), PodPhase::Running) => format!("Running, not Ready{in_brackets}"),
+        (Some(_), phase) => format!("{phase:?}, not Running yet{in_brackets}"),
+    }
+}
+
+/// Reports pods that fail as fast as they are replaced, and the remedy. `None` if they do not.
+pub(super) fn failing(
+    facts: &ReplicaSetFacts,
+    sources: &Sources,
+    now: Timestamp,
+) -> Option<Finding> {
+    let created = |pod: &Pod| pod.creation.map(|creation| creation.age(now));
+    let is_recent = |pod: &&Pod| {
+        let age = created(pod).map(SignedDuration::unsigned_abs);
+        pod.phase == PodPhase::Failed && age.is_some_and(|age| age < RECENT)
+    };
+    let pods = facts.owned.iter().map(|pod| &**pod);
+    let mut failed: Vec<&Pod> = pods.filter(is_recent).collect();
+    let replicas = usize::try_from(facts.replica_set.replicas).unwrap_or(0);
+    if failed.len() < FAILED_FROM.max(replicas + 1) {
+        return None;
+    }
+    failed.sort_by_key(|pod| std::cmp::Reverse(created(pod)));
+    let (oldest, newest) = (failed.first()?, failed.last()?);
+    let within = created(oldest)?.as_secs() - created(newest)?.as_secs();
+    let reason = sources.reason_of(newest);
+    let reason = reason.map_or_else(String::new, |reason| format!(", reason {reason}"));
+    let node = newest.node.as_ref();
+    let node = node.map_or_else(String::new, |node| format!(", on {node}"));
+    Some(Finding {
+        what: format!(
+            "{} pods Failed that were created within {} s{reason}{node}: each is replaced at once",
+            failed.len(),
+            within.max(1)
+        ),
+        way_out: Some(format!(
+            "{}; to slow the replacements down: {}",
+            describe(newest),
+            back_off_command(&facts.replica_set, facts.kind.singular)
+        )),
+    })
+}
+
+/// Reports how pods that fail hold back their replacements, and the remedy.
+pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Timestamp) -> Finding {
+    let n_held_back = back_off.n_held_back;
+    let next = match (n_held_back, now.checked_add(back_off.remaining)) {
+        (0, _) => "their replacements are not Ready yet".to_owned(),
+        (_, Ok(at)) if at > now => format!(
+            "{n_held_back} missing pods must wait, the next one is due at {}",
+            at.round(Unit::Second).unwrap_or(at)
+        ),
+        _ => format!("{n_held_back} missing pods must wait, one is due now"),
+    };
+    let rs = &facts.replica_set;
+    let namespace = &rs.key.namespace;
+    let selector = rs.selector.as_ref().map(ToString::to_string);
+    let selector = selector.unwrap_or_default();
+    Finding {
+        what: format!(
+            "{}, the last step since {}; {next}, one every {:.0} s",
+            back_off.history(),
+            back_off.step_began,
+            back_off.wait.as_secs_f64().max(1.0)
+        ),
+        way_out: Some(format!(
+            "{}; one Ready pod ends the wait, and so does deleting the Failed pods: kubectl -n \
+             {namespace} delete pods -l '{selector}' --field-selector status.phase=Failed",
+            describe(&back_off.last)
+        )),
+    }
+}
+
+fn describe(pod: &Pod) -> String {
+    let (namespace, name) = (&pod.key.namespace, &pod.key.name);
+    format!("kubectl -n {namespace} describe pod {name}")
+}
+
+/// The finding about a ReplicaSet in this namespace. `is_watched` tells whether quotas are watched.
+pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
+    let longest = PAUSE_MAX.as_secs();
+    let way_out = match &held_back.refusal {
+        Refusal::Quota(quota) => {
+            let ways = if is_watched {
+                "free some of the quota, or raise it; its status starts the next try at once"
+                    .to_owned()
+            } else {
+                format!(
+                    "free some of the quota, which starts the next try at once, or raise it: \
+                     quotas are not watched, so that takes up to {longest} s"
+                )
+            };
+            format!("{ways}: kubectl -n {namespace} describe quota {quota}")
+        }
+        Refusal::Overload { .. } => "nothing has to be done here: check the health of the API \
+                                     server, or of the webhook that the error names"
+            .to_owned(),
+        Refusal::Invalid => "change the spec, which starts a try at once, or repair the policy or \
+                             webhook that rejects the pods, and wait for the next try"
+            .to_owned(),
+    };
+    Finding {
+        what: format!(
+            "creates of pods are backed off: {}",
+            why(held_back, is_watched)
+        ),
+        way_out: Some(way_out),
+    }
+}
+
+/// Why, and until when.
+fn why(held_back: &HeldBack, is_watched: bool) -> String {
+    let (n, seconds) = (held_back.n_refusals, held_back.since.as_secs_f64());
+    let plural = if n == 1 { "" } else { "s" };
+    let next = next_try(held_back);
+    let times = format!("{n} refusal{plural} in {seconds:.0} s; {next}");
+    match (&held_back.refusal, held_back.position) {
+        (Refusal::Quota(quota), position) => {
+            let position = position.map_or_else(String::new, |it| {
+                format!(", number {} of {} waiting", it.n_before + 1, it.len)
+            });
+            let sooner = if is_watched {
+                ", or as soon as its status shows free quota"
+            } else {
+                ""
+            };
+            let own = held_back.remaining.as_secs_f64();
+            format!(
+                "blocked by quota \"{quota}\"{position}; {times}{sooner}; its own try at the \
+                 latest in {own:.0} s"
+            )
+        }
+        (Refusal::Overload { .. }, _) => {
+            format!("the API server or a webhook is overloaded; {times}")
+        }
+        (Refusal::Invalid, _) => format!("the API server calls the pods invalid; {times}"),
+    }
+}
+
+/// When a create is tried again: its own, or that of another one in the queue of its quota.
+pub fn next_try(held_back: &HeldBack) -> String {
+    let of_queue = held_back.position.map(|it| it.next_try_in);
+    let next = of_queue
+        .unwrap_or(held_back.remaining)
+        .min(held_back.remaining);
+    format!("next try in {:.1} s", next.as_secs_f64())
+}
+
+/// The same as data.
+pub fn hold_report(held_back: &HeldBack, is_watched: bool) -> HoldReport {
+    let position = held_back.position;
+    let of_quota = |quota: &str| LineReport {
+        quota: quota.to_owned(),
+        place: position.map(|it| it.n_before + 1),
+        length: position.map(|it| it.len),
+        next_probe_seconds: position.map(|it| it.next_try_in.as_secs_f64()),
+        is_watched,
+    };
+    HoldReport {
+        kind: Refusal::KINDS[held_back.refusal.kind()],
+        refusals: held_back.n_refusals,
+        since_seconds: held_back.since.as_secs_f64(),
+        next_try_seconds: held_back.remaining.as_secs_f64(),
+        line: match &held_back.refusal {
+            Refusal::Quota(quota) => Some(of_quota(quota)),
+            Refusal::Overload { .. } | Refusal::Invalid => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::{finding, hold_report, why};
+    use crate::controller::memory::refusals::{HeldBack, QueuePosition, Refusal};
+
+    fn held_back(refusal: Refusal) -> HeldBack {
+        HeldBack {
+            refusal,
+            n_refusals: 3,
+            since: Duration::from_secs(70),
+            remaining: Duration::from_millis(640_200),
+            position: Some(QueuePosition {
+                n_before: 4,
+                len: 12,
+                next_try_in: Duration::from_millis(12_300),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_queue_is_named_with_the_position_in_it_and_the_next_try() {
+        for (is_watched, sooner) in [
+            (false, ""),
+            (true, ", or as soon as its status shows free quota"),
+        ] {
+            let quota = held_back(Refusal::Quota("few".into()));
+            let finding = finding(&quota, "shop", is_watched);
+            assert_eq!(
+                finding.what,
+                format!(
+                    "creates of pods are backed off: blocked by quota \"few\", number 5 of 12 \
+                     waiting; 3 refusals in 70 s; next try in 12.3 s{sooner}; its own try at the \
+                     latest in 640 s"
+                )
+            );
+            let way_out = finding.way_out.expect("a way out");
+            assert!(
+                way_out.contains("kubectl -n shop describe quota few"),
+                "{way_out}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_report_names_the_queue_as_data() {
+        let quota = hold_report(&held_back(Refusal::Quota("few".into())), true);
+        assert_eq!(
+            serde_json::to_value(&quota).expect("JSON"),
+            json!({
+                "kind": "quota", "refusals": 3, "sinceSeconds": 70.0, "nextTrySeconds": 640.2,
+                "line": {
+                    "quota": "few", "place": 5, "length": 12, "nextProbeSeconds": 12.3,
+                    "isWatched": true,
+                },
+            })
+        );
+        let invalid = hold_report(&held_back(Refusal::Invalid), true);
+        assert_eq!((invalid.kind, invalid.line), ("invalid", None));
+    }
+
+    #[test]
+    fn the_other_kinds_name_the_next_try() {
+        let overload = why(&held_back(Refusal::Overload { retry_after: None }), true);
+        assert!(overload.contains("overloaded") && overload.contains("next try in 12.3 s"));
+        let invalid = finding(&held_back(Refusal::Invalid), "shop", true);
+        assert!(invalid.what.contains("next try in 12.3 s"));
+        assert!(
+            invalid
+                .way_out
+                .is_some_and(|it| it.starts_with("change the spec"))
+        );
+    }
 }

@@ -1,10 +1,15 @@
-//! The report's data, serialized as JSON for programs; `super::text` renders it for people.
+//! The report: its data, which is serialized as JSON for programs, and its text for people.
+
+use std::fmt;
+use std::fmt::Write;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::api::conditions::Condition;
 use crate::api::{Pod, Uid};
+use crate::stdx::escape::{escaped, escaped_lines};
 use crate::stdx::hash::HashMap;
 
 /// The report's input besides the facts.
@@ -293,4 +298,326 @@ pub struct EventLine {
     pub message: String,
     /// The reporting component.
     pub component: String,
+}
+
+/// Maximum lines per list; the JSON form has more.
+const LINES_MAX: usize = 10;
+
+impl fmt::Display for Report {
+    /// Escapes text from the cluster, such as a condition's message, so that it can neither control
+    /// the terminal nor forge a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = fmt::from_fn(|f| self.fmt_text(f)).to_string();
+        f.write_str(&escaped_lines(&text))
+    }
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut steps = Vec::new();
+        if !self.adopts.is_empty() {
+            steps.push(format!(
+                "adopt {}",
+                some_of(&self.adopts, self.adopts.len())
+            ));
+        }
+        if !self.releases.is_empty() {
+            steps.push(format!(
+                "release {}",
+                some_of(&self.releases, self.releases.len())
+            ));
+        }
+        match (self.action, self.count) {
+            ("nothing", _) => {}
+            (action, 1) => steps.push(format!("{action} 1 pod")),
+            (action, count) => steps.push(format!("{action} {count} pods")),
+        }
+        match self.leftovers {
+            0 => {}
+            1 => steps.push("delete 1 Failed pod that is not kept".to_owned()),
+            count => steps.push(format!("delete {count} Failed pods that are not kept")),
+        }
+        if steps.is_empty() {
+            steps.push("nothing".to_owned());
+        }
+        f.write_str(&steps.join(", "))
+    }
+}
+
+impl Report {
+    fn fmt_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = self.owner.as_ref();
+        let of = of.map_or_else(String::new, |owner| {
+            format!(" of {}", owner.replace('/', " "))
+        });
+        writeln!(f, "{} {}/{}{of}", self.kind, self.namespace, self.name)?;
+        writeln!(
+            f,
+            "  wants {}, owns {} pods, counts {}: {} ready, {} available",
+            self.desired, self.owned, self.active, self.ready, self.available
+        )?;
+        writeln!(
+            f,
+            "  generation {}, observed {}; source: {}",
+            self.generation,
+            self.observed_generation,
+            match self.source {
+                "daemon" => {
+                    "the running daemon, which knows neither events nor why a pod does not run \
+                     (without --server: the API)"
+                }
+                _ => "the API alone",
+            }
+        )?;
+        self.fmt_siblings(f)?;
+        self.fmt_findings(f)?;
+        self.fmt_next(f)?;
+        self.fmt_not_counted(f)?;
+        self.fmt_deletion_order(f)?;
+        if let Some(memory) = &self.memory {
+            fmt_memory(memory, f)?;
+        }
+        self.fmt_conditions(f)?;
+        self.fmt_events(f)
+    }
+
+    fn fmt_siblings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_idle = |sibling: &&Sibling| sibling.desired == 0 && sibling.replicas == 0;
+        let (idle, busy): (Vec<_>, Vec<_>) = self.siblings.iter().partition(is_idle);
+        for Sibling {
+            name,
+            desired,
+            replicas,
+        } in busy
+        {
+            writeln!(
+                f,
+                "  beside {name}, which wants {desired} and has {replicas}"
+            )?;
+        }
+        match idle.len() {
+            0 => Ok(()),
+            n => writeln!(f, "  beside {n} that want and have no pods"),
+        }
+    }
+
+    fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_in_step() {
+            return writeln!(f, "\nIt has what it wants.");
+        }
+        if self.findings.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nProblems:")?;
+        for finding in &self.findings {
+            writeln!(f, "  - {}", escaped(&finding.what))?;
+            if let Some(way_out) = &finding.way_out {
+                writeln!(f, "    way out: {way_out}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = &self.next;
+        match &next.held_back {
+            Some(held_back) => writeln!(f, "\nA sync would {next}, but not yet: {held_back}")?,
+            None => writeln!(f, "\nA sync would now: {next}")?,
+        }
+        fmt_deletions(&next.pods, next.pods_total, f)
+    }
+
+    fn fmt_not_counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.not_counted.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nPods that do not count:")?;
+        for pod in self.not_counted.iter().take(LINES_MAX) {
+            writeln!(f, "  {}: {}", pod.pod, pod.because)?;
+        }
+        fmt_more(self.not_counted_total, f)
+    }
+
+    fn fmt_deletion_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A report with pending deletions already lists them in order.
+        if self.deletion_order.len() < 2 || !self.next.pods.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nA scale-down would delete, in this order:")?;
+        fmt_deletions(&self.deletion_order, self.deletion_order_total, f)
+    }
+
+    fn fmt_conditions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.conditions.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nConditions:")?;
+        for condition in &self.conditions {
+            let since = condition.last_transition_time;
+            let since = since.map_or(String::new(), |since| format!(" since {since}"));
+            let reason = condition.reason.as_deref().unwrap_or_default();
+            let message = condition.message.as_deref().unwrap_or_default();
+            let (type_, status) = (&condition.type_, &condition.status);
+            let line = format!("{type_}={status}{since} {reason}: {message}");
+            writeln!(f, "  {}", escaped(&line))?;
+        }
+        Ok(())
+    }
+
+    fn fmt_events(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(events) = &self.events else {
+            return Ok(());
+        };
+        if events.is_empty() {
+            return writeln!(f, "\nNo recent events.");
+        }
+        writeln!(f, "\nRecent events:")?;
+        for event in events.iter().rev().take(LINES_MAX).rev() {
+            let seen = event
+                .last_seen
+                .map_or(String::new(), |seen| seen.to_string());
+            let times = match event.count {
+                0 | 1 => String::new(),
+                count => format!(" (x{count})"),
+            };
+            let (type_, reason, message) = (&event.type_, &event.reason, &event.message);
+            let line = format!("{seen} {type_} {reason}{times}: {message}");
+            writeln!(f, "  {}", escaped(&line))?;
+        }
+        fmt_more(events.len(), f)
+    }
+}
+
+/// Writes the first of `total` deletions. Pods that no rule separates share a line.
+fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    // A pod of a sorted list ties with the next one. Of several chosen pods, each may tie with the
+    // first one that stays.
+    let is_group = |a: &Deletion, b: &Deletion| {
+        a.ties_with.is_some()
+            && (a.ties_with.as_ref() == Some(&b.pod) || a.ties_with == b.ties_with)
+    };
+    let mut n_written = 0;
+    for group in deletions.chunk_by(is_group).take(LINES_MAX) {
+        n_written += group.len();
+        let Some((last, [_, ..])) = group.split_last() else {
+            fmt_deletion(&group[0], f)?;
+            continue;
+        };
+        let names: Vec<String> = group.iter().map(|it| it.pod.clone()).collect();
+        let names = some_of(&names, names.len());
+        write!(f, "  any of {names}  no rule separates them")?;
+        if let Some(kept) = &last.ties_with {
+            writeln!(f, " from {kept}")?;
+        } else {
+            writeln!(f, "; the last of them:")?;
+            fmt_deletion(last, f)?;
+        }
+    }
+    fmt_more_than(n_written, total, f)
+}
+
+fn fmt_deletion(deletion: &Deletion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let rule = deletion.rule;
+    let rule = rule.map_or(String::new(), |rule| format!("{rule}: "));
+    writeln!(f, "  {}  {rule}{}", deletion.pod, deletion.because)
+}
+
+fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\nThe daemon remembers:")?;
+    match (
+        memory.last_sync_at,
+        memory.last_sync_seconds,
+        memory.last_sync_end,
+    ) {
+        (Some(at), Some(seconds), Some(end)) => {
+            let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            let took = Duration::from_micros(took.as_micros().try_into().unwrap_or_default());
+            let end = match end {
+                "tooEarly" => {
+                    "not yet: it waits for its own writes in the watch, or for large syncs"
+                }
+                "heldBack" => "done, but creates are backed off",
+                end => end,
+            };
+            writeln!(f, "  last sync: {at:.3}, {took:?}, {end}")?;
+        }
+        _ => writeln!(f, "  last sync: none recently")?,
+    }
+    if let Some(error) = &memory.last_error {
+        let at = memory
+            .last_error_at
+            .map_or(String::new(), |at| format!("{at:.3}, "));
+        writeln!(f, "  last error: {at}{}", escaped(error))?;
+    }
+    let mut queue = String::new();
+    if memory.is_syncing {
+        queue += "a worker syncs it; ";
+    }
+    if memory.is_queued {
+        queue += "it waits for a worker; ";
+    }
+    write!(queue, "{} failures", memory.failures)?;
+    if let Some(due) = memory.next_try_seconds {
+        write!(queue, ", next timed sync in {due:.1} s")?;
+    }
+    writeln!(f, "  queue: {queue}")?;
+    match memory.expectations_age_seconds {
+        None => writeln!(f, "  expectations: none open")?,
+        Some(age) => {
+            writeln!(
+                f,
+                "  expectations: {age:.1} s old; to be created: {}; to be deleted: {}",
+                some_of(&memory.expected_creations, memory.expected_creations_total),
+                some_of(&memory.expected_deletions, memory.expected_deletions_total)
+            )?;
+        }
+    }
+    if !memory.unresolved.is_empty() {
+        let names = some_of(&memory.unresolved, memory.unresolved_total);
+        writeln!(f, "  writes of unknown outcome, to be repeated: {names}")?;
+    }
+    for (what, waits_for, cached) in [
+        (
+            "pods",
+            &memory.waits_for_pods_version,
+            &memory.cached_pods_version,
+        ),
+        (
+            "ReplicaSets",
+            &memory.waits_for_replica_sets_version,
+            &memory.cached_replica_sets_version,
+        ),
+    ] {
+        if let Some(version) = waits_for {
+            writeln!(
+                f,
+                "  waits for version {version} of {what}, the cache has {cached}"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn fmt_more(total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fmt_more_than(LINES_MAX, total, f)
+}
+
+fn fmt_more_than(n_written: usize, total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match total.checked_sub(n_written) {
+        None | Some(0) => Ok(()),
+        Some(more) => writeln!(f, "  … and {more} more"),
+    }
+}
+
+/// The first of `total` names.
+fn some_of(names: &[String], total: usize) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let shown = names.len().min(LINES_MAX);
+    let mut text = names[..shown].join(", ");
+    if total > shown {
+        write!(text, " and {} more", total - shown).unwrap_or_default();
+    }
+    text
 }

@@ -7,20 +7,21 @@ use jiff::Timestamp;
 
 use super::findings::findings;
 use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sibling, Sources};
-use super::preferences::{by_preference, preferred};
 use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
+use crate::controller::decide;
 use crate::controller::decide::deletion_order::{
     DeletionContext, DeletionOrder, NodeCounts, RankedPod, RelatedPods, Rule, decide as first_rule,
     deletion_ranking, pods_to_delete,
 };
 use crate::controller::decide::optional::order::{
-    Places, PreferredPod, is_one_class, prefer_throughout,
+    Because, NodePods, Places, PreferredPod, is_one_class, prefer, prefer_throughout,
 };
 use crate::controller::decide::pods::{Claim, claim_of, is_available};
 use crate::controller::decide::step::{Plan, plan};
-use crate::controller::decide::{self, Pods, Step};
+use crate::controller::decide::{Pods, Step};
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::view::RecordView;
+use crate::stdx::hash::HashMap;
 
 /// Maximum pods in a list; the counts cover all pods.
 const NAMED_MAX: usize = 100;
@@ -301,7 +302,7 @@ fn held_back(memory: &Memory) -> Option<String> {
     }
     // The problems say why, so this says when.
     if let Some(held_back) = &memory.held_back {
-        return Some(super::refusals::next_try(held_back));
+        return Some(super::findings::next_try(held_back));
     }
     let next = memory
         .queue
@@ -488,10 +489,59 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         hold: memory
             .held_back
             .as_ref()
-            .map(|held_back| super::refusals::report(held_back, memory.quotas_are_watched)),
+            .map(|held_back| super::findings::hold_report(held_back, memory.quotas_are_watched)),
         failures: memory.queue.n_failures,
         next_try_seconds: memory.queue.due_in.map(|due| due.as_secs_f64()),
         is_queued: memory.queue.is_waiting,
         is_syncing: memory.queue.is_processing,
+    }
+}
+
+/// Why preferences chose pods among `chosen`. `order` is upstream's order of the `active` pods.
+pub(super) fn preferred(
+    chosen: &[Arc<Pod>],
+    active: &[Arc<Pod>],
+    order: &[RankedPod],
+    context: &DeletionContext<'_>,
+) -> HashMap<Uid, Because> {
+    let is_unresolved = |pod: &Pod| context.unresolved.contains(&pod.uid);
+    let gone: Vec<_> = {
+        let gone = chosen.iter().filter(|pod| is_unresolved(pod));
+        gone.cloned().collect()
+    };
+    let rest = order.iter().filter(|it| !is_unresolved(&it.pod));
+    let more = chosen.len() - gone.len();
+    let preferred = prefer(rest.cloned().collect(), more, (active, &gone), context);
+    let because = preferred.into_iter().take(more);
+    because
+        .filter_map(|it| Some((it.ranked.pod.uid.clone(), it.because?)))
+        .collect()
+}
+
+/// The line about a pod that a preference chose.
+pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> Deletion {
+    let node = pod.node.as_deref().unwrap_or_default();
+    let on_node = because.on_node.map(|on_node| match on_node {
+        NodePods::Emptied(1) => format!("it is the last pod on {node}"),
+        NodePods::Emptied(n) => format!("it is one of the last {n} pods on {node}, which all go"),
+        NodePods::Active(n) => format!("{node} has {n} active pods, and fuller nodes go later"),
+    });
+    let in_domain = because.in_domain.map(|n| {
+        let domain = match places.label() {
+            Some(key) => match pod.labels.get(key) {
+                Some(value) => format!("{key}={value}"),
+                None => format!("no {key}"),
+            },
+            None => format!("node {node}"),
+        };
+        let pods_are = if n == 1 { "pod is" } else { "pods are" };
+        format!("{n} {pods_are} in {domain}, no other has more to give")
+    });
+    let both = [in_domain, on_node].into_iter().flatten();
+    Deletion {
+        pod: pod.key.name.to_string(),
+        rule: Some(because.preference.name()),
+        because: both.collect::<Vec<_>>().join("; "),
+        ties_with: None,
     }
 }
