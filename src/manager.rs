@@ -42,17 +42,13 @@
 //! `http-N` and `systemd` read it. `leadership` guards the reference to the Lease while this
 //! process leads. `lease` and `main` take it.
 
-mod clients;
 mod controller_instance;
 mod debug;
 mod health_checks;
 mod leadership;
 mod metrics_export;
-mod options;
-mod quota_watch;
 #[cfg(test)]
 mod simulation;
-mod systemd_status;
 mod watches;
 
 use std::sync::Arc;
@@ -60,25 +56,25 @@ use std::time::Duration;
 
 use rayon::ThreadPoolBuildError;
 
-use self::clients::watch_client_options;
-pub use self::controller_instance::ControllerInstance;
 use self::controller_instance::Shared;
 use self::leadership::Leadership;
-pub use self::options::ManagerOptions;
-use self::quota_watch::start_quota_watch;
-use self::watches::start_watches;
+use self::watches::{start_quota_watch, start_watches};
 use crate::api::WorkloadKind;
+use crate::api::workload_kind::REPLICA_SET;
 use crate::batches::pool::start as start_batch_threads;
 use crate::cache::PodStore;
-use crate::client::{Client, ClientConfig};
-use crate::leader_election::LeaderElectionHealth;
+use crate::cache::encoding::ContentType;
+use crate::client::{Client, ClientConfig, ClientOptions};
+use crate::controller;
+use crate::leader_election::{LeaderElectionHealth, LeaderElectionOptions};
+use crate::rights::RightsOptions;
 use crate::rights::self_check::SelfCheck;
-use crate::stdx::activity;
-use crate::stdx::clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};
-use crate::stdx::turns;
+use crate::stdx::{activity, clock, turns};
 use crate::telemetry::health::Health;
+
+pub use self::controller_instance::ControllerInstance;
 
 /// Fraction of the stop time (one half) after which the manager aborts requests in flight.
 const ABORT_SHARE: u32 = 2;
@@ -277,5 +273,129 @@ impl Manager {
         } else {
             Err(stuck.join(", "))
         }
+    }
+}
+
+/// The daemon's configuration.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// The only namespace to control; `None` for all.
+    pub namespace: Option<String>,
+    /// The kinds to control, one controller per kind.
+    pub controllers: Vec<&'static WorkloadKind>,
+    /// Requests per second of each controller, with a separate bucket for events; no limit if not
+    /// above zero.
+    pub kube_api_qps: f32,
+    /// Burst size of the token bucket.
+    pub kube_api_burst: u32,
+    /// Workers for ReplicaSets.
+    pub concurrent_replicaset_syncs: u16,
+    /// Workers for ReplicationControllers.
+    pub concurrent_rc_syncs: u16,
+    /// Concurrent pod creates and deletes: half of them for large syncs, the rest for small ones
+    /// ([`LARGE`](crate::batches::LARGE)). Each sync has at least one sender, its worker's thread.
+    pub batch_parallelism: u16,
+    /// The options of each controller.
+    pub controller: controller::Options,
+    /// The content type for pods.
+    pub content_type: ContentType,
+    /// Minimum time between two syncs of an unchanged object.
+    pub min_resync_period: Duration,
+    /// Requests a list as the beginning of a watch, and in pages if that fails. False: in pages
+    /// only.
+    pub streams_lists: bool,
+    /// Reads and decides, but writes nothing.
+    pub dry_run: bool,
+    /// Whose permissions to check at startup; `None` skips the check.
+    pub self_check: Option<RightsOptions>,
+    /// Time from the stop signal until the last thread must have ended.
+    pub stop_within: Duration,
+    /// Leader election among several daemons; `None` if this daemon always writes.
+    pub leader_election: Option<LeaderElectionOptions>,
+}
+
+impl Default for ManagerOptions {
+    /// The defaults of kube-controller-manager (kubernetes
+    /// `pkg/controller/apis/config/v1alpha1/defaults.go`), 30 s to stop, and ReplicaSets only.
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            controllers: vec![&REPLICA_SET],
+            kube_api_qps: 20.0,
+            kube_api_burst: 30,
+            concurrent_replicaset_syncs: 5,
+            concurrent_rc_syncs: 5,
+            batch_parallelism: 32,
+            controller: controller::Options::default(),
+            content_type: ContentType::default(),
+            min_resync_period: Duration::from_hours(12),
+            streams_lists: true,
+            dry_run: false,
+            self_check: None,
+            stop_within: Duration::from_secs(30),
+            leader_election: None,
+        }
+    }
+}
+
+impl ManagerOptions {
+    /// Number of workers for this kind.
+    fn concurrent_syncs(&self, kind: &WorkloadKind) -> u16 {
+        if *kind == REPLICA_SET {
+            self.concurrent_replicaset_syncs
+        } else {
+            self.concurrent_rc_syncs
+        }
+    }
+}
+
+// The options of each client. Like upstream, each client has its own token bucket: one client
+// for all lists and watches (upstream's `shared-informers`), and per controller one for writes
+// and one for events. So a busy controller never delays another one.
+
+/// Each watch opens its own connection ([`stream_client`](crate::client::Client::stream_client)),
+/// so this client keeps no idle connections.
+fn watch_client_options(options: &ManagerOptions) -> ClientOptions {
+    ClientOptions {
+        connections: 0,
+        ..throttled(options)
+    }
+}
+
+/// One connection per thread that sends requests, so that no request pays for a new handshake.
+fn client_options(options: &ManagerOptions, n_workers: u16) -> ClientOptions {
+    let senders = n_workers + options.batch_parallelism;
+    ClientOptions {
+        connections: senders.into(),
+        ..throttled(options)
+    }
+}
+
+/// Events have their own bucket and connection, so that they never delay pod writes. The request
+/// timeout is short because a single thread sends all events.
+fn event_client_options(options: &ManagerOptions) -> ClientOptions {
+    ClientOptions {
+        connections: 1,
+        request_timeout: Duration::from_secs(10),
+        ..throttled(options)
+    }
+}
+
+/// The Lease client: one connection, no throttle (the elector paces itself) and no fence.
+fn lease_client_options(options: &LeaderElectionOptions) -> ClientOptions {
+    ClientOptions {
+        qps: 0.0,
+        connections: 1,
+        request_timeout: options.request_timeout(),
+        ..ClientOptions::default()
+    }
+}
+
+fn throttled(options: &ManagerOptions) -> ClientOptions {
+    ClientOptions {
+        qps: options.kube_api_qps,
+        burst: options.kube_api_burst,
+        read_only: options.dry_run,
+        ..ClientOptions::default()
     }
 }

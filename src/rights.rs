@@ -1,13 +1,346 @@
 //! The permissions of the daemon: one table, its rendering as [`manifests`] for the command `rbac`,
 //! the [`self_check`] of each permission at startup, and the messages about missing ones.
 //! Everything except the self-check is pure.
+//!
+//! A [`Grant`] is one role, the scope of its binding, and the permissions that the daemon uses of
+//! it. Stock roles, which exist in every cluster, may grant more.
 
-mod flags;
 pub mod manifests;
-mod missing;
 pub mod self_check;
-mod table;
 
-pub use flags::rbac_command;
-pub use missing::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights};
-pub use table::{Grant, LeaseName, Right, RightsOptions, Role, grants, optional_grants};
+use std::fmt::Write;
+
+use crate::api::WorkloadKind;
+use crate::api::workload_kind::REPLICA_SET;
+
+pub use self::self_check::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights};
+
+/// The options that determine the required permissions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RightsOptions {
+    /// The only namespace to control; `None` for all.
+    pub namespace: Option<String>,
+    /// The controlled kinds.
+    pub workloads: Vec<&'static WorkloadKind>,
+    /// The lease of the leader election; `None` without one.
+    pub lease: Option<LeaseName>,
+    /// Whether the daemon delegates authentication and authorization of metrics and debug pages.
+    pub delegated_auth: bool,
+    /// Whether the daemon never writes.
+    pub dry_run: bool,
+}
+
+/// Namespace and name of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+}
+
+/// One role, the scope of its binding, and the permissions that the daemon uses of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The role.
+    pub role: Role,
+    /// Namespace of the binding; `None` for a cluster-wide one.
+    pub namespace: Option<String>,
+    /// What fails without it, in words that follow "cannot".
+    pub purpose: String,
+    /// False if the controllers work without it.
+    pub is_vital: bool,
+    /// The permissions that the daemon uses.
+    pub rights: Vec<Right>,
+}
+
+/// An existing or a new role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A ClusterRole that every API server with RBAC creates and maintains.
+    Stock(&'static str),
+    /// A role with exactly the grant's permissions; holds the suffix of its name.
+    Own(&'static str),
+}
+
+/// Verbs on one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The resource with its subresource: `replicasets/status`.
+    pub resource: String,
+    /// Name of a single object; `None` for all objects.
+    pub name: Option<String>,
+    /// The verbs.
+    pub verbs: &'static [&'static str],
+}
+
+impl Right {
+    fn on(
+        group: &'static str,
+        resource: impl Into<String>,
+        verbs: &'static [&'static str],
+    ) -> Self {
+        Self {
+            group,
+            resource: resource.into(),
+            name: None,
+            verbs,
+        }
+    }
+
+    /// Resource and subresource; the latter may be empty.
+    pub fn resource_and_subresource(&self) -> (&str, &str) {
+        let parts = self.resource.split_once('/');
+        parts.unwrap_or((&self.resource, ""))
+    }
+
+    fn is_read(&self) -> bool {
+        let mut verbs = self.verbs.iter();
+        verbs.all(|verb| matches!(*verb, "get" | "list" | "watch"))
+    }
+}
+
+/// All grants that the daemon needs with these options.
+pub fn grants(options: &RightsOptions) -> Vec<Grant> {
+    let workloads = options.workloads.iter();
+    let mut grants: Vec<Grant> = workloads
+        .map(|workload| workload_grant(workload, options))
+        .collect();
+    // A dry run never writes, so it takes no part in the election.
+    if let Some(lease) = options.lease.as_ref().filter(|_| !options.dry_run) {
+        grants.push(lease_grant(lease));
+    }
+    if options.delegated_auth {
+        grants.push(Grant {
+            role: Role::Stock("system:auth-delegator"),
+            namespace: None,
+            purpose: "authorize readers of metrics and debug pages".to_owned(),
+            is_vital: false,
+            rights: vec![
+                Right::on("authentication.k8s.io", "tokenreviews", &["create"]),
+                Right::on("authorization.k8s.io", "subjectaccessreviews", &["create"]),
+            ],
+        });
+    }
+    grants
+}
+
+/// The grants that the daemon can do without, and asks for only when it has a use for them.
+pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
+    // A dry run is refused nothing.
+    if options.dry_run {
+        return Vec::new();
+    }
+    vec![Grant {
+        role: Role::Own("quotas"),
+        namespace: options.namespace.clone(),
+        purpose: "see at once that a quota is raised".to_owned(),
+        is_vital: false,
+        rights: vec![Right::on("", "resourcequotas", &["watch"])],
+    }]
+}
+
+/// The grant of one controller for its kind, for pods and for events (kubernetes
+/// `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`). Admission of owner
+/// references (`blockOwnerDeletion`) requires `update` on finalizers.
+fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> Grant {
+    let group = workload.api_version.split_once('/');
+    let group = group.map_or("", |(group, _)| group);
+    let resource = workload.resource;
+    let mut rights = vec![
+        Right::on(group, resource, &["get", "list", "watch"]),
+        Right::on(group, format!("{resource}/status"), &["update"]),
+        Right::on(group, format!("{resource}/finalizers"), &["update"]),
+        Right::on("", "pods", &["list", "watch"]),
+        Right::on("", "pods", &["create", "delete", "patch"]),
+        Right::on("", "events", &["create", "patch"]),
+    ];
+    if options.dry_run {
+        rights.retain(Right::is_read);
+    }
+    Grant {
+        // The stock roles allow writes, and a dry run must not be able to write.
+        role: if options.dry_run {
+            Role::Own(resource)
+        } else {
+            Role::Stock(workload.cluster_role)
+        },
+        namespace: options.namespace.clone(),
+        purpose: format!("control {}s", workload.kind),
+        is_vital: true,
+        rights,
+    }
+}
+
+/// RBAC cannot restrict a create by name, so this grant allows to create any lease in the
+/// namespace.
+fn lease_grant(lease: &LeaseName) -> Grant {
+    Grant {
+        role: Role::Own("leader-election"),
+        namespace: Some(lease.namespace.clone()),
+        purpose: "take part in the leader election".to_owned(),
+        is_vital: true,
+        rights: vec![
+            Right::on("coordination.k8s.io", "leases", &["create"]),
+            Right {
+                name: Some(lease.name.clone()),
+                ..Right::on("coordination.k8s.io", "leases", &["get", "update"])
+            },
+            Right::on("", "events", &["create", "patch"]),
+        ],
+    }
+}
+
+/// Default name of the lease, and its default namespace if the daemon controls all namespaces.
+const LEASE: &str = "replicaset-controller";
+const LEASE_NAMESPACE: &str = "kube-system";
+
+/// The command that prints manifests for these options: `rbac` with all flags that differ from
+/// their defaults.
+pub fn rbac_command(options: &RightsOptions) -> String {
+    let mut text = "replicaset-controller rbac".to_owned();
+    let mut add = |flag: &str, value: &str| {
+        // Writing to a string cannot fail.
+        write!(text, " --{flag}={value}").unwrap_or_default();
+    };
+    if let Some(namespace) = &options.namespace {
+        add("namespace", namespace);
+    }
+    match options.workloads.as_slice() {
+        [workload] if **workload == REPLICA_SET => {}
+        [workload] => add("controllers", workload.controller),
+        _ => add("controllers", "'*'"),
+    }
+    match &options.lease {
+        None => add("leader-elect", "false"),
+        Some(lease) => {
+            let namespace = options.namespace.as_deref().unwrap_or(LEASE_NAMESPACE);
+            if lease.namespace != namespace {
+                add("leader-elect-resource-namespace", &lease.namespace);
+            }
+            if lease.name != LEASE {
+                add("leader-elect-resource-name", &lease.name);
+            }
+        }
+    }
+    if !options.delegated_auth {
+        add("secure-port", "0");
+    }
+    if options.dry_run {
+        add("dry-run", "true");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Grant, LeaseName, RightsOptions, Role, grants, optional_grants, rbac_command};
+    use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+
+    pub(in crate::rights) fn all_enabled() -> RightsOptions {
+        RightsOptions {
+            namespace: None,
+            workloads: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
+            lease: Some(LeaseName {
+                namespace: "kube-system".to_owned(),
+                name: "kube-controller-manager".to_owned(),
+            }),
+            delegated_auth: true,
+            dry_run: false,
+        }
+    }
+
+    fn roles(grants: &[Grant]) -> Vec<Role> {
+        grants.iter().map(|grant| grant.role).collect()
+    }
+
+    #[test]
+    fn disabled_features_need_no_permissions() {
+        let all = all_enabled();
+        assert_eq!(
+            roles(&grants(&all)),
+            [
+                Role::Stock("system:controller:replicaset-controller"),
+                Role::Stock("system:controller:replication-controller"),
+                Role::Own("leader-election"),
+                Role::Stock("system:auth-delegator"),
+            ]
+        );
+        let minimal = RightsOptions {
+            workloads: vec![&REPLICA_SET],
+            lease: None,
+            delegated_auth: false,
+            ..all
+        };
+        assert_eq!(
+            roles(&grants(&minimal)),
+            [Role::Stock("system:controller:replicaset-controller")]
+        );
+    }
+
+    #[test]
+    fn a_dry_run_needs_reads_only_and_no_lease() {
+        let options = RightsOptions {
+            dry_run: true,
+            delegated_auth: false,
+            ..all_enabled()
+        };
+        let grants = grants(&options);
+        assert_eq!(
+            roles(&grants),
+            [
+                Role::Own("replicasets"),
+                Role::Own("replicationcontrollers")
+            ]
+        );
+        let mut verbs = grants.iter().flat_map(|grant| &grant.rights);
+        assert!(verbs.all(super::Right::is_read));
+        assert_eq!(optional_grants(&options), []);
+    }
+
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut RightsOptions), expected: &str) {
+        let mut options = RightsOptions {
+            namespace: None,
+            workloads: vec![&REPLICA_SET],
+            lease: Some(LeaseName {
+                namespace: "kube-system".to_owned(),
+                name: "replicaset-controller".to_owned(),
+            }),
+            delegated_auth: true,
+            dry_run: false,
+        };
+        change(&mut options);
+        let expected = format!("replicaset-controller rbac{expected}");
+        assert_eq!(rbac_command(&options), expected);
+    }
+
+    #[test]
+    fn only_values_other_than_defaults_need_flags() {
+        check(|_| {}, "");
+        check(
+            |options| {
+                options.workloads.push(&REPLICATION_CONTROLLER);
+                options.lease = None;
+                options.delegated_auth = false;
+                options.dry_run = true;
+            },
+            " --controllers='*' --leader-elect=false --secure-port=0 --dry-run=true",
+        );
+        check(
+            |options| {
+                options.workloads = vec![&REPLICATION_CONTROLLER];
+                options.namespace = Some("shop".to_owned());
+                options.lease = Some(LeaseName {
+                    namespace: "kube-system".to_owned(),
+                    name: "kube-controller-manager".to_owned(),
+                });
+            },
+            " --namespace=shop --controllers=replicationcontroller-controller \
+             --leader-elect-resource-namespace=kube-system \
+             --leader-elect-resource-name=kube-controller-manager",
+        );
+    }
+}

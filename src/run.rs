@@ -5,15 +5,14 @@
 //! [`signals`] guards the callbacks for SIGHUP. `main` sets them, `signal` runs them.
 
 mod explain;
-mod features;
 mod logs;
-mod output;
-mod rbac;
 mod serving;
 pub mod signals;
 #[cfg(feature = "devserver")]
 mod stand_in;
 
+use std::io;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,24 +21,25 @@ use std::time::{Duration, Instant};
 use crate::cache::encoding;
 use crate::cli::RunArgs;
 use crate::cli::flags::{
-    ClientArgs, ContentType, ControllerArgs, GATES, OptInArgs, WATCH_LIST_CLIENT,
+    ClientArgs, ContentType, ControllerArgs, FeatureArgs, GATES, OptInArgs, POD_DELETION_COST,
+    RbacArgs, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS, WATCH_LIST_CLIENT,
 };
 use crate::client::{ClientConfig, ConfigError, ConfigSource};
 use crate::controller;
+use crate::controller::FeatureGates;
 use crate::leader_election::{LeaderElectionOptions, identity};
 use crate::manager::{Manager, ManagerOptions, StartError};
-use crate::serving::{Pages, Serving, ServingError, debug};
+use crate::rights::manifests::{Account, SYSTEM_NAMESPACE, manifests, warning};
+use crate::rights::{Grant, LeaseName, RightsOptions, grants, optional_grants, rbac_command};
+use crate::serving::{Pages, Serving, ServingError, pages};
 use crate::stdx::build;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
-use crate::telemetry::systemd;
+use crate::telemetry::{metrics, systemd};
 
-use self::rbac::rights_options;
 pub use explain::explain;
 pub use logs::{reread_levels, sources, start_log, tell_ignored};
-pub use output::print;
-pub use rbac::rbac;
+
 #[cfg(feature = "devserver")]
 pub use stand_in::stand_in;
 
@@ -159,7 +159,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         streams_lists: args.features.is_enabled(&WATCH_LIST_CLIENT),
         ..manager_options(&args.client, &args.controller, &args.opt_ins)
     };
-    options.controller.gates = features::feature_gates(&args.features);
+    options.controller.gates = feature_gates(&args.features);
     let scope = args
         .api
         .namespace
@@ -194,7 +194,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     let result = match Manager::start(&config, &options, &health, stop) {
         Ok(manager) => {
             signals::stop_in_order();
-            debug::add_pages(&shown);
+            pages::add_pages(&shown);
             manager.add_pages(&shown);
             shown.set_status(manager.status(config.server().to_string()));
             let systemd = systemd::start(&health, manager.systemd_status(), stop);
@@ -274,5 +274,154 @@ fn finish(manager: Manager) -> Result<(), RunError> {
     match manager.wait().map_err(RunError::Stuck)? {
         Cause::Requested(_) => Ok(()),
         Cause::Failed(why) => Err(RunError::Failed(why)),
+    }
+}
+
+/// Returns the gates that are on.
+fn feature_gates(args: &FeatureArgs) -> FeatureGates {
+    FeatureGates {
+        pod_deletion_cost: args.is_enabled(&POD_DELETION_COST),
+        terminating_replicas: args.is_enabled(&TERMINATING_REPLICAS),
+        stale_controller_consistency: args.is_enabled(&STALE_CONTROLLER_CONSISTENCY),
+    }
+}
+
+/// Writes `text` to standard output. A closed pipe is no failure.
+///
+/// # Errors
+/// If standard output cannot be written, such as on a full disk.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    seen_enough(written)
+}
+
+/// Returns the name under which this process was started, for hints that a person can type.
+#[cfg(feature = "devserver")]
+fn program() -> String {
+    let name = std::env::args_os().next().unwrap_or_default();
+    match name.into_string() {
+        Ok(name) if !name.is_empty() => name,
+        _ => "replicaset-controller".to_owned(),
+    }
+}
+
+/// Turns the error of a closed pipe into success: the reader has seen enough.
+///
+/// # Errors
+/// Any other failure to write.
+fn seen_enough(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Default name of the daemon's ServiceAccount.
+const ACCOUNT: &str = "replicaset-controller";
+
+/// Prints the manifests that grant an account the permissions for these flags.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
+    let options = rights_options(&args.run);
+    let mut granted = grants(&options);
+    if args.watch_quotas {
+        granted.extend(optional_grants(&options));
+    }
+    let account = match (&args.user, &args.service_account) {
+        (Some(user), _) => Account::User(user.clone()),
+        (None, Some(account)) => Account::ServiceAccount {
+            namespace: account.namespace.clone(),
+            name: account.name.clone(),
+        },
+        (None, None) => Account::ServiceAccount {
+            namespace: default_namespace(&options, &granted),
+            name: ACCOUNT.to_owned(),
+        },
+    };
+    let mut command = rbac_command(&options);
+    if args.user.is_some() || args.service_account.is_some() {
+        command = format!("{command} {}", account.flag());
+    }
+    if args.watch_quotas {
+        command.push_str(" --watch-quotas");
+    }
+    let text = format!(
+        "# Permissions of a daemon with these flags; printed by\n#   {command}\n{}{}",
+        warning(&granted, &account),
+        manifests(&granted, &account),
+    );
+    print(&text).map_err(RunError::Output)
+}
+
+/// Permissions outside the namespace need an account that its users cannot run pods as.
+fn default_namespace(options: &RightsOptions, granted: &[Grant]) -> String {
+    let stays_inside = granted.iter().all(|grant| grant.namespace.is_some());
+    let inside = options.namespace.as_deref().filter(|_| stays_inside);
+    inside.unwrap_or(SYSTEM_NAMESPACE).to_owned()
+}
+
+/// Returns the permissions that the daemon needs with these flags.
+fn rights_options(args: &RunArgs) -> RightsOptions {
+    let namespace = args.api.namespace.as_deref();
+    let election = &args.leader_election;
+    let lease = election.leader_elect.then(|| LeaseName {
+        namespace: election.resource_namespace(namespace).to_owned(),
+        name: election.leader_elect_resource_name.clone(),
+    });
+    // With both kubeconfigs set, other accounts send all reviews.
+    let asks_itself = args.serving.authentication_kubeconfig.is_none()
+        || args.serving.authorization_kubeconfig.is_none();
+    RightsOptions {
+        namespace: namespace.map(str::to_owned),
+        workloads: args.controller.enabled(),
+        lease,
+        delegated_auth: args.serving.secure_port != 0 && asks_itself,
+        dry_run: args.mode.dry_run,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FeatureArgs, FeatureGates, feature_gates};
+
+    #[test]
+    fn each_flag_switches_its_own_gate() {
+        let all = FeatureGates::default();
+        let of = |name: &str| {
+            let setting = format!("{name}=false").parse().expect("it can be switched");
+            let feature_gates = vec![setting];
+            super::feature_gates(&FeatureArgs { feature_gates })
+        };
+        let feature_args = FeatureArgs {
+            feature_gates: Vec::new(),
+        };
+        assert_eq!(feature_gates(&feature_args), all);
+        let pod_deletion_cost = false;
+        assert_eq!(
+            of("PodDeletionCost"),
+            FeatureGates {
+                pod_deletion_cost,
+                ..all
+            }
+        );
+        let terminating_replicas = false;
+        assert_eq!(
+            of("DeploymentReplicaSetTerminatingReplicas"),
+            FeatureGates {
+                terminating_replicas,
+                ..all
+            }
+        );
+        let stale_controller_consistency = false;
+        assert_eq!(
+            of("StaleControllerConsistencyReplicaSet"),
+            FeatureGates {
+                stale_controller_consistency,
+                ..all
+            }
+        );
     }
 }

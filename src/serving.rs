@@ -18,16 +18,8 @@
 mod authentication;
 mod authorization;
 mod certificates;
-mod client_certificates;
-pub mod debug;
 mod gate;
-mod health_pages;
-mod index;
-mod pages;
-mod reviews;
-mod slots;
-mod ttl_cache;
-mod user;
+pub mod pages;
 mod zpages;
 
 use std::io;
@@ -35,24 +27,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-pub use certificates::CertificateFiles;
-pub use gate::AllowedPaths;
-pub use pages::{Facts, Pages};
-pub use zpages::ZPages;
-
 use authentication::Authentication;
-use authorization::Authorization;
+use authorization::{Authorization, Reviews};
 use certificates::Certificates;
 use gate::{Gate, PlainGate};
-use reviews::Reviews;
+use jiff::Timestamp;
 
 use crate::client::{Client, ClientConfig, ClientOptions};
 use crate::http_server::{Handler, Limits, Response, Server, ServerOptions};
 use crate::stdx::stop::Stop;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
+
+pub use certificates::CertificateFiles;
+pub use gate::AllowedPaths;
+pub use pages::{Facts, Pages};
+pub use zpages::ZPages;
 
 /// Requests per second for reviews, and their burst. Both are high, because a review delays a page
 /// (apiserver `pkg/server/options/authorization.go:getClient`).
@@ -155,12 +145,12 @@ impl Serving {
         zpages: ZPages,
         stop: &Stop,
     ) -> Result<Self, ServingError> {
-        health_pages::add(pages, health);
+        self::zpages::add_health(pages, health);
         pages.page("/metrics", "metrics for Prometheus", |_| {
             Response::text(200, &metrics::render()).with_content_type(metrics::CONTENT_TYPE)
         });
         zpages::add(pages, zpages, Timestamp::now());
-        index::add(pages);
+        self::pages::add(pages);
         if !options.debug {
             pages.hide("/debug/");
         }

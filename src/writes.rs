@@ -4,17 +4,139 @@
 //! drive it on one thread with recording fakes. The real implementations send requests through
 //! [`crate::client`].
 
-pub mod error;
 pub mod event_recorder;
 pub mod pod_body;
 pub mod pod_control;
-pub mod real_pod_control;
-pub mod replica_set_control;
-mod written_pod;
 
-pub use error::WriteError;
+use crate::api::Status;
+use crate::client::ClientError;
+
 pub use event_recorder::{EventRecorder, EventType, ObjectReference};
-pub use pod_control::{PodControl, Precondition};
-pub use real_pod_control::RealPodControl;
-pub use replica_set_control::{RealReplicaSetControl, ReplicaSetControl};
-pub use written_pod::WrittenPod;
+pub use pod_control::{
+    PodControl, Precondition, RealPodControl, RealReplicaSetControl, ReplicaSetControl, WrittenPod,
+};
+
+/// A failed write, or a failed live read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The API server rejected the write; nothing changed.
+    #[error("{0}")]
+    Refused(Status),
+    /// No response, or one that leaves the outcome open.
+    #[error("{message}")]
+    Unknown {
+        /// The failure, as text.
+        message: String,
+        /// The response, if it was a status of the API server.
+        status: Option<Status>,
+    },
+    /// A local error before any request was sent.
+    #[error("{0}")]
+    Local(String),
+    /// The daemon is stopping or may not write at present; no request was sent.
+    #[error("not sent: the daemon is stopping, or may not write now")]
+    Stopped,
+}
+
+impl WriteError {
+    /// A failure that leaves the outcome open, without a status of the API server.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::Unknown {
+            message: message.into(),
+            status: None,
+        }
+    }
+
+    /// The API server's status, even if it leaves the outcome open.
+    pub fn response(&self) -> Option<&Status> {
+        match self {
+            Self::Refused(status) => Some(status),
+            Self::Unknown { status, .. } => status.as_ref(),
+            Self::Local(_) | Self::Stopped => None,
+        }
+    }
+
+    /// The API server's status, if it rejected the write.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Refused(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// True if the object does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(Status::is_not_found)
+    }
+
+    /// True if an object of that name already exists.
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(Status::is_already_exists)
+    }
+
+    /// True if the object's version, or a precondition's version or UID, does not match.
+    pub fn is_conflict(&self) -> bool {
+        self.status().is_some_and(Status::is_conflict)
+    }
+
+    /// True if the resulting object would be invalid.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(Status::is_invalid)
+    }
+
+    /// True if the namespace is terminating.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.status().is_some_and(Status::is_namespace_terminating)
+    }
+
+    /// True if the write may have taken effect.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { .. })
+    }
+}
+
+impl From<ClientError> for WriteError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            error if error.leaves_outcome_open() => Self::Unknown {
+                message: crate::stdx::report::report(&error),
+                status: error.status().cloned(),
+            },
+            ClientError::Status(status) => Self::Refused(status),
+            ClientError::Stopped | ClientError::Fenced => Self::Stopped,
+            error => Self::Local(crate::stdx::report::report(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WriteError;
+    use crate::api::Status;
+    use crate::client::ClientError;
+
+    #[test]
+    fn only_what_may_have_had_an_effect_is_unknown() {
+        let of = |code, reason| {
+            let status = Status::new(code, reason, "");
+            WriteError::from(ClientError::Status(status))
+        };
+        for (code, reason) in [(403, "Forbidden"), (409, "Conflict"), (429, "")] {
+            let refused = of(code, reason);
+            assert!(
+                refused.status().is_some() && !refused.is_unknown(),
+                "{code}"
+            );
+        }
+        for (code, reason) in [(500, "InternalError"), (504, "Timeout")] {
+            let unknown = of(code, reason);
+            assert!(unknown.is_unknown() && unknown.status().is_none(), "{code}");
+            assert!(unknown.response().is_some(), "{code}");
+        }
+        for unsent in [ClientError::Stopped, ClientError::Fenced] {
+            assert!(matches!(WriteError::from(unsent), WriteError::Stopped));
+        }
+        let local = WriteError::from(ClientError::Invalid("no body".to_owned()));
+        assert!(matches!(local, WriteError::Local(_)));
+    }
+}

@@ -1,11 +1,14 @@
-//! The effective configuration as a file, with the source of each value: `config`.
+//! The effective configuration: each flag's value, for `/flagz`, and as a file with the source of
+//! each value, for the command `config`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::sources::fields::{API_VERSION, FIELDS, Field, KIND, Shape};
-use super::sources::{Argument, Origin};
-use super::values::parse_bool;
+use clap::{ArgMatches, Command};
+
+use super::flags::RunArgs;
+use super::parse_bool;
+use super::sources::{API_VERSION, Argument, FIELDS, Field, KIND, Origin, Shape};
 
 /// The configuration file that gives all flags their `values`.
 pub fn effective_file(values: &BTreeMap<String, String>) -> String {
@@ -89,5 +92,48 @@ fn text(value: &str) -> String {
         value.to_owned()
     } else {
         serde_json::Value::from(value).to_string()
+    }
+}
+
+/// Returns the value of every flag of `command` as text, by its name without dashes. `args` is
+/// parsed from `matches`.
+pub(super) fn flags_in_effect(
+    command: &Command,
+    matches: &ArgMatches,
+    args: &RunArgs,
+) -> BTreeMap<String, String> {
+    let shown = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let flags = shown.filter_map(|flag| {
+        let name = flag
+            .get_long()
+            .filter(|name| !matches!(*name, "help" | "version"))?;
+        let raw = matches.try_get_raw(flag.get_id().as_str()).ok()?;
+        let raw = raw.into_iter().flatten();
+        let raw: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
+        let given = || {
+            let given = raw.join(",");
+            // A bool has several spellings, such as 1 and T.
+            let is_bool = matches!(flag.get_value_names(), Some([kind]) if kind == "BOOL");
+            match parse_bool(&given) {
+                Ok(is_on) if is_bool => is_on.to_string(),
+                _ => given,
+            }
+        };
+        let value = computed(name, args).unwrap_or_else(given);
+        Some((name.to_owned(), value))
+    });
+    flags.collect()
+}
+
+/// Values that are not simply the last argument: a sum, or a default that depends on other flags.
+fn computed(flag: &str, args: &RunArgs) -> Option<String> {
+    match flag {
+        "leader-elect-resource-namespace" => {
+            let namespace = args.api.namespace.as_deref();
+            let namespace = args.leader_election.resource_namespace(namespace);
+            Some(namespace.to_owned())
+        }
+        "v" => Some(args.log.verbosity().to_string()),
+        _ => None,
     }
 }

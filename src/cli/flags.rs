@@ -1,41 +1,38 @@
-//! The definition of all flags: name, unit, default and help. One file for each group of `--help`.
+//! The definition of all flags: name, unit, default and help. The groups that several commands
+//! share are here: API server, log, pages.
 //!
 //! Names, defaults and meanings are kube-controller-manager's where it has the flag
 //! (kubernetes `cmd/kube-controller-manager/app/options`); `DIFFERS:` marks every exception.
 
-mod api;
 mod controller;
 #[cfg(feature = "devserver")]
 mod dev;
 mod explain;
-mod features;
-mod leader_election;
-mod log;
-mod opt_ins;
-mod rbac;
-mod serving;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::api::{ApiArgs, ClientArgs, ContentType};
-pub use self::controller::{ControllerArgs, ControllerItem};
-#[cfg(feature = "devserver")]
-pub use self::dev::{DemoArgs, DevArgs, StandInCommand};
-pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat};
-pub use self::features::{
-    FeatureArgs, GATES, Gate, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY,
-    TERMINATING_REPLICAS, WATCH_LIST_CLIENT,
-};
-pub use self::leader_election::{LEASE_NAMESPACE, LeaderElectionArgs, ResourceLock};
-pub use self::log::{LogArgs, LoggingFormat, VmodulePattern, level_of};
-pub use self::opt_ins::OptInArgs;
-pub use self::rbac::{RbacArgs, ServiceAccount};
-pub use self::serving::{ServingArgs, TlsVersion};
-use super::values::parse_bool;
+use super::parse_bool;
+use crate::cli::{number, parse_namespace, parse_qps, parse_url_path};
 use crate::stdx::build;
+
+pub use self::controller::{
+    ControllerArgs, ControllerItem, FeatureArgs, GATES, Gate, LEASE_NAMESPACE, LeaderElectionArgs,
+    OptInArgs, POD_DELETION_COST, ResourceLock, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
+    WATCH_LIST_CLIENT,
+};
+pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat, RbacArgs, ServiceAccount};
+
+#[cfg(feature = "devserver")]
+pub use self::dev::DemoArgs;
+#[cfg(feature = "devserver")]
+pub use self::dev::DevArgs;
+#[cfg(feature = "devserver")]
+pub use self::dev::StandInCommand;
 
 /// The end of `--help`.
 const SOURCES: &str = "\
@@ -183,4 +180,241 @@ pub struct SourceArgs {
         default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
         action = clap::ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub kcm_compat: bool,
+}
+
+/// Flags of the API server and the namespace.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "API server")]
+pub struct ApiArgs {
+    /// Kubeconfig file; default $KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Address of the API server; overrides the server of the kubeconfig.
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    pub master: Option<String>,
+
+    /// Context of the kubeconfig; default its current context.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub context: Option<String>,
+
+    /// Control this namespace only; with --secure-port=0 needs no cluster-wide permission. Default
+    /// all namespaces.
+    #[arg(long, value_name = "NAME", value_parser = parse_namespace)]
+    pub namespace: Option<String>,
+}
+
+/// Flags of rate limit and encoding of requests.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "API server")]
+pub struct ClientArgs {
+    /// Maximum requests per second to the API server, events counted separately; 0 or less: no
+    /// limit.
+    #[arg(long, value_name = "N", default_value_t = 20.0, allow_negative_numbers = true,
+        value_parser = parse_qps)]
+    pub kube_api_qps: f32,
+
+    /// Maximum burst of requests before --kube-api-qps applies.
+    #[arg(long, value_name = "N", default_value_t = 30, hide_short_help = true,
+        value_parser = number::<u32>(0..=u32::MAX.into()))]
+    pub kube_api_burst: u32,
+
+    /// Content type of lists, watches, new pods and statuses.
+    #[arg(
+        long,
+        value_name = "TYPE",
+        value_enum,
+        default_value = "application/vnd.kubernetes.protobuf",
+        hide_short_help = true
+    )]
+    pub kube_api_content_type: ContentType,
+}
+
+/// Content type of objects on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ContentType {
+    /// JSON.
+    #[value(name = "application/json")]
+    Json,
+    /// Protobuf in the envelope of Kubernetes.
+    #[value(name = "application/vnd.kubernetes.protobuf")]
+    Protobuf,
+}
+
+/// Flags of the log.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Log")]
+pub struct LogArgs {
+    /// Log verbosity: -v logs each event, -vv each request; or klog's number. $RUST_LOG overrides
+    /// it.
+    #[arg(short = 'v', long = "v", value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "4", action = clap::ArgAction::Append,
+        value_parser = number::<u8>(0..=255))]
+    pub verbosity: Vec<u8>,
+
+    /// Verbosity of single modules as PATTERN=N,...; a pattern is a file name without .rs or a
+    /// module path, with * and ? as wildcards.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub vmodule: Vec<VmodulePattern>,
+
+    /// Format of the log.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_short_help = true
+    )]
+    pub logging_format: LoggingFormat,
+}
+
+/// Format of a log record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LoggingFormat {
+    /// One line of text per record.
+    #[default]
+    Text,
+    /// One JSON object per line, with klog's field names.
+    Json,
+}
+
+/// One item of `--vmodule`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmodulePattern {
+    /// Pattern for a file name or module path, with `*` and `?` as wildcards.
+    pub pattern: String,
+    /// Verbosity as in klog.
+    pub verbosity: u8,
+}
+
+impl FromStr for VmodulePattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected PATTERN=N, such as sync=4 or client*=6".to_owned();
+        let (pattern, verbosity) = text.split_once('=').ok_or_else(wrong)?;
+        let is_pattern = |c: char| c.is_ascii_alphanumeric() || "_*?:/-".contains(c);
+        if pattern.is_empty() || !pattern.chars().all(is_pattern) {
+            return Err(wrong());
+        }
+        Ok(Self {
+            pattern: pattern.to_owned(),
+            verbosity: verbosity.parse().map_err(|_not_a_number| wrong())?,
+        })
+    }
+}
+
+/// Maps klog's verbosity to a level: up to 3 info, 4 and 5 debug, above trace.
+pub fn level_of(verbosity: u8) -> log::LevelFilter {
+    match verbosity {
+        0..=3 => log::LevelFilter::Info,
+        4..=5 => log::LevelFilter::Debug,
+        _ => log::LevelFilter::Trace,
+    }
+}
+
+impl LogArgs {
+    /// Verbosity as in klog; repeated `-v` add up.
+    pub fn verbosity(&self) -> u8 {
+        let all = self.verbosity.iter();
+        all.fold(0, |sum, v| sum.saturating_add(*v))
+    }
+
+    /// The level of [`verbosity`](Self::verbosity).
+    pub fn level(&self) -> log::LevelFilter {
+        level_of(self.verbosity())
+    }
+}
+
+/// Flags of the HTTP servers.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Serving")]
+pub struct ServingArgs {
+    /// Address of the HTTPS server.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0",
+        hide_short_help = true
+    )]
+    pub bind_address: IpAddr,
+
+    /// Port of the HTTPS server for health, metrics and debug pages; 0: no HTTPS server.
+    #[arg(long, value_name = "PORT", default_value_t = 10257,
+        value_parser = number::<u16>(0..=65_535))]
+    pub secure_port: u16,
+
+    /// Port of a plain HTTP server on 127.0.0.1 with the same pages, read-only and without
+    /// authentication; 0: no HTTP server.
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_short_help = true,
+        value_parser = number::<u16>(0..=65_535))]
+    pub insecure_port: u16,
+
+    /// Host names that the plain HTTP server accepts besides localhost and 127.0.0.1, as a defence
+    /// against DNS rebinding.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub accept_hosts: Vec<String>,
+
+    /// Certificate chain of the HTTPS server; default a self-signed certificate in memory.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Private key of --tls-cert-file.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub tls_private_key_file: Option<PathBuf>,
+
+    /// Minimum TLS version of the HTTPS server.
+    #[arg(
+        long,
+        value_name = "VERSION",
+        value_enum,
+        default_value = "VersionTLS12",
+        hide_short_help = true
+    )]
+    pub tls_min_version: TlsVersion,
+
+    /// Certificate authorities that authenticate client certificates.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub client_ca_file: Option<PathBuf>,
+
+    /// Kubeconfig for TokenReviews; default the cluster of --kubeconfig.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub authentication_kubeconfig: Option<PathBuf>,
+
+    /// Kubeconfig for SubjectAccessReviews; default the cluster of --kubeconfig.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub authorization_kubeconfig: Option<PathBuf>,
+
+    /// Paths that anyone can read without authentication; a trailing * matches any suffix.
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
+        default_value = "/healthz,/readyz,/livez", value_parser = parse_url_path,
+        hide_short_help = true)]
+    pub authorization_always_allow_paths: Vec<String>,
+
+    /// Serve the pages below /debug/.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = true, default_missing_value = "true", value_parser = parse_bool,
+        action = clap::ArgAction::Set, hide_short_help = true)]
+    pub profiling: bool,
+}
+
+/// A version of TLS. DIFFERS: kube-controller-manager also accepts 1.0 and 1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[value(name = "VersionTLS12")]
+    Tls12,
+    /// TLS 1.3.
+    #[value(name = "VersionTLS13")]
+    Tls13,
 }

@@ -1,24 +1,21 @@
-//! Parses all sources into flags and collects all mistakes.
+//! Parses all sources into flags, checks the conditions between flags, and collects all mistakes.
 
 mod mistakes;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use self::mistakes::{apart_from_flag, culprit, describe, place};
-use super::SAMPLE;
-use super::checks;
-use super::effective::Effective;
+use super::effective::{Effective, flags_in_effect};
 use super::flags::{Cli, Command, RunArgs};
-use super::generate;
-use super::in_effect::flags_in_effect;
-use super::kcm::{self, Ignored};
+use super::kcm::Ignored;
 use super::sources::{Argument, Flags, Layer, Origin, environment, file};
-use super::values::parse_bool;
+use super::{SAMPLE, generate, kcm, parse_bool};
 
 /// Result of parsing.
 #[derive(Debug)]
@@ -219,7 +216,7 @@ fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
     let Some(args) = run_args(cli) else {
         return Vec::new();
     };
-    checks::check(args, &|flag| {
+    violations(args, &|flag| {
         let given = merged.iter().rfind(|argument| argument.is(flag));
         place(flag, given.map_or(&Origin::Default, |given| &given.origin))
     })
@@ -303,6 +300,116 @@ impl Layer {
     fn last(&self, flag: &str) -> Option<&Argument> {
         self.arguments.iter().rfind(|argument| argument.is(flag))
     }
+}
+
+/// The renew deadline must exceed the retry period by this factor
+/// (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
+const JITTER_FACTOR: f64 = 1.2;
+
+/// Minimum of `leaseDurationSeconds`.
+///
+/// DIFFERS: upstream accepts any duration above zero. The Lease would carry 0 s, and anybody could
+/// take it at any time.
+const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
+
+/// What replaces a leader migration configuration.
+const LEADER_MIGRATION: &str = "leader migration has no file here: if its controllerLeaders name \
+    replicaset-controller, set --leader-elect-resource-name to its leaderName instead";
+
+/// Returns the violated conditions. `at` renders where a flag is set.
+pub(super) fn violations(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    let mut require = |holds: bool, flag: &str, sentence: &str| {
+        if !holds {
+            mistakes.push(format!("{}: {sentence}", at(flag)));
+        }
+    };
+
+    let client = &args.client;
+    require(
+        client.kube_api_qps <= 0.0 || client.kube_api_burst > 0,
+        "kube-api-burst",
+        "must be at least 1, unless --kube-api-qps sets no limit",
+    );
+    require(
+        !args.api.master.as_deref().is_some_and(names_a_user),
+        "master",
+        "user and password do not belong in the server's URL",
+    );
+    require(
+        !args.controller.enabled().is_empty(),
+        "controllers",
+        "leaves no controller to run",
+    );
+
+    let election = &args.leader_election;
+    if election.leader_elect {
+        require(
+            election.leader_elect_lease_duration >= LEASE_DURATION_MIN,
+            "leader-elect-lease-duration",
+            "must be at least 1s, since a Lease counts whole seconds",
+        );
+        for (flag, duration) in [
+            (
+                "leader-elect-renew-deadline",
+                election.leader_elect_renew_deadline,
+            ),
+            (
+                "leader-elect-retry-period",
+                election.leader_elect_retry_period,
+            ),
+        ] {
+            require(!duration.is_zero(), flag, "must be longer than 0");
+        }
+        require(
+            election.leader_elect_lease_duration > election.leader_elect_renew_deadline,
+            "leader-elect-lease-duration",
+            "must be longer than --leader-elect-renew-deadline, so that the leader gives up before \
+             another daemon takes over",
+        );
+        require(
+            election.leader_elect_renew_deadline
+                > election.leader_elect_retry_period.mul_f64(JITTER_FACTOR),
+            "leader-elect-renew-deadline",
+            "must be longer than 1.2 times --leader-elect-retry-period, so that the leader retries \
+             before the deadline",
+        );
+    }
+    // Without its file, this daemon would lead by another Lease beside the other leader.
+    require(
+        !election.enable_leader_migration,
+        "enable-leader-migration",
+        LEADER_MIGRATION,
+    );
+    require(
+        election.leader_migration_config.is_none(),
+        "leader-migration-config",
+        LEADER_MIGRATION,
+    );
+
+    let serving = &args.serving;
+    require(
+        serving.tls_cert_file.is_none() || serving.tls_private_key_file.is_some(),
+        "tls-cert-file",
+        "needs --tls-private-key-file",
+    );
+    require(
+        serving.tls_private_key_file.is_none() || serving.tls_cert_file.is_some(),
+        "tls-private-key-file",
+        "needs --tls-cert-file",
+    );
+    require(
+        serving.insecure_port == 0 || serving.insecure_port != serving.secure_port,
+        "insecure-port",
+        "must differ from --secure-port",
+    );
+    mistakes
+}
+
+fn names_a_user(url: &str) -> bool {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = after_scheme.split('/').next();
+    authority.is_some_and(|authority| authority.contains('@'))
 }
 
 #[cfg(test)]

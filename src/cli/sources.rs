@@ -1,13 +1,11 @@
 //! The sources of flags: command line, environment and configuration file. Each source becomes a
 //! list of [`Argument`]s, so that clap checks all of them by the same definition.
 
-pub(super) mod argument;
 pub(super) mod environment;
-pub(super) mod fields;
 pub(super) mod file;
-mod tree;
 
-pub(super) use self::argument::{Argument, Flags, Origin};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 
 /// The content of one source.
 #[derive(Debug, Default)]
@@ -37,3 +35,355 @@ pub(super) fn nearest<'a>(
         .max_by(|a, b| a.0.total_cmp(&b.0));
     near.map(|(_, candidate)| candidate)
 }
+
+/// Source of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Origin {
+    /// The command line.
+    CommandLine,
+    /// The environment variable of this name.
+    Environment(String),
+    /// A line of the configuration file.
+    File {
+        /// Path of the file, as it was given.
+        path: String,
+        /// Line number, from 1.
+        line: u64,
+    },
+    /// The default of the flag.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine => f.write_str("flag"),
+            Self::Environment(name) => write!(f, "${name}"),
+            Self::File { path, line } => write!(f, "{path}:{line}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A word of a command line: `--flag=value`, `--flag`, or a word that is no flag.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Argument {
+    pub(in crate::cli) word: OsString,
+    pub(in crate::cli) origin: Origin,
+}
+
+impl Argument {
+    /// Creates `--name=value`.
+    pub(in crate::cli) fn new(name: &str, value: &OsStr, origin: Origin) -> Self {
+        let mut word = OsString::from(format!("--{name}="));
+        word.push(value);
+        Self { word, origin }
+    }
+
+    /// The flag's name without dashes; `None` if the word is no flag.
+    pub(in crate::cli) fn name(&self) -> Option<String> {
+        let word = self.word.to_string_lossy();
+        let name = word.strip_prefix("--")?.split('=').next()?;
+        (!name.is_empty()).then(|| name.to_owned())
+    }
+
+    /// The value after the `=`.
+    pub(in crate::cli) fn value(&self) -> Option<String> {
+        let word = self.word.to_string_lossy();
+        word.split_once('=').map(|(_, value)| value.to_owned())
+    }
+
+    /// True if the argument sets this flag.
+    pub(in crate::cli) fn is(&self, name: &str) -> bool {
+        self.name().as_deref() == Some(name)
+    }
+}
+
+/// Splits a command line into arguments.
+pub(in crate::cli) struct Flags<'a> {
+    /// The command that the flags belong to.
+    pub(in crate::cli) command: &'a clap::Command,
+    /// Returns whether a flag that the command does not have takes a value, if that is known.
+    pub(in crate::cli) foreign: fn(&str) -> Option<bool>,
+}
+
+impl Flags<'_> {
+    /// Normalizes a command line: joins each flag with a value that is a separate word, turns `-v`,
+    /// `-vv`, `-v4` and `-v 4` into `--v=N`, and replaces underscores in names by dashes, as
+    /// kube-controller-manager does
+    /// (component-base `cli/flag/flags.go:WordSepNormalizeFunc`).
+    pub(in crate::cli) fn join(&self, words: Vec<OsString>) -> Vec<Argument> {
+        let mut joined = Vec::new();
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next() {
+            let Some(text) = word.to_str() else {
+                joined.push(word);
+                continue;
+            };
+            if text == "--" {
+                joined.push(word);
+                joined.extend(words);
+                break;
+            }
+            let next = words.peek().map(|next| next.to_string_lossy().into_owned());
+            if let Some(verbosity) = verbosity(text, next.as_deref()) {
+                if verbosity.took_next {
+                    words.next();
+                }
+                joined.push(format!("--v={}", verbosity.value).into());
+                continue;
+            }
+            let Some(flag) = text.strip_prefix("--") else {
+                joined.push(word);
+                continue;
+            };
+            let (name, value) = match flag.split_once('=') {
+                Some((name, value)) => (name.replace('_', "-"), Some(value.to_owned())),
+                None => (flag.replace('_', "-"), None),
+            };
+            let mut word = OsString::from(format!("--{name}"));
+            if let Some(value) = value {
+                word.push("=");
+                word.push(value);
+            } else if self.has_value_apart(&name, next.as_deref())
+                && let Some(value) = words.next()
+            {
+                word.push("=");
+                word.push(value);
+            }
+            joined.push(version(word));
+        }
+        let origin = Origin::CommandLine;
+        let argument = |word| Argument {
+            word,
+            origin: origin.clone(),
+        };
+        joined.into_iter().map(argument).collect()
+    }
+
+    /// A word after an unknown flag counts as its value, so that both are one mistake.
+    fn has_value_apart(&self, name: &str, next: Option<&str>) -> bool {
+        let own = self.command.get_arguments();
+        let mut own = own.filter(|arg| arg.get_long() == Some(name));
+        if let Some(arg) = own.next() {
+            return arg.get_action().takes_values() && !arg.is_require_equals_set();
+        }
+        let is_word = next.is_some_and(|next| !next.starts_with('-'));
+        (self.foreign)(name).unwrap_or(is_word)
+    }
+}
+
+struct Verbosity {
+    value: String,
+    took_next: bool,
+}
+
+/// Parses `-v` in all its forms, and a bare `--v`, which only a number can follow as its value.
+fn verbosity(word: &str, next: Option<&str>) -> Option<Verbosity> {
+    /// Verbosity of one bare `-v`: each event.
+    const STEP: usize = 4;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let of = |value: String, took_next| Some(Verbosity { value, took_next });
+    if word == "-v" || word == "--v" {
+        return match next {
+            Some(next) if is_number(next) => of(next.to_owned(), true),
+            _ => of(STEP.to_string(), false),
+        };
+    }
+    let rest = word.strip_prefix("-v")?;
+    if rest.bytes().all(|b| b == b'v') {
+        return of((STEP * (1 + rest.len())).min(255).to_string(), false);
+    }
+    let value = rest.strip_prefix('=').unwrap_or(rest);
+    (rest.starts_with('=') || is_number(rest))
+        .then(|| of(value.to_owned(), false))
+        .flatten()
+}
+
+/// Turns `--version=raw` and `--version=true` into `--version`.
+fn version(word: OsString) -> OsString {
+    match word.to_str() {
+        Some("--version=raw" | "--version=true") => "--version".into(),
+        _ => word,
+    }
+}
+
+// The fields of the configuration file and their flags. Fields of upstream's
+// KubeControllerManagerConfiguration have their place there (kubernetes
+// `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`); the daemon's own
+// fields stand beside them.
+
+/// The group and version of the configuration.
+pub(in crate::cli) const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";
+
+/// The kind of the configuration.
+pub(in crate::cli) const KIND: &str = "KubeControllerManagerConfiguration";
+
+/// The type of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Shape {
+    /// Text, which may look like a number.
+    Text,
+    /// A number, a bool or a duration.
+    Plain,
+    /// A list of strings.
+    List,
+    /// A map from a gate to a bool.
+    Gates,
+    /// A list of `filePattern` and `verbosity`.
+    Vmodule,
+}
+
+/// A field and its flag.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Field {
+    /// The keys on the way to the field, joined by dots.
+    pub(in crate::cli) path: &'static str,
+    /// The flag's name without dashes.
+    pub(in crate::cli) flag: &'static str,
+    /// The type of the field.
+    pub(in crate::cli) shape: Shape,
+}
+
+/// All fields, in the order of `config`; siblings stand together.
+pub(in crate::cli) const FIELDS: &[Field] = &[
+    text("generic.clientConnection.kubeconfig", "kubeconfig"),
+    text("generic.clientConnection.master", "master"),
+    text("generic.clientConnection.context", "context"),
+    text(
+        "generic.clientConnection.contentType",
+        "kube-api-content-type",
+    ),
+    plain("generic.clientConnection.qps", "kube-api-qps"),
+    plain("generic.clientConnection.burst", "kube-api-burst"),
+    text("generic.namespace", "namespace"),
+    list("generic.controllers", "controllers"),
+    plain("generic.minResyncPeriod", "min-resync-period"),
+    plain("generic.leaderElection.leaderElect", "leader-elect"),
+    plain(
+        "generic.leaderElection.leaseDuration",
+        "leader-elect-lease-duration",
+    ),
+    plain(
+        "generic.leaderElection.renewDeadline",
+        "leader-elect-renew-deadline",
+    ),
+    plain(
+        "generic.leaderElection.retryPeriod",
+        "leader-elect-retry-period",
+    ),
+    text(
+        "generic.leaderElection.resourceLock",
+        "leader-elect-resource-lock",
+    ),
+    text(
+        "generic.leaderElection.resourceName",
+        "leader-elect-resource-name",
+    ),
+    text(
+        "generic.leaderElection.resourceNamespace",
+        "leader-elect-resource-namespace",
+    ),
+    plain("generic.leaderMigrationEnabled", "enable-leader-migration"),
+    text("generic.leaderMigrationConfig", "leader-migration-config"),
+    plain("generic.debugging.enableProfiling", "profiling"),
+    plain(
+        "replicaSetController.concurrentRSSyncs",
+        "concurrent-replicaset-syncs",
+    ),
+    plain(
+        "replicationController.concurrentRCSyncs",
+        "concurrent-rc-syncs",
+    ),
+    plain("pods.burstReplicas", "burst-replicas"),
+    plain("pods.batchParallelism", "batch-parallelism"),
+    plain("pods.statusUpdateInterval", "status-update-interval"),
+    text("pods.retryBackoff", "retry-backoff"),
+    plain("pods.dryRun", "dry-run"),
+    text("optIn.failedPodBackoff", "failed-pod-backoff"),
+    text("optIn.failedPodsKept", "failed-pods-kept"),
+    plain("optIn.failedPodsMinAge", "failed-pods-min-age"),
+    text("optIn.scaleDownOrder", "scale-down-order"),
+    text("optIn.scaleDownProtection", "scale-down-protection"),
+    text("optIn.protectedTimeout", "protected-timeout"),
+    text("serving.bindAddress", "bind-address"),
+    plain("serving.securePort", "secure-port"),
+    plain("serving.insecurePort", "insecure-port"),
+    list("serving.acceptHosts", "accept-hosts"),
+    text("serving.tlsCertFile", "tls-cert-file"),
+    text("serving.tlsPrivateKeyFile", "tls-private-key-file"),
+    text("serving.tlsMinVersion", "tls-min-version"),
+    text("serving.clientCAFile", "client-ca-file"),
+    text(
+        "serving.authenticationKubeconfig",
+        "authentication-kubeconfig",
+    ),
+    text(
+        "serving.authorizationKubeconfig",
+        "authorization-kubeconfig",
+    ),
+    list(
+        "serving.authorizationAlwaysAllowPaths",
+        "authorization-always-allow-paths",
+    ),
+    field("featureGates", "feature-gates", Shape::Gates),
+    text("logging.format", "logging-format"),
+    plain("logging.verbosity", "v"),
+    field("logging.vmodule", "vmodule", Shape::Vmodule),
+];
+
+const fn field(path: &'static str, flag: &'static str, shape: Shape) -> Field {
+    Field { path, flag, shape }
+}
+
+const fn text(path: &'static str, flag: &'static str) -> Field {
+    field(path, flag, Shape::Text)
+}
+
+const fn plain(path: &'static str, flag: &'static str) -> Field {
+    field(path, flag, Shape::Plain)
+}
+
+const fn list(path: &'static str, flag: &'static str) -> Field {
+    field(path, flag, Shape::List)
+}
+
+/// Fields of kube-controller-manager's configuration for other controllers, or for what this
+/// daemon handles differently.
+pub(in crate::cli) const FOREIGN: &[&str] = &[
+    "generic.port",
+    "generic.address",
+    "generic.controllerStartInterval",
+    "generic.leaderMigration",
+    "generic.clientConnection.acceptContentTypes",
+    "generic.debugging.enableContentionProfiling",
+    "kubeCloudShared",
+    "attachDetachController",
+    "csrSigningController",
+    "daemonSetController",
+    "deploymentController",
+    "deprecatedController",
+    "deviceTaintEvictionController",
+    "disruptionController",
+    "endpointController",
+    "endpointSliceController",
+    "endpointSliceMirroringController",
+    "ephemeralVolumeController",
+    "garbageCollectorController",
+    "hpaController",
+    "jobController",
+    "cronJobController",
+    "legacySATokenCleaner",
+    "namespaceController",
+    "nodeIPAMController",
+    "nodeLifecycleController",
+    "persistentVolumeBinderController",
+    "podGCController",
+    "resourceClaimController",
+    "resourceQuotaController",
+    "saController",
+    "serviceController",
+    "statefulSetController",
+    "ttlAfterFinishedController",
+    "validatingAdmissionPolicyStatusController",
+];

@@ -85,8 +85,7 @@ pub fn findings(
     }
     if let Some(memory) = memory {
         if let Some(held_back) = &memory.held_back {
-            let finding =
-                refusals::finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
+            let finding = hold_finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
             add(finding.what, finding.way_out);
         }
         memory_findings(memory, report, &mut add);
@@ -469,7 +468,7 @@ fn describe(pod: &Pod) -> String {
 }
 
 /// The finding about a ReplicaSet in this namespace. `is_watched` tells whether quotas are watched.
-pub fn finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
+pub fn hold_finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
     let longest = PAUSE_MAX.as_secs();
     let way_out = match &held_back.refusal {
         Refusal::Quota(quota) => {
@@ -566,7 +565,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{finding, hold_report, why};
+    use super::{hold_finding, hold_report, why};
     use crate::controller::memory::refusals::{HeldBack, QueuePosition, Refusal};
 
     fn held_back(refusal: Refusal) -> HeldBack {
@@ -590,7 +589,7 @@ mod tests {
             (true, ", or as soon as its status shows free quota"),
         ] {
             let quota = held_back(Refusal::Quota("few".into()));
-            let finding = finding(&quota, "shop", is_watched);
+            let finding = hold_finding(&quota, "shop", is_watched);
             assert_eq!(
                 finding.what,
                 format!(
@@ -628,7 +627,7 @@ mod tests {
     fn the_other_kinds_name_the_next_try() {
         let overload = why(&held_back(Refusal::Overload { retry_after: None }), true);
         assert!(overload.contains("overloaded") && overload.contains("next try in 12.3 s"));
-        let invalid = finding(&held_back(Refusal::Invalid), "shop", true);
+        let invalid = hold_finding(&held_back(Refusal::Invalid), "shop", true);
         assert!(invalid.what.contains("next try in 12.3 s"));
         assert!(
             invalid

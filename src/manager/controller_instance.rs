@@ -5,9 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::clients::{client_options, event_client_options};
 use super::leadership::{ElectedInstance, Leadership};
-use super::{ManagerOptions, health_checks, metrics_export};
+use super::{ManagerOptions, client_options, event_client_options, health_checks, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::{Cache, PodStore, ReplicaSetStore};
@@ -16,11 +15,11 @@ use crate::controller::dry_run::DryRun;
 use crate::controller::refusals::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
-use crate::stdx::activity;
-use crate::stdx::clock::{self, Clock, SystemClock};
+use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::latch::{Latch, Woken};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
+use crate::stdx::{activity, clock};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics;
 use crate::workqueue::WorkQueue;

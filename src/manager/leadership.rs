@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::clients::lease_client_options;
+use super::lease_client_options;
 use crate::api::ObjectKey;
 use crate::client::{Client, ClientConfig, ClientOptions, Fence};
 use crate::controller::ReplicaSetController;

@@ -218,11 +218,12 @@ fn shell_word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::tests::all_enabled;
+    use serde_json::{Value, json};
+
+    use super::super::tests::all_enabled;
     use super::super::{RightsOptions, grants};
     use super::{Account, manifests, scalar, warning};
     use crate::api::workload_kind::REPLICA_SET;
-    use serde_json::{Value, json};
 
     fn documents(options: &RightsOptions, account: &Account) -> Vec<Value> {
         let text = manifests(&grants(options), account);

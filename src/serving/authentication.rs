@@ -4,16 +4,20 @@
 //! DIFFERS: no front proxy (`--requestheader-*`). kube-controller-manager's pages are not behind
 //! the aggregation layer either, unless an operator configures it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustls::pki_types::UnixTime;
-use rustls::server::danger::ClientCertVerifier;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::reviews::{Reviews, TokenFinding};
-use super::ttl_cache::TtlCache;
-use super::user::User;
+use super::authorization::{Reviews, TokenFinding, TtlCache};
 use crate::http_server::{Peer, Request};
 use crate::stdx::certificate::Certificate;
 use crate::stdx::tls::in_words;
@@ -110,9 +114,151 @@ fn bearer_token(header: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
+/// The group of all authenticated users (apiserver
+/// `pkg/authentication/user/user.go:AllAuthenticated`).
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// The attributes of a certificate's subject that hold name and groups (X.520).
+const COMMON_NAME_OID: &[u8] = &[0x55, 4, 3];
+const ORGANIZATION_OID: &[u8] = &[0x55, 4, 10];
+
+/// The attribute of a certificate's subject that holds a UID, 1.3.6.1.4.1.57683.2
+/// (apiserver `pkg/authentication/request/x509:uidOID`, feature AllowParsingUserUIDFromCertAuth).
+const UID_OID: &[u8] = &[0x2b, 6, 1, 4, 1, 0x83, 0xc2, 0x53, 2];
+
+/// A user with its groups, as RBAC knows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) groups: Vec<String>,
+    pub(super) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// The user of a request without certificate and token.
+    pub(super) fn anonymous() -> Self {
+        Self {
+            name: "system:anonymous".to_owned(),
+            groups: vec!["system:unauthenticated".to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// The user that a certificate names: the common name, with the organizations as groups.
+    /// `Ok(None)` if the certificate has no common name.
+    ///
+    /// DIFFERS: the certificate's digest is not passed on as a credential ID.
+    pub(super) fn of_certificate(certificate: &Certificate) -> Result<Option<Self>, String> {
+        let name = certificate.values(COMMON_NAME_OID).last();
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let uids: Vec<&str> = certificate.values(UID_OID).collect();
+        if uids.len() > 1 || uids.contains(&"") {
+            return Err("the certificate's subject has no single, plain UID".to_owned());
+        }
+        let groups = certificate.values(ORGANIZATION_OID);
+        let user = Self {
+            name: name.to_owned(),
+            uid: uids.concat(),
+            groups: groups.map(str::to_owned).collect(),
+            extra: BTreeMap::new(),
+        };
+        Ok(Some(user.authenticated()))
+    }
+
+    /// The same user in the group of all authenticated users (apiserver
+    /// `pkg/authentication/group/authenticated_group_adder.go`).
+    pub(super) fn authenticated(mut self) -> Self {
+        let is_authentication =
+            |group: &String| group == AUTHENTICATED || group == "system:unauthenticated";
+        if !self.groups.iter().any(is_authentication) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
+
+// Client certificates in the TLS handshake, which accepts any certificate whose key the client
+// holds (as Go's `tls.RequestClientCert`). An untrusted certificate then yields code 401, or is
+// ignored beside a valid token, instead of a broken connection. `authentication` checks the
+// issuer. Only a chain beyond all that authorities issue breaks the connection, because each
+// certificate costs memory and, to verify, time.
+
+/// Maximum certificates of a client, and their bytes together.
+const CHAIN_MAX: usize = 5;
+const CHAIN_BYTES_MAX: usize = 16 << 10;
+
+#[derive(Debug)]
+pub(super) struct AnyCertificate {
+    /// Sent to clients, so a client with several certificates can pick a suitable one.
+    authorities: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl AnyCertificate {
+    pub(super) fn new(authorities: &[DistinguishedName], provider: &Arc<CryptoProvider>) -> Self {
+        Self {
+            authorities: authorities.to_vec(),
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.authorities
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let bytes: usize = intermediates.iter().map(|der| der.len()).sum();
+        if intermediates.len() >= CHAIN_MAX || end_entity.len() + bytes > CHAIN_BYTES_MAX {
+            let text = format!(
+                "the client's chain exceeds {CHAIN_MAX} certificates or {CHAIN_BYTES_MAX} bytes"
+            );
+            return Err(Error::General(text));
+        }
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::bearer_token;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+
+    use super::{Certificate, User, bearer_token};
 
     #[test]
     fn bearer_tokens_are_parsed() {
@@ -127,5 +273,31 @@ mod tests {
         ] {
             assert_eq!(bearer_token(header), expected, "{header:?}");
         }
+    }
+
+    fn certificate(parts: &[(DnType, &str)]) -> Certificate {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (part, value) in parts {
+            params.distinguished_name.push(part.clone(), *value);
+        }
+        let key = KeyPair::generate().expect("there is enough entropy");
+        let certificate = params.self_signed(&key).expect("the parameters are good");
+        Certificate::parse(certificate.der()).expect("it is a certificate")
+    }
+
+    #[test]
+    fn a_certificate_names_a_user_and_groups() {
+        let alice = certificate(&[
+            (DnType::CommonName, "alice"),
+            (DnType::OrganizationName, "system:monitoring"),
+        ]);
+        let user = User::of_certificate(&alice)
+            .expect("no UID")
+            .expect("a name");
+        assert_eq!(user.name, "alice");
+        assert_eq!(user.groups, ["system:monitoring", "system:authenticated"]);
+        let nobody = certificate(&[(DnType::OrganizationName, "system:masters")]);
+        assert_eq!(User::of_certificate(&nobody), Ok(None));
     }
 }

@@ -18,7 +18,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
-use super::client_certificates::AnyCertificate;
+use super::authentication::AnyCertificate;
 use crate::stdx::bounded_file;
 use crate::stdx::tls::{certificates, certified_key, in_words, provider};
 use crate::telemetry::expiry::Expiry;

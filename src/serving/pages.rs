@@ -1,15 +1,20 @@
 //! The registry of pages by path. Rooms add their pages at startup, and connection threads serve
-//! them.
+//! them. `/` and `/debug/` list them as text, JSON, or HTML for a browser, and `/debug/threads`
+//! shows the activity of every thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fmt::Write;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use serde::Serialize;
 
+use super::gate::sanitized;
 use crate::http_server::{Request, Response};
 use crate::stdx::activity;
+use crate::stdx::escape::escaped_json;
 use crate::stdx::thread::catch_panic;
+use crate::telemetry::threads::ThreadReport;
 
 type Page = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
 
@@ -175,9 +180,122 @@ impl fmt::Debug for Pages {
     }
 }
 
+/// Adds both pages.
+pub(super) fn add(pages: &Arc<Pages>) {
+    for (prefix, about) in [("/", "this list"), ("/debug/", "the pages for debugging")] {
+        // Weak, since the pages hold this one.
+        let listed = Arc::downgrade(pages);
+        pages.page(prefix, about, move |request| {
+            let Some(pages) = listed.upgrade() else {
+                return Response::text(503, "the daemon is stopping\n");
+            };
+            let status = if prefix == "/" {
+                pages.status()
+            } else {
+                Vec::new()
+            };
+            index(request, &status, &pages.index(prefix))
+        });
+    }
+}
+
+fn index(request: &Request, status: &Facts, entries: &[Entry]) -> Response {
+    #[derive(Serialize)]
+    struct Index<'a> {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        status: BTreeMap<&'a str, &'a str>,
+        pages: &'a [Entry],
+    }
+    let is_browser =
+        request.query_value("format").is_empty() && request.header("accept").contains("text/html");
+    if is_browser {
+        return Response::text(200, &html(status, entries))
+            .with_content_type("text/html; charset=utf-8")
+            .with_header("content-security-policy", "default-src 'none'");
+    }
+    let facts = status.iter();
+    let index = Index {
+        status: facts.map(|(name, value)| (&**name, &**value)).collect(),
+        pages: entries,
+    };
+    shown(request, &index, || text(status, entries))
+}
+
+/// One line for each fact.
+pub(super) fn lines(status: &Facts) -> String {
+    let lines = status
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\n"));
+    lines.collect()
+}
+
+fn text(status: &Facts, entries: &[Entry]) -> String {
+    let width = entries.iter().map(|entry| entry.path.len()).max();
+    let width = width.unwrap_or_default();
+    let mut text = lines(status);
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    for Entry { path, about, .. } in entries {
+        // Writing to a string cannot fail.
+        writeln!(text, "{path:width$}   {about}").unwrap_or_default();
+    }
+    text
+}
+
+/// No entry holds text from outside; facts may.
+fn html(status: &Facts, entries: &[Entry]) -> String {
+    let status = sanitized(&lines(status));
+    let mut rows = String::new();
+    for entry in entries {
+        let (path, about) = (&entry.path, &entry.about);
+        let link = if entry.is_form {
+            path.clone()
+        } else {
+            format!("<a href=\"{path}\">{path}</a>")
+        };
+        // Writing to a string cannot fail.
+        writeln!(rows, "<tr><td>{link}</td><td>{about}</td></tr>").unwrap_or_default();
+    }
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <title>replicaset-controller</title>\n<pre>{status}</pre>\n<table>\n{rows}</table>\n\
+         </html>\n"
+    )
+}
+
+/// Adds the threads page.
+pub fn add_pages(pages: &Pages) {
+    let about = "all threads and what they work on";
+    pages.page(
+        "/debug/threads",
+        about,
+        |request| match ThreadReport::take() {
+            Ok(report) => shown(request, &report, || report.text()),
+            Err(error) => Response::text(500, &format!("the threads cannot be listed: {error}\n")),
+        },
+    );
+}
+
+/// Renders JSON on `?format=json` or on an `Accept` header with JSON; text otherwise.
+pub fn shown(request: &Request, value: &impl Serialize, text: impl FnOnce() -> String) -> Response {
+    let wants_json = match request.query_value("format") {
+        "" => request.header("accept").contains("application/json"),
+        format => format == "json",
+    };
+    if wants_json {
+        let json = serde_json::to_string(value).expect("JSON values have text keys");
+        Response::json(200, escaped_json(&json).into_owned().into_bytes())
+    } else {
+        Response::text(200, &text())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Pages;
+    use std::sync::Arc;
+
+    use super::{Pages, add, add_pages};
     use crate::http_server::{Request, Response};
 
     fn body_of(pages: &Pages, path: &str) -> String {
@@ -213,5 +331,101 @@ mod tests {
         pages.hide("/debug/");
         assert_eq!(body_of(&pages, "/debug/threads"), "404 page not found\n");
         assert_eq!(pages.folders(), ["/bad"]);
+    }
+
+    fn pages() -> Arc<Pages> {
+        let pages = Arc::new(Pages::default());
+        pages.page("/metrics", "numbers", |_| Response::text(200, ""));
+        let form = "/debug/replicasets/NAMESPACE/NAME";
+        pages.tree("/debug/replicasets/", form, "a report", |_| {
+            Response::text(200, "")
+        });
+        pages.tree("/debug/hint/", "", "", |_| Response::text(404, "a hint"));
+        add(&pages);
+        pages
+    }
+
+    fn body(pages: &Pages, path: &str, headers: &[(&str, &str)], query: &[(&str, &str)]) -> String {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let response = pages.answer(&Request {
+            path: path.to_owned(),
+            headers: headers.iter().map(owned).collect(),
+            query: query.iter().map(owned).collect(),
+            ..Request::default()
+        });
+        let body = response.body.read().expect("a whole response");
+        String::from_utf8(body).expect("text")
+    }
+
+    #[test]
+    fn the_index_lists_every_page_that_is_not_hidden() {
+        let pages = pages();
+        let debug = "\
+/debug/                             the pages for debugging
+/debug/replicasets/NAMESPACE/NAME   a report
+";
+        assert_eq!(body(&pages, "/debug/", &[], &[]), debug);
+        let all = body(&pages, "/", &[], &[]);
+        assert!(all.contains("/metrics  ") && all.contains(debug), "{all}");
+        pages.hide("/debug/");
+        let rest = "/          this list\n/metrics   numbers\n";
+        assert_eq!(body(&pages, "/", &[], &[]), rest);
+        assert_eq!(body(&pages, "/debug/", &[], &[]), "404 page not found\n");
+    }
+
+    #[test]
+    fn the_status_is_above_the_list() {
+        let pages = pages();
+        pages.set_status(|| vec![("Role".to_owned(), "<leading>".to_owned())]);
+        let text = body(&pages, "/", &[], &[]);
+        assert!(text.starts_with("Role: <leading>\n\n/ "), "{text}");
+        let html = body(&pages, "/", &[("accept", "text/html")], &[]);
+        assert!(
+            html.contains("<pre>Role: &lt;leading&gt;\n</pre>"),
+            "{html}"
+        );
+        let json = body(&pages, "/", &[], &[("format", "json")]);
+        assert!(
+            json.starts_with(r#"{"status":{"Role":"<leading>"},"#),
+            "{json}"
+        );
+    }
+
+    #[test]
+    fn a_browser_gets_links_and_a_program_json() {
+        let pages = pages();
+        let html = body(&pages, "/", &[("accept", "text/html,*/*;q=0.8")], &[]);
+        assert!(html.contains("<a href=\"/metrics\">/metrics</a>"), "{html}");
+        assert!(
+            html.contains("<td>/debug/replicasets/NAMESPACE/NAME</td>"),
+            "{html}"
+        );
+        let json = body(&pages, "/debug/", &[], &[("format", "json")]);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let form = "/debug/replicasets/NAMESPACE/NAME";
+        let report = serde_json::json!({"path": form, "about": "a report"});
+        assert_eq!(json["pages"][1], report);
+    }
+
+    #[test]
+    fn threads_are_shown_as_text_or_as_json() {
+        let pages = Pages::default();
+        add_pages(&pages);
+        let mut request = Request {
+            path: "/debug/threads".to_owned(),
+            ..Request::default()
+        };
+        let response = pages.answer(&request);
+        assert!(response.content_type.starts_with("text/plain"));
+        let text = response.body.read().expect("a whole response");
+        assert!(String::from_utf8(text).expect("text").contains("WORKS ON"));
+        request.query.push(("format".to_owned(), "json".to_owned()));
+        let json = pages
+            .answer(&request)
+            .body
+            .read()
+            .expect("a whole response");
+        let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        assert!(json["threads"][0]["tid"].is_i64());
     }
 }

@@ -1,23 +1,33 @@
 //! Kubernetes events: aggregated, counted, filtered, and sent on a separate thread.
 //!
-//! Callers use [`queued`], which never blocks. The thread `events` runs [`worker`], which passes
-//! each event through [`correlator`] and sends the result to a [`sink`].
+//! Callers put events into a bounded queue, which never blocks. The thread `events` runs
+//! [`worker`], which passes each event through [`correlator`] and sends the result to an
+//! [`EventSink`].
 
 pub mod correlator;
-pub mod event;
-pub mod queued;
-pub mod sink;
 pub mod worker;
 
-#[cfg(test)]
-mod tests;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-pub use event::Event;
-pub use queued::{EventOptions, EventRecorder, EventStats};
-pub use sink::{ClientEventSink, EventSink, Recorded, SinkError};
+use crossbeam_channel::Sender;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::{Deserialize, Serialize};
+
+use self::correlator::Occurrence;
+use crate::api::{ObjectKey, ResourceVersion, Status, Uid};
+use crate::client::{Client, ClientError, Request};
+use crate::stdx::clock::Clock;
+use crate::stdx::escape::{escaped, shortened};
+use crate::stdx::report::report;
+use crate::stdx::turns::Spot;
+use crate::stdx::uuid::random_uuid;
+
 pub use worker::{EventWorker, event_recorder};
-
-use crate::api::{ObjectKey, ResourceVersion, Uid};
 
 /// The object of an event: `involvedObject`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,3 +64,399 @@ impl EventType {
         }
     }
 }
+
+/// Namespace of events about cluster-scoped objects (apimachinery
+/// `pkg/apis/meta/v1/types.go:NamespaceDefault`).
+const NAMESPACE_DEFAULT: &str = "default";
+
+/// Maximum length of an object's name, a DNS subdomain, in bytes (apimachinery
+/// `pkg/util/validation/validation.go:DNS1123SubdomainMaxLength`).
+const NAME_BYTES_MAX: usize = 253;
+
+/// The fields of a core/v1 event that this daemon sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `metadata.name`.
+    pub name: String,
+    /// `involvedObject`.
+    pub object: ObjectReference,
+    /// `type`.
+    pub type_: EventType,
+    /// A machine-readable reason in one word.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: Arc<str>,
+    /// The reporter: `source.component`.
+    pub component: &'static str,
+    /// `reportingComponent`.
+    pub reporting_component: &'static str,
+    /// Time of the first occurrence.
+    pub first_timestamp: Timestamp,
+    /// Time of the last occurrence.
+    pub last_timestamp: Timestamp,
+    /// Number of occurrences.
+    pub count: u32,
+}
+
+/// The fields that a repeat changes in the stored event.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CountPatch<'a> {
+    count: u32,
+    last_timestamp: Time,
+    /// Omitted if empty, as in upstream's diff against an event with an empty message.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+}
+
+impl Event {
+    /// `metadata.namespace`: the object's namespace, or `default` for a cluster-scoped object.
+    pub fn namespace(&self) -> &str {
+        match &*self.object.key.namespace {
+            "" => NAMESPACE_DEFAULT,
+            namespace => namespace,
+        }
+    }
+
+    /// The complete event, for a create.
+    ///
+    /// # Errors
+    /// If serialization to JSON fails.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&self.to_object())
+    }
+
+    /// The strategic merge patch for a repeat: upstream's diff between this event and the same
+    /// event without count, time and message (client-go
+    /// `tools/record/events_cache.go:eventObserve`).
+    ///
+    /// # Errors
+    /// If serialization to JSON fails.
+    pub fn to_patch(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&CountPatch {
+            count: self.count,
+            last_timestamp: Time(self.last_timestamp),
+            message: &self.message,
+        })
+    }
+
+    fn to_object(&self) -> core::Event {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let ObjectReference { key, .. } = &self.object;
+        core::Event {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.namespace().to_owned()),
+                ..ObjectMeta::default()
+            },
+            involved_object: core::ObjectReference {
+                api_version: some(self.object.api_version),
+                kind: some(self.object.kind),
+                namespace: some(&key.namespace),
+                name: some(&key.name),
+                uid: some(&self.object.uid.to_string()),
+                resource_version: some(&self.object.resource_version.to_string()),
+                field_path: some(self.object.field_path),
+            },
+            type_: Some(self.type_.as_str().to_owned()),
+            reason: Some(self.reason.to_string()),
+            message: Some(self.message.to_string()),
+            source: Some(core::EventSource {
+                component: Some(self.component.to_owned()),
+                host: None,
+            }),
+            reporting_component: Some(self.reporting_component.to_owned()),
+            reporting_instance: Some(String::new()),
+            first_timestamp: Some(Time(self.first_timestamp)),
+            last_timestamp: Some(Time(self.last_timestamp)),
+            count: Some(i32::try_from(self.count).unwrap_or(i32::MAX)),
+            ..core::Event::default()
+        }
+    }
+}
+
+/// Generates the name of an event about the object `involved`: that name plus the time in
+/// nanoseconds, or a random UUID if the result is not a valid name (client-go
+/// `tools/record/util/util.go:GenerateEventName`).
+pub fn generate_event_name(involved: &str, unix_nanos: i128) -> String {
+    let name = format!("{involved}.{unix_nanos:x}");
+    if is_dns_subdomain(&name) {
+        name
+    } else {
+        random_uuid()
+    }
+}
+
+/// Checks for lower-case letters, digits and dashes in labels separated by dots; no label may start
+/// or end with a dash.
+fn is_dns_subdomain(name: &str) -> bool {
+    let is_alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let inside = |c: &u8| is_alphanumeric(*c) || *c == b'-';
+        let ends = [bytes.first(), bytes.last()];
+        bytes.iter().all(inside) && ends.iter().all(|c| c.is_some_and(|c| is_alphanumeric(*c)))
+    };
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
+}
+
+/// Queue size; the recorder drops and counts events beyond it (apimachinery `pkg/watch/mux.go`,
+/// client-go `tools/record/event.go:maxQueuedEvents`).
+const QUEUE_MAX: usize = 1000;
+
+/// The options of a recorder.
+#[derive(Clone, Copy, Debug)]
+pub struct EventOptions {
+    /// The reporting component, such as `replicaset-controller`.
+    pub component: &'static str,
+    /// Pause between two attempts to send an event without a response.
+    pub retry_delay: Duration,
+}
+
+impl EventOptions {
+    /// Upstream's value: 10 s between attempts (client-go
+    /// `tools/record/event.go:defaultSleepDuration`).
+    pub fn new(component: &'static str) -> Self {
+        Self {
+            component,
+            retry_delay: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Accepts events without blocking the caller, and passes them to the thread `events`.
+#[derive(Debug)]
+pub struct EventRecorder {
+    /// Bounded by `QUEUE_MAX`. When it is full, the recorder drops and counts
+    /// events.
+    sender: Sender<Occurrence>,
+    counters: Arc<Counters>,
+    clock: Arc<dyn Clock>,
+}
+
+impl EventRecorder {
+    /// The outcomes so far.
+    pub fn stats(&self) -> EventStats {
+        self.counters.stats()
+    }
+
+    /// Records one event about `object`. If the queue is full, drops and counts it.
+    pub fn event(
+        &self,
+        object: &ObjectReference,
+        type_: EventType,
+        reason: &'static str,
+        message: &str,
+    ) {
+        // The message may quote a webhook's rejection, and `kubectl describe` prints it unescaped.
+        let message: Arc<str> = shortened(escaped(message)).into();
+        log::debug!(
+            "event {} {reason} {}={}: {message}",
+            type_.as_str(),
+            object.kind.to_ascii_lowercase(),
+            object.key
+        );
+        let occurrence = Occurrence {
+            object: object.clone(),
+            type_,
+            reason,
+            message,
+            at: self.clock.wall(),
+        };
+        match self.sender.try_send(occurrence) {
+            Ok(()) => self.counters.arrived.wake(),
+            Err(error) => self.counters.dropped(error.is_full()),
+        }
+    }
+}
+
+/// Number of events by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventStats {
+    /// Stored by the API server.
+    pub written_total: u64,
+    /// Filtered because there were too many about one object.
+    pub filtered_total: u64,
+    /// Rejected, or without a response after all attempts.
+    pub failed_total: u64,
+    /// Dropped because the queue was full or the thread had ended.
+    pub dropped_total: u64,
+}
+
+/// The counters that recorder and worker share.
+#[derive(Debug, Default)]
+struct Counters {
+    written: AtomicU64,
+    filtered: AtomicU64,
+    failed: AtomicU64,
+    dropped: AtomicU64,
+    /// Where the thread `events` of a simulation waits.
+    arrived: Spot,
+    /// Set from the first dropped event until the thread has emptied the queue, to log a flood only
+    /// once.
+    is_dropping: AtomicBool,
+}
+
+impl Counters {
+    /// Counts a dropped event; `is_full` distinguishes a full queue from an ended thread.
+    fn dropped(&self, is_full: bool) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        if is_full && !self.is_dropping.swap(true, Ordering::Relaxed) {
+            log::warn!("the event queue is full; events may be dropped until it is empty");
+        }
+    }
+
+    /// Ends the dropping state once the queue is empty.
+    fn end_of_burst(&self, is_empty: bool) {
+        if is_empty && self.is_dropping.swap(false, Ordering::Relaxed) {
+            let n_dropped = self.dropped.load(Ordering::Relaxed);
+            log::warn!("the event queue is empty again; {n_dropped} events dropped so far");
+        }
+    }
+
+    fn stats(&self) -> EventStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        EventStats {
+            written_total: of(&self.written),
+            filtered_total: of(&self.filtered),
+            failed_total: of(&self.failed),
+            dropped_total: of(&self.dropped),
+        }
+    }
+}
+
+/// Stores events. Each call blocks for one request.
+pub trait EventSink: Debug + Send {
+    /// Stores a new event.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    fn create(&self, event: &Event) -> Result<Recorded, SinkError>;
+
+    /// Updates count, time and message of the event of this name.
+    ///
+    /// # Errors
+    /// See [`SinkError`].
+    fn patch(&self, event: &Event) -> Result<Recorded, SinkError>;
+}
+
+/// An event as the API server stored it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Name of the event.
+    pub name: String,
+    /// Time of the first occurrence.
+    pub first_timestamp: Timestamp,
+    /// Number of occurrences.
+    pub count: u32,
+}
+
+/// Why an event was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// The API server rejected it; a retry would fail too.
+    #[error("{0}")]
+    Refused(Status),
+    /// The request cannot be built.
+    #[error("{0}")]
+    Local(String),
+    /// No response, or an unreadable one. A retry may succeed.
+    #[error("{0}")]
+    NoResponse(String),
+    /// The daemon is stopping; no request was sent.
+    #[error("the daemon is stopping")]
+    Stopped,
+}
+
+impl From<ClientError> for SinkError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Status(status) => Self::Refused(status),
+            ClientError::Invalid(message) => Self::Local(message),
+            ClientError::Stopped | ClientError::Fenced => Self::Stopped,
+            ClientError::Transport(_) | ClientError::Decode(_) | ClientError::Credentials(_) => {
+                Self::NoResponse(report(&error))
+            }
+        }
+    }
+}
+
+/// Sends events to the API server.
+#[derive(Clone, Debug)]
+pub struct ClientEventSink {
+    client: Client,
+}
+
+impl ClientEventSink {
+    /// Sends through `client`, which should have its own throttle, so that events never delay pod
+    /// writes.
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    fn send(
+        &self,
+        event: &Event,
+        request: Request,
+        content_type: &'static str,
+        body: serde_json::Result<Vec<u8>>,
+    ) -> Result<Recorded, SinkError> {
+        let body = body.map_err(|error| SinkError::Local(report(&error)))?;
+        let request = request.body(content_type, body);
+        // The worker retries by itself, and a stop must not wait for long.
+        let request = request.retried_briefly();
+        Recorded::from_response(event, &self.client.send(&request)?.body)
+    }
+}
+
+impl EventSink for ClientEventSink {
+    fn create(&self, event: &Event) -> Result<Recorded, SinkError> {
+        let request = Request::post(events_path(event));
+        self.send(event, request, "application/json", event.to_json())
+    }
+
+    fn patch(&self, event: &Event) -> Result<Recorded, SinkError> {
+        let request = Request::patch(format!("{}/{}", events_path(event), event.name));
+        let content_type = "application/strategic-merge-patch+json";
+        self.send(event, request, content_type, event.to_patch())
+    }
+}
+
+fn events_path(event: &Event) -> String {
+    format!("/api/v1/namespaces/{}/events", event.namespace())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredEvent {
+    metadata: StoredMetadata,
+    first_timestamp: Option<Time>,
+    count: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct StoredMetadata {
+    name: String,
+}
+
+impl Recorded {
+    /// Decodes the server's response to `event`; missing fields keep the sent values.
+    ///
+    /// # Errors
+    /// [`SinkError::NoResponse`] if the response is not an event.
+    pub fn from_response(event: &Event, body: &[u8]) -> Result<Self, SinkError> {
+        let stored: StoredEvent = serde_json::from_slice(body).map_err(|error| {
+            SinkError::NoResponse(format!("the response is not an event: {error}"))
+        })?;
+        Ok(Self {
+            name: stored.metadata.name,
+            first_timestamp: stored
+                .first_timestamp
+                .map_or(event.first_timestamp, |time| time.0),
+            count: stored.count.filter(|n| *n > 0).unwrap_or(event.count),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

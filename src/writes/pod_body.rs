@@ -1,14 +1,19 @@
-//! Builds the bodies of pod requests. Pure.
+//! Builds the bodies of pod requests, in JSON or in protobuf. Pure. A template's fields are copied
+//! undecoded, unknown ones included.
 
-mod json;
-mod message;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::WriteError;
-use crate::api::encoded::Encoded;
+use crate::api::encoded::{Encoded, JSON};
+use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
+use crate::api::protobuf::wire::{Fields, put_bytes, put_true};
+use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
 use crate::api::replica_set::Template;
-use crate::api::{ReplicaSet, ResourceVersion, Uid, WorkloadKind};
+use crate::api::{ControllingReference, ReplicaSet, ResourceVersion, Uid, WorkloadKind};
 
 /// The body that creates the pod `name` from the template of `rs`. Copies the template's labels,
 /// annotations, finalizers and spec byte by byte in their original encoding, and sets `rs` as the
@@ -31,10 +36,10 @@ pub fn create_body(
     }
     let body = match rs.template() {
         Some(Template::Protobuf(template)) => {
-            message::create_body(rs, kind, name, template).map_err(|error| error.to_string())
+            protobuf_body(rs, kind, name, template).map_err(|error| error.to_string())
         }
         Some(Template::Json(template)) => {
-            json::create_body(rs, kind, name, template.get()).map_err(|error| error.to_string())
+            json_body(rs, kind, name, template.get()).map_err(|error| error.to_string())
         }
         None => Err("it is missing".to_owned()),
     };
@@ -74,6 +79,121 @@ struct PreconditionsJson<'a> {
     uid: &'a Uid,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<&'a ResourceVersion>,
+}
+
+fn json_body(
+    rs: &ReplicaSet,
+    kind: &WorkloadKind,
+    name: &str,
+    template: &str,
+) -> Result<Encoded, serde_json::Error> {
+    let mut template: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(template)?;
+    let metadata = template.remove("metadata").map_or("null", RawValue::get);
+    let metadata: Option<TemplateMetadataJson<'_>> = serde_json::from_str(metadata)?;
+    let metadata = metadata.unwrap_or_default();
+    let bytes = serde_json::to_vec(&PodJson {
+        api_version: "v1",
+        kind: "Pod",
+        metadata: PodMetadataJson {
+            name,
+            generate_name: generate_name(&rs.key.name),
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            finalizers: metadata.finalizers,
+            owner_references: [ControllingReference::to(kind, &rs.key.name, &rs.uid)],
+        },
+        other_fields: template,
+    })?;
+    Ok(Encoded {
+        media_type: JSON,
+        bytes,
+    })
+}
+
+#[derive(Default, Deserialize)]
+struct TemplateMetadataJson<'a> {
+    #[serde(borrow)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finalizers: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodJson<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: PodMetadataJson<'a>,
+    /// `spec`, and fields that later API versions may add beside it.
+    #[serde(flatten)]
+    other_fields: BTreeMap<Cow<'a, str>, &'a RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodMetadataJson<'a> {
+    name: &'a str,
+    generate_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finalizers: Option<&'a RawValue>,
+    owner_references: [ControllingReference<'a>; 1],
+}
+
+/// Initial capacity for the pod's own metadata: names and the owner reference.
+const METADATA_BYTES: usize = 512;
+
+fn protobuf_body(
+    rs: &ReplicaSet,
+    kind: &WorkloadKind,
+    name: &str,
+    template: &[u8],
+) -> Result<Encoded, ProtobufError> {
+    let template = Parts::of(template)?;
+    let mut metadata = Vec::with_capacity(METADATA_BYTES + template.metadata.len());
+    let generate_name = generate_name(&rs.key.name);
+    let owner = owner_reference(rs, kind);
+    put_bytes(ObjectMeta::NAME, name, &mut metadata);
+    put_bytes(ObjectMeta::GENERATE_NAME, generate_name, &mut metadata);
+    put_bytes(ObjectMeta::OWNER_REFERENCES, owner, &mut metadata);
+    copy_metadata(template.metadata, &mut metadata)?;
+    let pod = [
+        (Parts::METADATA, &metadata[..]),
+        (Parts::SPEC, template.spec),
+    ];
+    Ok(Encoded {
+        media_type: MEDIA_TYPE,
+        bytes: Envelope::seal("v1", "Pod", &pod),
+    })
+}
+
+fn owner_reference(rs: &ReplicaSet, kind: &WorkloadKind) -> Vec<u8> {
+    let mut owner = Vec::with_capacity(METADATA_BYTES);
+    put_bytes(OwnerReference::KIND, kind.kind, &mut owner);
+    put_bytes(OwnerReference::NAME, &*rs.key.name, &mut owner);
+    put_bytes(OwnerReference::UID, rs.uid.to_string(), &mut owner);
+    put_bytes(OwnerReference::API_VERSION, kind.api_version, &mut owner);
+    put_true(OwnerReference::CONTROLLER, &mut owner);
+    put_true(OwnerReference::BLOCK_OWNER_DELETION, &mut owner);
+    owner
+}
+
+fn copy_metadata(template: &[u8], pod: &mut Vec<u8>) -> Result<(), ProtobufError> {
+    for field in Fields::of(template) {
+        let field = field?;
+        if matches!(
+            field.tag,
+            ObjectMeta::LABELS | ObjectMeta::ANNOTATIONS | ObjectMeta::FINALIZERS
+        ) {
+            pod.extend_from_slice(field.whole);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

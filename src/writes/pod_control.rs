@@ -1,9 +1,22 @@
-//! Creates, deletes and patches pods on behalf of a ReplicaSet.
+//! Creates, deletes and patches pods on behalf of a ReplicaSet, and updates its status. The real
+//! implementations send requests to the API server on the threads `sync-*` and `batch-*`, and
+//! record events about the outcome.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use super::{WriteError, WrittenPod};
-use crate::api::{Pod, ReplicaSet, ResourceVersion};
+use prost::Message;
+
+use super::pod_body::{create_body, delete_body};
+use super::{EventRecorder, EventType, ObjectReference, WriteError};
+use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
+use crate::api::protobuf::wire::Fields;
+use crate::api::protobuf::{Envelope, Parts, ProtobufError};
+use crate::api::workload_kind::collection_path;
+use crate::api::{
+    ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Uid, WorkloadKind, protobuf,
+};
+use crate::client::{Client, Request, Response};
 
 /// Writes pods. Each call blocks for one request and its retries. Like upstream's
 /// `pkg/controller/controller_utils.go:RealPodControl`, it records events about the outcome.
@@ -82,6 +95,306 @@ impl Precondition {
         match self {
             Self::None => None,
             Self::SameVersion => Some(&pod.resource_version),
+        }
+    }
+}
+
+/// Path of the core API group.
+const CORE: &str = "/api/v1";
+
+/// Media types of the response. The controller reads only version and owner. In protobuf it reads
+/// these from a whole pod at no extra cost, while rendering only the metadata costs the API server
+/// more than rendering the pod, whose managed fields are the larger part anyway. In JSON the
+/// metadata alone decodes faster.
+const ACCEPT: &str = "application/vnd.kubernetes.protobuf, \
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+
+/// Writes pods through a client.
+#[derive(Clone, Debug)]
+pub struct RealPodControl {
+    client: Client,
+    recorder: Arc<EventRecorder>,
+    kind: &'static WorkloadKind,
+}
+
+impl RealPodControl {
+    /// Writes pods for owners of `kind`. An overloaded server's longer `Retry-After` is left to the
+    /// caller. Sends no more requests after the client's stop signal.
+    pub fn new(client: Client, recorder: Arc<EventRecorder>, kind: &'static WorkloadKind) -> Self {
+        Self {
+            client,
+            recorder,
+            kind,
+        }
+    }
+
+    fn send(&self, rs: &ReplicaSet, request: Request) -> Result<Response, WriteError> {
+        let request = request.on_behalf_of(&rs.key).retried_briefly();
+        Ok(self.client.send_unless_stopped(&request)?)
+    }
+
+    fn record(&self, rs: &ReplicaSet, type_: EventType, reason: &'static str, message: &str) {
+        let reference = ObjectReference {
+            api_version: self.kind.api_version,
+            kind: self.kind.kind,
+            key: rs.key.clone(),
+            uid: rs.uid.clone(),
+            resource_version: rs.resource_version.clone(),
+            field_path: "",
+        };
+        self.recorder.event(&reference, type_, reason, message);
+    }
+}
+
+impl PodControl for RealPodControl {
+    fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError> {
+        let body = create_body(rs, self.kind, name)?;
+        let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
+        let request = Request::post(path).object(body).accept(ACCEPT);
+        match self.send(rs, request) {
+            Ok(response) => {
+                let message = format!("Created pod: {name}");
+                self.record(rs, EventType::Normal, "SuccessfulCreate", &message);
+                Ok(WrittenPod::read(&response.body))
+            }
+            Err(error) => {
+                if is_failed_create(&error) {
+                    let message = format!("Error creating: {error}");
+                    self.record(rs, EventType::Warning, "FailedCreate", &message);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn delete_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
+        let name = &pod.key.name;
+        match self.delete_pod_quietly(rs, pod, precondition) {
+            Ok(()) => {
+                let message = format!("Deleted pod: {name}");
+                self.record(rs, EventType::Normal, "SuccessfulDelete", &message);
+                Ok(())
+            }
+            Err(error) => {
+                if is_failed_delete(&error) {
+                    self.warn_of_failed_delete(rs, &error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn delete_pod_quietly(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<(), WriteError> {
+        let body = delete_body(&pod.uid, precondition.version_of(pod));
+        let request = Request::delete(pod_path(&pod.key))
+            .body("application/json", body)
+            .accept(ACCEPT);
+        self.send(rs, request).map(drop)
+    }
+
+    fn n_spare_requests(&self) -> usize {
+        self.client.n_spare_requests()
+    }
+
+    fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
+        self.record(rs, EventType::Warning, reason, &message);
+    }
+
+    fn patch_pod(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+    ) -> Result<WrittenPod, WriteError> {
+        let request = Request::patch(pod_path(&pod.key))
+            .body("application/strategic-merge-patch+json", patch)
+            .accept(ACCEPT);
+        Ok(WrittenPod::read(&self.send(rs, request)?.body))
+    }
+}
+
+/// True if an event reports this error. The caller retries a taken name with another name, so that
+/// is no failure yet.
+fn is_failed_create(error: &WriteError) -> bool {
+    !error.is_namespace_terminating()
+        && !error.is_already_exists()
+        && !matches!(error, WriteError::Stopped)
+}
+
+/// True if an event reports this error. The caller finds out whether a conflict is a failure, and
+/// records it.
+fn is_failed_delete(error: &WriteError) -> bool {
+    !error.is_not_found() && !error.is_conflict() && !matches!(error, WriteError::Stopped)
+}
+
+fn pod_path(key: &ObjectKey) -> String {
+    let collection = collection_path(CORE, "pods", Some(&key.namespace));
+    format!("{collection}/{}", key.name)
+}
+
+// Decodes the response to a pod write. Pure.
+//
+// The write succeeded regardless of the response body, so an unreadable body only leaves the
+// version unknown.
+
+/// What the response to a create or a patch says about the stored pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenPod {
+    /// Resource version of the stored pod; empty if the response has none.
+    pub resource_version: ResourceVersion,
+    /// UID of the pod's controller, if any.
+    pub controller: Option<Uid>,
+}
+
+impl WrittenPod {
+    pub(super) fn read(body: &[u8]) -> Self {
+        let written = if body.starts_with(&protobuf::MAGIC) {
+            Self::from_protobuf(body).map_err(|error| error.to_string())
+        } else {
+            let pod = Pod::from_answer(body);
+            pod.map(Self::from).map_err(|error| error.to_string())
+        };
+        written.unwrap_or_else(|error| {
+            log::warn!(error:%; "the API server's response is not a readable pod");
+            Self::default()
+        })
+    }
+
+    fn from_protobuf(body: &[u8]) -> Result<Self, ProtobufError> {
+        let metadata = Parts::of(Envelope::open(body)?.raw)?.metadata;
+        if metadata.is_empty() {
+            return Err(ProtobufError::Missing("metadata"));
+        }
+        let mut written = Self::default();
+        for field in Fields::of(metadata) {
+            let field = field?;
+            match field.tag {
+                ObjectMeta::RESOURCE_VERSION => {
+                    written.resource_version = ResourceVersion::new(field.text()?);
+                }
+                ObjectMeta::OWNER_REFERENCES if written.controller.is_none() => {
+                    let owner = OwnerReference::decode(field.bytes)?;
+                    let is_controller = owner.controller == Some(true);
+                    written.controller =
+                        is_controller.then(|| Uid::new(&String::from_utf8_lossy(&owner.uid)));
+                }
+                _ => {}
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl From<Pod> for WrittenPod {
+    fn from(pod: Pod) -> Self {
+        Self {
+            resource_version: pod.resource_version,
+            controller: pod.controller.map(|controller| controller.uid.clone()),
+        }
+    }
+}
+
+/// Updates ReplicaSets at the API server. Each call blocks for one request.
+pub trait ReplicaSetControl: Debug + Send + Sync {
+    /// Replaces the status of `rs`, on condition that the object still has the version of `rs`.
+    /// Returns the updated object.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection; a conflict if the object has changed.
+    fn update_status(
+        &self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError>;
+}
+
+/// Implements [`ReplicaSetControl`] through a client.
+#[derive(Clone, Debug)]
+pub struct RealReplicaSetControl {
+    client: Client,
+    kind: &'static WorkloadKind,
+}
+
+impl RealReplicaSetControl {
+    /// Writes to objects of `kind` through `client`. Sends no more requests after the client's stop
+    /// signal.
+    pub fn new(client: Client, kind: &'static WorkloadKind) -> Self {
+        Self { client, kind }
+    }
+}
+
+impl ReplicaSetControl for RealReplicaSetControl {
+    fn update_status(
+        &self,
+        rs: &ReplicaSet,
+        status: &ReplicaSetStatus,
+    ) -> Result<ReplicaSet, WriteError> {
+        let body = rs
+            .with_status(self.kind, status)
+            .map_err(|error| WriteError::Local(format!("cannot encode the status: {error}")))?;
+        let collection = self.kind.collection_path(Some(&rs.key.namespace));
+        let path = format!("{collection}/{}/status", rs.key.name);
+        // A server that sent the object in this encoding also accepts and returns it.
+        let accept = body.media_type;
+        let request = Request::put(path).object(body).accept(accept);
+        let request = request.on_behalf_of(&rs.key).retried_briefly();
+        let response = self.client.send_unless_stopped(&request)?;
+        let object = ReplicaSet::from_answer(self.kind, &response.body);
+        object.map_err(|error| {
+            WriteError::unknown(format!("the response is not a {}: {error}", self.kind.kind))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WrittenPod, is_failed_create, is_failed_delete};
+    use crate::api::Status;
+    use crate::api::protobuf::Envelope;
+    use crate::client::ClientError;
+    use crate::writes::WriteError;
+
+    #[test]
+    fn events_report_only_what_has_failed() {
+        for (code, reason, fails_create, fails_delete) in [
+            (403, "Forbidden", true, true),
+            (404, "NotFound", true, false),
+            (409, "AlreadyExists", false, true),
+            (409, "Conflict", true, false),
+            (504, "Timeout", true, true),
+        ] {
+            let error = WriteError::from(ClientError::Status(Status::new(code, reason, "")));
+            assert_eq!(is_failed_create(&error), fails_create, "{reason}");
+            assert_eq!(is_failed_delete(&error), fails_delete, "{reason}");
+        }
+        assert!(!is_failed_create(&WriteError::Stopped));
+        assert!(!is_failed_delete(&WriteError::Stopped));
+    }
+
+    const JSON: &[u8] = include_bytes!("../../tests/data/pod.json");
+    const PROTOBUF: &[u8] = include_bytes!("../../tests/data/pod.pb");
+
+    #[test]
+    fn both_encodings_decode_to_the_same_pod() {
+        let written = WrittenPod::read(PROTOBUF);
+        assert_eq!(written, WrittenPod::read(JSON));
+        assert!(!written.resource_version.is_empty() && written.controller.is_some());
+    }
+
+    #[test]
+    fn an_unreadable_body_leaves_the_version_unknown() {
+        for body in [&b"no"[..], &Envelope::seal("v1", "Pod", &[]), b"k8s\0\xff"] {
+            assert_eq!(WrittenPod::read(body), WrittenPod::default());
         }
     }
 }

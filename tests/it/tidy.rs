@@ -96,7 +96,7 @@ const BANNED: &[(&str, &[&str])] = &[
 ];
 
 /// Non-test lines above which a file is two rooms.
-const FILE_LINES_MAX: usize = 500;
+const FILE_LINES_MAX: usize = 800;
 
 /// Maximum characters of a line.
 pub(crate) const COLUMNS_MAX: usize = 100;

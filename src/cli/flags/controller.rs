@@ -1,14 +1,20 @@
-//! Flags of the controllers: which of them run, and their limits.
+//! Flags of the controllers: which of them run, their limits, feature gates, leader election, and
+//! opt-ins, each of which is the default of an annotation of the same name.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::api::duration::parse_duration;
+use crate::api::policy::{
+    FailedPodBackoff, ScaleDownOrder, or_off, parse_kept, parse_min_age, parse_on_off,
+    parse_timeout,
+};
 use crate::api::workload_kind::ALL;
-use crate::api::{RetryBackoff, WorkloadKind};
-use crate::cli::values::number;
+use crate::api::{Policy, RetryBackoff, WorkloadKind};
+use crate::cli::{number, parse_bool, parse_namespace, parse_object_name};
 
 /// Flags of the controllers.
 #[derive(Args, Clone, Debug)]
@@ -122,5 +128,294 @@ impl ControllerArgs {
     pub fn enabled(&self) -> Vec<&'static WorkloadKind> {
         let all = ALL.into_iter();
         all.filter(|kind| self.is_enabled(kind)).collect()
+    }
+}
+
+/// A value that `off` switches off. An alias, so that clap does not take it for an absent value.
+type OrOff<T> = std::option::Option<T>;
+
+/// Flags for behaviour beyond upstream's.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Beyond upstream")]
+pub struct OptInArgs {
+    /// Replacements of Failed pods wait, at first and at most this long: off, or FIRST..LONGEST
+    /// such as 10s..5m.
+    #[arg(long, value_name = "WAITS", default_value = "off", hide_short_help = true,
+        value_parser = or_off::<FailedPodBackoff>)]
+    pub failed_pod_backoff: OrOff<FailedPodBackoff>,
+
+    /// Number of Failed pods kept per ReplicaSet; older ones are deleted: off, or a number.
+    #[arg(long, value_name = "N", default_value = "off", hide_short_help = true,
+        value_parser = parse_kept)]
+    pub failed_pods_kept: OrOff<u32>,
+
+    /// No Failed pod is deleted before this time has passed.
+    #[arg(long, value_name = "DURATION", default_value = "5m", hide_short_help = true,
+        value_parser = parse_min_age)]
+    pub failed_pods_min_age: Duration,
+
+    /// Preferences of a scale-down among pods in equal state: off, spread, consolidate, or both.
+    #[arg(
+        long,
+        value_name = "ORDER",
+        default_value = "off",
+        hide_short_help = true
+    )]
+    pub scale_down_order: ScaleDownOrder,
+
+    /// Scale-downs respect the annotation replicaset-controller/scale-down of pods: on or off.
+    #[arg(long, value_name = "SWITCH", default_value = "off", hide_short_help = true,
+        value_parser = parse_on_off, action = clap::ArgAction::Set)]
+    pub scale_down_protection: bool,
+
+    /// Protected pods block a scale-down for at most this time: off, or a duration.
+    #[arg(long, value_name = "DURATION", default_value = "off", hide_short_help = true,
+        value_parser = parse_timeout)]
+    pub protected_timeout: OrOff<Duration>,
+}
+
+impl OptInArgs {
+    /// The default of all ReplicaSets.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            failed_pod_backoff: self.failed_pod_backoff,
+            failed_pods_kept: self.failed_pods_kept,
+            failed_pods_min_age: self.failed_pods_min_age,
+            scale_down_order: self.scale_down_order,
+            scale_down_protection: self.scale_down_protection,
+            protected_timeout: self.protected_timeout,
+        }
+    }
+}
+
+/// Flags of feature gates.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Features")]
+pub struct FeatureArgs {
+    /// Feature gates as NAME=BOOL,...; flags.md of the manual lists the gates of this daemon.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub feature_gates: Vec<Setting>,
+}
+
+impl FeatureArgs {
+    /// True if the gate is on. The last setting of a gate wins.
+    pub fn is_enabled(&self, gate: &Gate) -> bool {
+        let settings = self.feature_gates.iter().rev();
+        let mut settings = settings.filter(|setting| setting.gate.name == gate.name);
+        settings
+            .next()
+            .map_or(gate.default, |setting| setting.is_enabled)
+    }
+}
+
+/// A gate that concerns this daemon. Any other gate is a mistake, so that no setting is silently
+/// without effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Name in Kubernetes.
+    pub name: &'static str,
+    /// Stage in Kubernetes 1.37: `ALPHA`, `BETA`, or empty for general availability; `None` if only
+    /// older versions have the gate.
+    pub stage: Option<&'static str>,
+    /// Default value.
+    pub default: bool,
+    /// True if the value cannot be changed.
+    pub is_locked: bool,
+}
+
+/// A gate and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    gate: Gate,
+    is_enabled: bool,
+}
+
+/// Scale-downs respect the pod deletion cost.
+pub const POD_DELETION_COST: Gate = switchable("PodDeletionCost");
+
+/// The status of a ReplicaSet counts terminating pods.
+pub const TERMINATING_REPLICAS: Gate = switchable("DeploymentReplicaSetTerminatingReplicas");
+
+/// A sync waits until the cache shows the daemon's own writes.
+pub const STALE_CONTROLLER_CONSISTENCY: Gate = switchable("StaleControllerConsistencyReplicaSet");
+
+/// Lists are streamed at the beginning of a watch (client-go `features/known_features.go`).
+pub const WATCH_LIST_CLIENT: Gate = switchable("WatchListClient");
+
+/// The gates of this daemon, switchable or locked, by their upstream names
+/// (kubernetes `pkg/features/kube_features.go`,
+/// `controller-manager/pkg/features/kube_features.go`).
+pub const GATES: [Gate; 7] = [
+    locked(
+        "ControllerManagerReleaseLeaderElectionLockOnExit",
+        Some("ALPHA"),
+        true,
+    ),
+    locked("CoordinatedLeaderElection", Some("BETA"), false),
+    TERMINATING_REPLICAS,
+    POD_DELETION_COST,
+    locked("LogarithmicScaleDown", None, true),
+    STALE_CONTROLLER_CONSISTENCY,
+    WATCH_LIST_CLIENT,
+];
+
+const fn switchable(name: &'static str) -> Gate {
+    Gate {
+        name,
+        stage: Some("BETA"),
+        default: true,
+        is_locked: false,
+    }
+}
+
+const fn locked(name: &'static str, stage: Option<&'static str>, value: bool) -> Gate {
+    Gate {
+        name,
+        stage,
+        default: value,
+        is_locked: true,
+    }
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err("expected NAME=BOOL".to_owned());
+        };
+        let is_enabled = parse_bool(value)?;
+        match GATES.into_iter().find(|gate| gate.name == name) {
+            Some(gate) if !gate.is_locked || gate.default == is_enabled => {
+                Ok(Self { gate, is_enabled })
+            }
+            Some(gate) if gate.default => Err(format!("{name} is always on in this daemon")),
+            Some(_) => Err(format!("{name} is always off in this daemon")),
+            None => {
+                let known = GATES.map(|gate| gate.name).join(", ");
+                Err(format!("expected a gate of this daemon: {known}"))
+            }
+        }
+    }
+}
+
+/// Default namespace of the Lease without `--leader-elect-resource-namespace` and `--namespace`
+/// (kubernetes `pkg/controller/apis/config/v1alpha1/defaults.go`).
+pub const LEASE_NAMESPACE: &str = "kube-system";
+
+/// Flags of leader election.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaderElectionArgs {
+    /// Write only while holding the Lease, so that several daemons can run and one leads.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = true, default_missing_value = "true", value_parser = parse_bool,
+        action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+
+    /// Another daemon can take the Lease if the leader has not renewed it for this time.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration,
+        hide_short_help = true)]
+    pub leader_elect_lease_duration: Duration,
+
+    /// The leader gives up and exits if it could not renew the Lease for this time.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration,
+        hide_short_help = true)]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// Pause between two attempts to acquire or renew the Lease.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration,
+        hide_short_help = true)]
+    pub leader_elect_retry_period: Duration,
+
+    /// Resource that serves as the lock.
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_enum,
+        default_value = "leases",
+        hide_short_help = true
+    )]
+    pub leader_elect_resource_lock: ResourceLock,
+
+    /// Name of the Lease.
+    // DIFFERS: upstream's default is `kube-controller-manager`. With that Lease this daemon would
+    // put a whole kube-controller-manager on standby.
+    #[arg(long, value_name = "NAME", default_value = "replicaset-controller",
+        value_parser = parse_object_name, hide_short_help = true)]
+    pub leader_elect_resource_name: String,
+
+    /// Namespace of the Lease; default --namespace, else kube-system.
+    #[arg(long, value_name = "NAME", value_parser = parse_namespace, hide_short_help = true)]
+    pub leader_elect_resource_namespace: Option<String>,
+
+    /// Refused. --leader-elect-resource-name names a Lease shared with kube-controller-manager.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
+        action = clap::ArgAction::Set, hide = true)]
+    pub enable_leader_migration: bool,
+
+    /// Refused. --leader-elect-resource-name names a Lease shared with kube-controller-manager.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub leader_migration_config: Option<PathBuf>,
+}
+
+/// Resource that serves as the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ResourceLock {
+    /// Lease, the only lock that Kubernetes still supports.
+    Leases,
+}
+
+impl LeaderElectionArgs {
+    /// The namespace of the Lease of a daemon that controls `namespace` (`None` for all).
+    pub fn resource_namespace<'a>(&'a self, namespace: Option<&'a str>) -> &'a str {
+        let given = self.leader_elect_resource_namespace.as_deref();
+        given.or(namespace).unwrap_or(LEASE_NAMESPACE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FeatureArgs, GATES, Gate, Setting};
+
+    fn parsed(text: &str) -> Result<FeatureArgs, String> {
+        let feature_gates = text.split(',').map(str::parse::<Setting>);
+        let feature_gates = feature_gates.collect::<Result<_, _>>()?;
+        Ok(FeatureArgs { feature_gates })
+    }
+
+    #[test]
+    fn gates_that_upstream_locks_or_we_lack_keep_their_value() {
+        for gate in GATES {
+            let Gate {
+                name,
+                default,
+                is_locked,
+                ..
+            } = gate;
+            let args = parsed(&format!("{name}={default}")).expect("its own value");
+            assert_eq!(args.is_enabled(&gate), default, "{name}");
+            let other = parsed(&format!("{name}={}", !default));
+            assert_eq!(other.is_err(), is_locked, "{name}");
+            if let Ok(args) = other {
+                assert_eq!(args.is_enabled(&gate), !default, "{name}");
+            }
+        }
+        let error = parsed("LogarithmicScaleDown=false").expect_err("locked");
+        assert_eq!(error, "LogarithmicScaleDown is always on in this daemon");
+    }
+
+    #[test]
+    fn of_one_gate_the_last_value_counts() {
+        let args = parsed("PodDeletionCost=false,PodDeletionCost=true,PodDeletionCost=false");
+        let args = args.expect("a gate that can be switched");
+        assert!(!args.is_enabled(&super::POD_DELETION_COST));
+        assert!(args.is_enabled(&super::TERMINATING_REPLICAS));
     }
 }

@@ -9,7 +9,7 @@ use log::LevelFilter;
 
 use super::{ClientArgs, ControllerArgs, LogArgs, OptInArgs};
 use crate::api::duration::parse_duration;
-use crate::cli::values::number;
+use crate::cli::number;
 
 /// The commands that run on the dev server.
 #[derive(Clone, Debug, Subcommand)]

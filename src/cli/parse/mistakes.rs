@@ -7,10 +7,8 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Head;
-use crate::cli::kcm;
-use crate::cli::sources::fields::FIELDS;
-use crate::cli::sources::{Argument, Origin, nearest};
-use crate::cli::values::parse_bool;
+use crate::cli::sources::{Argument, FIELDS, Origin, nearest};
+use crate::cli::{kcm, parse_bool};
 
 /// Removes each value that follows its flag as a separate word although the flag takes values only
 /// after `=`, and returns a mistake for it. clap would take the `false` of `--leader-elect false`

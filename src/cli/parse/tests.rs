@@ -439,7 +439,7 @@ fn every_flag_of_run_has_a_field_and_every_field_a_flag() {
     let elsewhere = ["help", "version", "config", "kcm-compat"];
     let flags = command.get_arguments().filter_map(clap::Arg::get_long);
     let mut flags: Vec<&str> = flags.filter(|flag| !elsewhere.contains(flag)).collect();
-    let fields = crate::cli::sources::fields::FIELDS.iter();
+    let fields = crate::cli::sources::FIELDS.iter();
     let mut fields: Vec<&str> = fields.map(|field| field.flag).collect();
     flags.sort_unstable();
     fields.sort_unstable();

@@ -27,8 +27,7 @@ use self::stage::{ChapterError, Pace, Stage};
 use self::table::Style;
 use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::run::output::{program, seen_enough};
-use crate::run::{RunError, signals};
+use crate::run::{RunError, program, seen_enough, signals};
 use crate::stdx::stop::Stop;
 
 /// Recorded requests of one demo. The limit is generous, since the end counts them all.

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use lru::LruCache;
 
-use super::event::{Event, generate_event_name};
-use super::{EventType, ObjectReference, Recorded};
+use super::{Event, EventType, ObjectReference, Recorded, generate_event_name};
 use crate::api::{ObjectKey, Uid};
 use crate::stdx::clock::Clock;
 

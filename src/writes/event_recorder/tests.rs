@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,
-    ObjectReference, Recorded, SinkError, event_recorder,
+    ObjectReference, Recorded, SinkError, event_recorder, generate_event_name, is_dns_subdomain,
 };
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::clock::FakeClock;
@@ -144,4 +144,25 @@ fn stored(_: Verb, event: &Event) -> SinkResult {
         first_timestamp: event.first_timestamp,
         count: event.count,
     })
+}
+
+#[test]
+fn k_14_the_name_is_object_and_time_or_a_uuid() {
+    let name = |involved: &str| generate_event_name(involved, 105_999_103_295_324_396);
+    assert_eq!(name("test-pod"), "test-pod.178959f726d80ec");
+    let long = "a".repeat(300);
+    for involved in [
+        &long,
+        "Test-Pod",
+        "test_pod",
+        "-test-pod",
+        "pod-",
+        "a..b",
+        "",
+        "ü",
+    ] {
+        let name = name(involved);
+        assert!(is_dns_subdomain(&name), "{involved} became {name}");
+        assert_eq!(name.len(), 36);
+    }
 }

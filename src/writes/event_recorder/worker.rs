@@ -7,14 +7,14 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
-use super::event::Event;
-use super::queued::{Counters, EventOptions, EventRecorder, QUEUE_MAX};
-use super::sink::{EventSink, Recorded, SinkError};
-use crate::stdx::activity;
+use super::{
+    Counters, Event, EventOptions, EventRecorder, EventSink, QUEUE_MAX, Recorded, SinkError,
+};
 use crate::stdx::clock::Clock;
 use crate::stdx::report::report;
 use crate::stdx::stop::Stop;
-use crate::stdx::turns::{self, Waited};
+use crate::stdx::turns::Waited;
+use crate::stdx::{activity, turns};
 
 /// Maximum attempts per event (client-go `tools/record/event.go:maxTriesPerEvent`).
 const TRIES_MAX: u32 = 12;

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use super::{create_body, delete_body};
 use crate::api::interner::Interner;
+use crate::api::protobuf::wire::Fields;
+use crate::api::protobuf::{Envelope, MEDIA_TYPE};
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ReplicaSet, ResourceVersion, Uid};
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 
 fn replica_set(template: &Value) -> ReplicaSet {
     let object = json!({
@@ -77,4 +79,47 @@ fn a_delete_names_the_uid_and_on_request_the_version() {
     check(None, json!({"uid": "u-1"}));
     check(Some(""), json!({"uid": "u-1"}));
     check(Some("7"), json!({"uid": "u-1", "resourceVersion": "7"}));
+}
+
+/// Written by a kube-apiserver.
+const REPLICA_SET_PROTOBUF: &[u8] = include_bytes!("../../../tests/data/replica-set.pb");
+
+fn field(message: &[u8], tag: u32) -> Vec<&[u8]> {
+    let fields = Fields::of(message).map(|field| field.expect("a whole field"));
+    let fields = fields.filter(|field| field.tag == tag);
+    fields.map(|field| field.bytes).collect()
+}
+
+#[test]
+fn a_09_the_protobuf_pod_is_built_from_the_template() {
+    let rs = ReplicaSet::from_answer(&REPLICA_SET, REPLICA_SET_PROTOBUF).expect("a ReplicaSet");
+    let body = create_body(&rs, &REPLICA_SET, "web-x2b4c").expect("a body");
+    assert_eq!(body.media_type, MEDIA_TYPE);
+    let envelope = Envelope::open(&body.bytes).expect("an envelope");
+    assert_eq!(envelope.kind, "Pod");
+
+    let pod = Pod::from_protobuf(envelope.raw, &mut Interner::default()).expect("a pod");
+    assert_eq!(&*pod.key.name, "web-x2b4c");
+    assert_eq!(pod.labels, rs.template_labels);
+    let owner = pod.controller.expect("a controller");
+    assert_eq!((&*owner.kind, &*owner.name), ("ReplicaSet", "web"));
+    assert_eq!(owner.uid, rs.uid);
+
+    let metadata = field(envelope.raw, 1)[0];
+    assert_eq!(field(metadata, 2), [b"web-"]);
+    assert_eq!(field(metadata, 14), [b"example.com/pod"]);
+    let annotation = String::from_utf8_lossy(field(metadata, 12)[0]).into_owned();
+    assert!(annotation.contains("\"v\""), "{annotation}");
+    let owner = field(metadata, 13)[0];
+    assert_eq!(field(owner, 5), [b"apps/v1"]);
+    let fields = Fields::of(owner).map(|field| field.expect("a whole field"));
+    let numbers = fields.filter(|field| field.number > 0);
+    let numbers: Vec<(u32, u64)> = numbers.map(|field| (field.tag, field.number)).collect();
+    // controller and blockOwnerDeletion
+    assert_eq!(numbers, [(6, 1), (7, 1)]);
+
+    // The spec equals the template's, byte by byte.
+    let original = Envelope::open(REPLICA_SET_PROTOBUF).expect("an envelope");
+    let template = field(field(original.raw, 2)[0], 3)[0];
+    assert_eq!(field(envelope.raw, 2), field(template, 2));
 }
