@@ -33,7 +33,7 @@ rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|src="([a-z-]+\.svg)"|src="../../../../../src/manual/\1"|g
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
 	s|](\.\./\.\./\([A-Z]\)|](../\1|g; s|\[\([^]]*\)\]([^)]*\.rs)|\1|g; \
-	s,\[\([^]]*\)\](\(\.\./\.\./\|tests/\|\(\.\./\)*CONTRIBUTING\|\(manual/\)*\(bugs\|report\)\.md\)[^)]*),\1,g; \
+	s,\[\([^]]*\)\](\(\.\./\.\./\|tests/\|\(\.\./\)*CONTRIBUTING\)[^)]*),\1,g; \
 	s|\nmake build[^\n]*||g; s,\nmake \(demo\|dev\)\>,\n$(NAME) \1,g; s|-f config/|-f |g
 
 # What `make image` builds with, and the name that it gives the image.
@@ -136,8 +136,7 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	install -D -m 644 -t $(documents)/static-pod config/static-pod/*.yaml
 	install -D -m 644 -t $(documents)/sidecar config/sidecar/*.yaml
 	install -D -m 644 -t $(documents)/monitoring config/monitoring/*
-	install -m 644 $(filter-out %/bugs.md %/report.md,$(wildcard src/manual/*.md src/manual/*.svg)) \
-		$(documents)/manual
+	install -m 644 src/manual/*.md src/manual/*.svg $(documents)/manual
 	sed -z -i '$(installed_links)' $(addprefix $(documents)/,README.md SECURITY.md CHANGELOG.md) \
 		$(documents)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
@@ -178,7 +177,7 @@ test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked
 	tests/samples/run.sh
 
-report: ## Write the figures of tests/records into the manual
+report: ## Write the figures of tests/records into REPORT.md and BUGS.md there
 	UPDATE_EXPECT=1 cargo test --locked --test it report::
 
 picture: ## Record a run of the demo and of the dashboard, and draw them into src/manual/*.svg

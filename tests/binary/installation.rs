@@ -86,7 +86,7 @@ fn make_install_strips_the_program_and_uninstall_removes_it() {
     let read = |file: &str| fs::read_to_string(documents.join(file)).expect("a page");
     assert!(read("README.md").contains("\nreplicaset-controller dev\n"));
     for file in installed.iter().filter(|file| file.contains(".md")) {
-        let absent = ["\nmake demo", "\nmake dev", "bugs.md", "report.md"];
+        let absent = ["\nmake demo", "\nmake dev", "BUGS.md", "REPORT.md"];
         let named: Vec<_> = absent
             .iter()
             .filter(|it| read(file).contains(**it))

@@ -17,6 +17,7 @@ const FOLDERS: &[&str] = &[
     "tests",
     "tests/bench",
     "tests/control-plane",
+    "tests/records",
     "tests/upstream",
 ];
 

@@ -12,6 +12,10 @@ use crate::tidy::{COLUMNS_MAX, assert_none, root};
 
 const PAGES: &str = "src/manual";
 
+/// Most pages, and most words of all pages, as `wc -w` counts them.
+const PAGES_MAX: usize = 12;
+const WORDS_MAX: usize = 15_000;
+
 /// The text of a page of the manual.
 pub(crate) fn page(name: &str) -> String {
     read(&root().join(PAGES).join(name))
@@ -53,6 +57,21 @@ fn lines_of_the_manual_are_short() {
         }
     }
     assert_none("lines of more than 100 columns", &offences);
+}
+
+/// An operator reads it to its end.
+#[test]
+fn the_manual_is_short() {
+    let files = pages();
+    let n_words: usize = files
+        .iter()
+        .map(|path| read(path).split_whitespace().count())
+        .sum();
+    assert!(
+        files.len() <= PAGES_MAX && n_words <= WORDS_MAX,
+        "the manual has {n_words} words on {} pages",
+        files.len()
+    );
 }
 
 /// Code hosts copy a block as a whole.

@@ -1,5 +1,5 @@
-//! The manual's report of the long runs and its list of bugs: each block between two markers is
-//! made of files in `tests/records`, to which the runs append, or of the sources.
+//! The report of the long runs and the list of bugs in `tests/records`: each block between two
+//! markers is made of the records beside it, to which the runs append, or of the sources.
 //!
 //! `make report` writes the blocks again and keeps the other text.
 
@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 use crate::documents::read;
 use crate::tidy::root;
 
-const REPORT: &str = "src/manual/report.md";
-const BUGS: &str = "src/manual/bugs.md";
+const REPORT: &str = "tests/records/REPORT.md";
+const BUGS: &str = "tests/records/BUGS.md";
 const END: &str = "<!-- end of the generated part -->\n";
 
 /// What a run appends to its record.

@@ -56,7 +56,7 @@ pub(crate) fn followed() -> String {
 
 #[test]
 fn the_manual_lists_every_pinned_version() {
-    let page = manual::page("versions.md");
+    let page = manual::page("differences.md");
     let missing: Vec<String> = pinned()
         .into_iter()
         .filter(|(name, version)| {
@@ -70,7 +70,7 @@ fn the_manual_lists_every_pinned_version() {
         })
         .map(|(name, _)| name)
         .collect();
-    assert_none("versions without a row in versions.md", &missing);
+    assert_none("versions without a row in differences.md", &missing);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
 
-    /// Draw the figures over time of some scenarios into this folder, such as src/manual.
+    /// Draw the figures over time of some scenarios into this folder, such as target.
     #[arg(long)]
     pub(crate) plots: Option<PathBuf>,
 

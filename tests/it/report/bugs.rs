@@ -1,4 +1,4 @@
-//! The record of the bugs, `tests/records/bugs.jsonl`: a line for each, in the order of the mends.
+//! The record of the bugs, `tests/records/bugs.jsonl`: a line for each, in the order of the fixes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,7 +36,7 @@ const SEVERITIES: [&str; 6] = ["pods", "crash", "security", "stall", "status", "
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Bug {
-    /// The day of the mend.
+    /// The day of the fix.
     date: String,
     /// `daemon` or `dev server`.
     part: String,
@@ -44,12 +44,12 @@ struct Bug {
     found: String,
     /// What went wrong, as a user would see it.
     went_wrong: String,
-    /// A command, seed or input that shows it, in the state before the mend.
+    /// A command, seed or input that shows it, in the state before the fix.
     #[serde(default)]
     shown_by: String,
-    /// `file::name` of the tests that fail without the mend.
+    /// `file::name` of the tests that fail without the fix.
     tests: Vec<String>,
-    /// The title of the commit that mended it.
+    /// The title of the commit that fixed it.
     commit: String,
 }
 
@@ -108,9 +108,9 @@ pub(super) fn summary() -> String {
         "daemon",
         "dev server",
     ];
-    let n_held = bugs.iter().filter(|bug| !bug.tests.is_empty()).count();
+    let n_covered = bugs.iter().filter(|bug| !bug.tests.is_empty()).count();
     let mut text = table(head, rows);
-    writeln!(text, "\n{n_held} of the {} have a test.", bugs.len()).expect("text takes text");
+    writeln!(text, "\n{n_covered} of the {} have a test.", bugs.len()).expect("text takes text");
     text
 }
 
@@ -118,7 +118,7 @@ pub(super) fn summary() -> String {
 pub(super) fn rows() -> String {
     let link = |test: &String| {
         let (file, name) = test.split_once("::").unwrap_or_default();
-        format!("[`{name}`](../../{file})").replace("(../../src/", "(../")
+        format!("[`{name}`](../../{file})")
     };
     let rows = bugs().into_iter().rev().map(|bug| {
         let what = match &*bug.part {
@@ -137,7 +137,7 @@ pub(super) fn rows() -> String {
         [bug.date, what, bug.severity, found, tests, bug.commit]
     });
     let head = [
-        "mended",
+        "fixed",
         "what went wrong",
         "severity",
         "found by",

@@ -235,7 +235,7 @@ pub(super) fn properties() -> String {
             continue;
         }
         for (number, property) in properties_in(&text) {
-            let link = format!("[{file}](../../{file})").replace("(../../src/", "(../");
+            let link = format!("[{file}](../../{file})");
             let before = found.insert(number, (property, link));
             assert!(before.is_none(), "two properties P{number}");
         }
