@@ -115,28 +115,20 @@
 //!
 //! # Glossary
 //!
+//! Everything else is called as Kubernetes calls it.
+//!
 //! | word | meaning |
 //! |---|---|
-//! | room | a top-level module with a row in the code map |
-//! | kind | ReplicaSet or ReplicationController; each has a controller instance of its own |
-//! | key | `namespace/name` of a ReplicaSet; the queue holds keys |
-//! | sync | one pass of a worker over one key: read, decide, write |
 //! | large sync | a sync with 32 pods or more to create, delete or claim ([`batches::LARGE`]) |
 //! | giant | in tests: a ReplicaSet whose syncs are large |
-//! | batch | jobs that may run at the same time; slow start doubles it: 1, 2, 4, … |
-//! | burst | the maximum of pods that one sync creates or deletes (`--burst-replicas`) |
 //! | tally | pod counts that the cache keeps up to date for each bucket, such as one owner's pods |
-//! | relist | a list after the first one, when a watch cannot be continued |
-//! | resync | a periodic sync of every object, without a change |
 //! | expectation | a create (by name) or delete (by UID) that the watch has not shown yet |
 //! | own write | a write by this process; the caches must show it before the next sync acts |
-//! | quota queue | the ReplicaSets of a namespace that one quota refuses |
+//! | quota queue | the ReplicaSets of a namespace that one quota rejects |
 //! | position | the resource versions that the caches have reached, or must reach |
 //! | record | everything that [`controller::memory`] keeps about one ReplicaSet |
 //! | fence | the check before each write to a socket that this process holds the Lease |
-//! | standby | a daemon without the Lease, with warm caches |
 //! | take-over | a standby becomes the leader and proves that its caches are new enough |
-//! | stand-in | a replacement for the real thing: dev server, recording `PodControl` |
 
 pub mod api;
 pub mod batches;

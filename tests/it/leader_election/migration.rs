@@ -24,7 +24,7 @@ fn recipe() -> [Vec<String>; 2] {
     let page = manual::page("election.md");
     let section = page
         .split("\n## ")
-        .find(|it| it.starts_with("Taking turns with"));
+        .find(|it| it.starts_with("Sharing a Lease with"));
     let section = section.expect("a section on kube-controller-manager");
     let commands = section
         .split("```")
