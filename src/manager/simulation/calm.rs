@@ -252,12 +252,12 @@ impl World {
     /// creates two pods of it, an annotation has a mistake, a pod has a mark that cannot be read, a
     /// quota refuses a pod, the quota goes, the ReplicaSet is scaled down with preferences and
     /// without; and if no clock was set, a pod fails that it replaces after a back-off, and
-    /// protected pods block a scale-down for a minute. 40 s after each step there are as many pods as it wants and
-    /// the step allows, its status says so, the events of type `Warning` are those of the step, no
-    /// more is read than the step needs, no update changes nothing, and the leader knows of a sync
-    /// and how many pods wait for a back-off. Of pods that nothing else tells apart, a scale-down
-    /// deletes one where most pods of the Deployment are, or with `consolidate` the only one of its
-    /// node.
+    /// protected pods block a scale-down for a minute. 40 s after each step there are as many pods
+    /// as it wants and the step allows, its status says so, the events of type `Warning` are those
+    /// of the step, no more is read than the step needs, no update changes nothing, and the leader
+    /// knows of a sync and how many pods wait for a back-off. Of pods that nothing else tells
+    /// apart, a scale-down deletes one where most pods of the Deployment are, or with `consolidate`
+    /// the only one of its node.
     pub(super) fn try_new_replica_set(self: &Arc<Self>) {
         if !self.lock().plan.has_dry_run {
             return;
