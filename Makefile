@@ -237,8 +237,8 @@ deb: ## Build Debian packages for this machine into target/debian
 	config/packages/deb.sh
 
 image: ## Build the container image from a static binary (ENGINE, IMAGE)
-	cargo build --release --locked --no-default-features --target $(MUSL) --target-dir target/image
-	$(call build_image,target/image/$(MUSL)/release,$(IMAGE),--no-default-features)
+	cargo build --profile dist --locked --no-default-features --target $(MUSL) --target-dir target/image
+	$(call build_image,target/image/$(MUSL)/dist,$(IMAGE),--no-default-features)
 
 image-dev: build-static ## Build the image of the sidecar's API server, which has the dev server
 	$(call build_image,target/$(MUSL)/release,$(NAME)-dev:$(lastword $(subst :, ,$(IMAGE))))

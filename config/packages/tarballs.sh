@@ -65,7 +65,7 @@ compile() { # compile TARGET
     say "compiling for $1"
     env "CC_$variable=$prefix-gcc" "AR_$variable=$prefix-ar" "CFLAGS_$variable=$c_flags" \
         "CARGO_TARGET_${upper}_LINKER=rust-lld" CARGO_ENCODED_RUSTFLAGS="$rust_flags" \
-        cargo build --release --locked --target "$1" --target-dir "$build"
+        cargo build --profile dist --locked --target "$1" --target-dir "$build"
 }
 
 # Fails if a file names a folder of this machine.
@@ -85,7 +85,7 @@ pack() { # pack TARGET
     folder=$name-$version-$1
     stage=$build/stage
     rm -rf "$stage"
-    binary=$build/$1/release/$name
+    binary=$build/$1/dist/$name
     check_paths "$binary"
     make -s install BINARY="$binary" PRINTER="$printer" OBJCOPY="${1%%-*}-linux-gnu-objcopy" \
         DESTDIR="$stage" PREFIX=/usr/local SYSCONFDIR=/etc DEBUGDIR=/usr/lib/debug
@@ -106,7 +106,7 @@ for target in $targets; do
     compile "$target"
 done
 # Man page and completions are the same for every target, so one that runs here prints them.
-printer=$build/$(uname -m)-unknown-linux-musl/release/$name
+printer=$build/$(uname -m)-unknown-linux-musl/dist/$name
 [ -x "$printer" ] || die "TARGETS lacks the target of this machine, which prints the man page"
 for target in $targets; do
     pack "$target"
