@@ -204,8 +204,11 @@ impl ReplicaSetController {
                 let seconds = rs.min_ready_seconds.unsigned_abs().into();
                 self.add_to_queue(&rs.key, Priority::Low, Duration::from_secs(seconds));
             }
-        } else if new.controller.is_none() && affects_others {
-            self.enqueue_replica_sets_matching(new);
+        } else if new.controller.is_none() {
+            // An orphan that ends is adopted no more. A dry run may have decided to adopt it.
+            if affects_others || old.is_active() && !new.is_active() {
+                self.enqueue_replica_sets_matching(new);
+            }
         }
     }
 

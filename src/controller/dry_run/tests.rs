@@ -190,3 +190,25 @@ fn the_log_says_what_a_dry_run_would_do() {
         "{surplus}"
     );
 }
+
+#[test]
+fn an_orphan_that_ends_is_not_to_be_adopted() {
+    let rs = replica_set("web", 1);
+    let (fixture, dry_run) = deciding(fixture(&rs, []));
+    let orphan = Pod {
+        labels: owned_pod("a", &rs).labels,
+        ..pod("a")
+    };
+    fixture.deliver_pod(orphan.clone());
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "adopt 1");
+    fixture.queued();
+    fixture.deliver_pod(Pod {
+        phase: PodPhase::Failed,
+        resource_version: "2".into(),
+        ..orphan
+    });
+    assert_eq!(fixture.queued(), ["default/web"]);
+    fixture.sync_ok("web");
+    assert_eq!(open(&dry_run, &rs), "create 1");
+}
