@@ -28,6 +28,8 @@ generated = $(units)/$(NAME).service $(shared)/man/man8/$(NAME).8 \
 # Links of the manual, rewritten in the rendered pages (to pages, sources and other files) and as installed,
 # without those to what is not installed.
 rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
+	s|href="\.\./(kubernetes)/([a-z_/]+\.rs)"|href="../../../src/\1/\2.html"|g; \
+	s|href="\.\./(devserver)/([a-z_/]+\.rs)"|href="../../../src/\1/\2.html"|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
 	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g; \
 	s|src="([a-z-]+\.svg)"|src="../../../../../src/manual/\1"|g
@@ -170,8 +172,8 @@ doc: ## Build the documentation with warnings denied
 	sed -i -E '$(rendered_links)' target/doc/replicaset_controller/manual/*/index.html
 
 check-without-devserver: ## Lint and test what is left without the feature `devserver`
-	cargo clippy --locked --no-default-features --all-targets -- -D warnings
-	cargo test --locked --no-default-features --lib
+	cargo clippy --locked --package $(NAME) --no-default-features --all-targets -- -D warnings
+	cargo test --locked --package $(NAME) --no-default-features --lib
 
 test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked
@@ -199,7 +201,8 @@ test-control-plane: ## Run the integration tests against the real control plane 
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
 
 bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS, BENCH_AUDIT)
-	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --bench side_by_side -- $(BENCH_ARGS)
+	cargo build --release --locked
+	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --package side-by-side -- $(BENCH_ARGS)
 
 simulate: ## Run simulated histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
@@ -226,7 +229,7 @@ mutants-missed: ## Judge again the mutants that the record has as missed
 mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
 	mkdir -p target
 	git diff $(SINCE) >target/change.diff
-	cargo mutants --config tests/mutants.toml --output target --jobs 2 --in-diff target/change.diff
+	cargo mutants --workspace --config tests/mutants.toml --output target --jobs 2 --in-diff target/change.diff
 
 ## Package
 
@@ -237,7 +240,7 @@ deb: ## Build Debian packages for this machine into target/debian
 	config/packages/deb.sh
 
 image: ## Build the container image from a static binary (ENGINE, IMAGE)
-	cargo build --profile dist --locked --no-default-features --target $(MUSL) --target-dir target/image
+	cargo build --profile dist --locked --package $(NAME) --no-default-features --target $(MUSL) --target-dir target/image
 	$(call build_image,target/image/$(MUSL)/dist,$(IMAGE),--no-default-features)
 
 image-dev: build-static ## Build the image of the sidecar's API server, which has the dev server

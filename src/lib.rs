@@ -18,7 +18,20 @@
 //!
 //! # Code map
 //!
-//! A room is a top-level module. `tests/it/tidy.rs` enforces the third column.
+//! Three packages, each of which knows only those before it: `kubernetes` is what any controller
+//! needs, [`devserver`] the API server of demos and tests, and this one the daemon. The modules of
+//! the first are re-exported here.
+//!
+//! ```text
+//! src/kubernetes/  api stdx telemetry client cache workqueue leader_election http_server
+//!    ▲        ▲
+//!    │  src/devserver/
+//!    │        ▲  only the commands `dev` and `demo`: the feature `devserver`
+//! src/  writes live batches controller explain serving rights manager cli run
+//! ```
+//!
+//! A room is a module of the first two, or of this package. `tests/it/tidy.rs` enforces the third
+//! column.
 //!
 //! | room | owns | may use |
 //! |---|---|---|
@@ -130,26 +143,22 @@
 //! | fence | the check before each write to a socket that this process holds the Lease |
 //! | take-over | a standby becomes the leader and proves that its caches are new enough |
 
-pub mod api;
 pub mod batches;
-pub mod cache;
 pub mod cli;
-pub mod client;
 pub mod controller;
-#[cfg(feature = "devserver")]
-pub mod devserver;
 pub mod explain;
 #[cfg(test)]
 mod fuzzing;
-pub mod http_server;
-pub mod leader_election;
 pub mod live;
 pub mod manager;
 pub mod manual;
 pub mod rights;
 pub mod run;
 pub mod serving;
-pub mod stdx;
-pub mod telemetry;
-pub mod workqueue;
 pub mod writes;
+
+#[cfg(feature = "devserver")]
+pub use devserver;
+pub use kubernetes::{
+    api, cache, client, http_server, leader_election, stdx, telemetry, workqueue,
+};

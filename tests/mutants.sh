@@ -19,7 +19,8 @@ names() { # names PART SUMMARY...
             | [.scenario.Mutant.name, .log_path] | @tsv' "$out/mutants.out/outcomes.json"
     done | while IFS="$(printf '\t')" read -r name log; do
         begun=$(grep -c '^running [0-9]* tests*$' "$out/mutants.out/$log" || true)
-        case $part in any | "$begun") printf '%s\n' "$name" ;; esac
+        # Each test program runs its three parts.
+        case $part in any | $(((begun - 1) % 3 + 1))) printf '%s\n' "$name" ;; esac
     done | jq -R . | jq -cs .
 }
 
@@ -41,7 +42,7 @@ mutate() { # mutate OPTION...
     code=0
     (
         cd "$tree"
-        cargo mutants --config tests/mutants.toml --output "$out" --in-place --timeout 240 \
+        cargo mutants --workspace --config tests/mutants.toml --output "$out" --in-place --timeout 240 \
             --baseline "$baseline" --colors never "$@" || code=$?
         times >"$out/times"
         exit "$code"
@@ -102,7 +103,7 @@ verdict() {
 
 judge_again() { # judge_again LIST JOB
     prepare "$2"
-    (cd "$tree" && cargo mutants --config tests/mutants.toml --list) >"$out/list"
+    (cd "$tree" && cargo mutants --workspace --config tests/mutants.toml --list) >"$out/list"
     awk -v jobs="$jobs" -v job="$2" 'NR % jobs == job' target/mutants/again >"$out/again"
     while IFS= read -r name; do
         # A mutant of code that is gone leaves the record. A shard of one is the only way to choose

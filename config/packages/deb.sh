@@ -18,7 +18,7 @@ tool cargo-deb 3.8.0
 if [ -z "${BINARY:-}" ]; then
     BINARY=$root/target/deb/dist/$name
     RUSTFLAGS="${RUSTFLAGS:-} -C force-frame-pointers=yes" \
-        cargo build --profile dist --locked --no-default-features --target-dir target/deb
+        cargo build --profile dist --locked --package $name --no-default-features --target-dir target/deb
 fi
 rm -rf "$stage"
 make -s install BINARY="$BINARY" DESTDIR="$stage" PREFIX=/usr SYSCONFDIR=/etc DEBUGDIR=/usr/lib/debug

@@ -23,7 +23,7 @@ cargo about generate --fail --locked --offline --target "$target" "$@" --config 
     "$here/licences.hbs" >"$folder/LICENCES"
 # It writes beside each Cargo.toml of the workspace.
 list=sbom.cdx
-trap 'rm -f "$root/$list.json" "$root/tests/bench/micro/$list.json"' EXIT
+trap 'find "$root/src" "$root/tests/bench" "$root/$list.json" -name "$list.json" -delete' EXIT
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)} \
     cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$target" "$@" \
     --override-filename "$list"

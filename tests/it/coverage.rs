@@ -158,7 +158,8 @@ fn tests_by_id() -> BTreeMap<(char, u8), BTreeSet<String>> {
 /// The module of a file: `controller::act::claim` for `src/controller/act/claim/tests.rs`.
 fn module_of(file: &str) -> String {
     let path = file.strip_prefix("src/").or(file.strip_prefix("tests/"));
-    let path = path.unwrap_or(file).trim_end_matches(".rs");
+    let path = path.unwrap_or(file).trim_start_matches("kubernetes/");
+    let path = path.trim_end_matches(".rs");
     let parts = path.split('/').take_while(|part| *part != "tests");
     parts
         .filter(|part| *part != "mod")
@@ -174,6 +175,8 @@ fn ids_are_parsed_from_test_names() {
     assert_eq!(ids("a_daemon_with"), []);
     let module = module_of("src/controller/act/claim/tests.rs");
     assert_eq!(module, "controller::act::claim");
+    let module = module_of("src/kubernetes/cache/store/tests.rs");
+    assert_eq!(module, "cache::store");
     assert_eq!(module_of("tests/it/adoption.rs"), "it::adoption");
 }
 

@@ -1,6 +1,6 @@
 //! Rotated credentials of a running daemon: plugins, certificates, SIGHUP.
 
-#[path = "../../src/client/tests/executable.rs"]
+#[path = "../../src/kubernetes/client/tests/executable.rs"]
 mod executable;
 
 use std::env;

@@ -84,10 +84,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const BANNED: &[(&str, &[&str])] = &[
     ("std::thread::spawn(", &[]),
     ("thread::Builder::new(", &[]),
-    ("Builder::new().name(", &["src/stdx/thread.rs"]),
+    ("Builder::new().name(", &["src/kubernetes/stdx/thread.rs"]),
     ("println!(", &[]),
     ("todo!(", &[]),
     ("unimplemented!(", &[]),
+    // Other files use what these import, so that the table of rooms covers it.
+    ("use kubernetes::", &["src/lib.rs", "src/devserver/lib.rs"]),
     ("TODO", &[]),
     ("FIXME", &[]),
     ("#[ignore", &[]),
@@ -157,6 +159,7 @@ fn rooms_use_only_what_they_may() {
     let mut offences = Vec::new();
     for (name, text) in rust_files("src") {
         let path = name.trim_start_matches("src/");
+        let path = path.trim_start_matches("kubernetes/");
         let room = path.split(['/', '.']).next().unwrap_or_default();
         if matches!(room, "lib" | "main" | "fuzzing") || is_test_file(&name) {
             continue;
@@ -240,6 +243,56 @@ fn nothing_banned_is_used() {
         }
     }
     assert_none("banned calls and leftovers", &offences);
+}
+
+/// The crates and features of a build with `flags`, by `edges` to dependencies.
+fn features_of(edges: &str, flags: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let tree = Command::new(cargo)
+        .args(["tree", "--locked", "--offline", "--prefix", "none"])
+        .args(["--edges", edges])
+        .args(flags)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        tree.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tree.stderr)
+    );
+    String::from_utf8(tree.stdout).expect("text")
+}
+
+/// Only tests have the seams of the simulation: packages ask for them as a dev-dependency, and no
+/// verb and no script turns them on.
+#[test]
+fn no_build_but_of_tests_has_the_simulation() {
+    let seams = "kubernetes feature \"simulation\"";
+    let of_tests = features_of("features,all", &["--workspace"]);
+    assert!(of_tests.contains(seams), "the tree is read wrongly");
+    for flags in [
+        ["--workspace"].as_slice(),
+        &["--all-features", "--package", "replicaset-controller"],
+        &[
+            "--no-default-features",
+            "--package",
+            "replicaset-controller",
+        ],
+    ] {
+        let of_build = features_of("features,normal,build", flags);
+        assert!(!of_build.contains(seams), "{flags:?}");
+    }
+    let mut scripts = vec!["Makefile".to_owned(), ".ci/run".to_owned()];
+    let packages = fs::read_dir(root().join("config/packages")).expect("a folder");
+    scripts.extend(packages.map(|entry| {
+        let name = entry.expect("a readable entry").file_name();
+        format!("config/packages/{}", name.to_string_lossy())
+    }));
+    scripts.retain(|file| {
+        let text = fs::read_to_string(root().join(file)).expect("a readable file");
+        text.contains("--all-features") || text.contains("features simulation")
+    });
+    assert_none("scripts that build with the simulation", &scripts);
 }
 
 #[test]

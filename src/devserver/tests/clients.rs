@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::rig::{PODS, REPLICA_SETS, Rig, names, pod};
-use crate::devserver::{DevServer, DevServerOptions};
 use crate::stdx::stop::Stop;
+use crate::{DevServer, DevServerOptions};
 
 #[test]
 fn discovery_is_served_aggregated_and_per_group() {

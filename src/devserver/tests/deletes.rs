@@ -5,8 +5,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::rig::{PODS, REPLICA_SETS, Rig, check_error, names, owner, pod, uid};
-use crate::devserver::DevServerOptions;
-use crate::devserver::garbage::COLLECTED_AFTER;
+use crate::DevServerOptions;
+use crate::garbage::COLLECTED_AFTER;
 
 fn preconditions(name: &str, value: &str) -> Value {
     json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {name: value}})

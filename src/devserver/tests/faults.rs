@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rig::{LONG, PODS, REPLICA_SETS, Rig, check_error, names, pod, version};
 use crate::api::Status;
-use crate::devserver::{Action, Ending, Matcher, Response, Rule};
+use crate::{Action, Ending, Matcher, Response, Rule};
 
 fn creates() -> Matcher {
     Matcher::verb("create", "pods")

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rig::{PODS, Rig, check_error, names, pod};
-use crate::devserver::DevServerOptions;
+use crate::DevServerOptions;
 
 const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";

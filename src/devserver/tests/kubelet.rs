@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::rig::{PODS, Rig};
-use crate::devserver::{DevServerOptions, KubeletOptions};
+use crate::{DevServerOptions, KubeletOptions};
 
 fn rig() -> Rig {
     Rig::with(&DevServerOptions {

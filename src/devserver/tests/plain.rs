@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rig::{PODS, REPLICA_SETS, Rig, names, owner, replica_set, uid};
-use crate::devserver::DevServerOptions;
+use crate::DevServerOptions;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const SERVICES: &str = "/api/v1/namespaces/default/services";

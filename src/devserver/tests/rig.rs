@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::devserver::{DevServer, DevServerOptions};
 use crate::stdx::stop::Stop;
+use crate::{DevServer, DevServerOptions};
 
 /// A limit that only a hang meets.
 pub(super) const LONG: Duration = Duration::from_mins(10);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::rig::{PODS, Rig, pod, version};
-use crate::devserver::DevServerOptions;
+use crate::DevServerOptions;
 
 #[test]
 fn changes_are_in_order_and_a_bookmark_precedes_the_end() {

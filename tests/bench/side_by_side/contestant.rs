@@ -12,8 +12,12 @@ use crate::report::{ORIGINAL, OURS};
 /// How long a controller may take to exit.
 const STOP_WITHIN: Duration = Duration::from_mins(1);
 
-/// The daemon's program.
-pub(crate) const DAEMON: &str = env!("CARGO_BIN_EXE_replicaset-controller");
+/// The daemon's program, which `make bench` has built. Cargo would build it for a benchmark as it
+/// does for tests, with the simulation's seams.
+pub(crate) const DAEMON: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../../target/release/replicaset-controller"
+);
 
 /// The systemd unit. Its environment configures how glibc returns memory.
 const UNIT: &str = include_str!("../../../config/replicaset-controller.service");

@@ -2,7 +2,7 @@
 //! record, the standby's first write follows the leader's last one, and no pod is created twice.
 //!
 //! A test cannot set the machine's clock, so the tests for clock jumps are in
-//! `src/leader_election/tests`, with a fake clock.
+//! `src/kubernetes/leader_election/tests`, with a fake clock.
 
 use std::collections::BTreeSet;
 

@@ -158,7 +158,11 @@ pub(super) fn chaos() -> String {
 pub(super) const MUTANT_SHARDS: usize = 26;
 
 /// The rooms whose mutants the simulations must kill.
-const CORE: [&str; 3] = ["src/controller", "src/leader_election", "src/workqueue"];
+const CORE: [&str; 3] = [
+    "src/controller",
+    "src/kubernetes/leader_election",
+    "src/kubernetes/workqueue",
+];
 
 pub(super) fn mutants() -> String {
     let lines = &lines("mutants");

@@ -611,8 +611,8 @@ fn kubeconfig(variable: &str) -> (ClientConfig, PathBuf) {
 
 /// Sends the daemon's log to the test's captured output, so that a failing test prints it.
 fn start_log() {
-    let default =
-        env_logger::Env::default().default_filter_or("replicaset_controller=debug,it=debug");
+    let default = env_logger::Env::default()
+        .default_filter_or("replicaset_controller=debug,kubernetes=debug,devserver=debug,it=debug");
     let started = env_logger::Builder::from_env(default)
         .is_test(true)
         .try_init();

@@ -1,0 +1,355 @@
+//! An in-memory API server on loopback, for demos and tests. It behaves as kube-apiserver 1.37 does
+//! in every way that this controller can observe; any difference is a bug of this server. Other
+//! kinds, built in or custom, it only stores. Only `main` and the tests use it; it is no cluster.
+//!
+//! From the wire inwards:
+//!
+//! | layer | file | what it does |
+//! |---|---|---|
+//! | HTTP | `crate::http_server`, `exchange` | connections, requests, responses, streams |
+//! | faults | `faults`, `recorder` | records requests; delays, rejects, cuts, holds back |
+//! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `status_error` | requests |
+//! | API | `reviews`, `absent` | access reviews; errors for what the server does not have |
+//! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl needs for its output |
+//! | nodes | `kubelet` | a simulated scheduler with kubelets |
+//! | writes | `create`, `update`, `scale`, `delete`, `removal` | the verbs that change objects |
+//! | reads | `list`, `watch`, `selector` | gets, lists and watches |
+//! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
+//! | kinds | `objects`, `shape`, `strict`, `resource` | defaults and validation |
+//! | kinds | `plain`, `custom` | the tables of kinds that the server only stores |
+//! | controllers | `quota`, `garbage` | quota admission and garbage collection |
+//! | state | `store`, `tally`, `snapshot` | objects, versions, history |
+//!
+//! HTTP and faults do not depend on the other layers, so a test can put them in front of a real
+//! API server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`, `dev-gc`.
+//!
+//! DIFFERS: no authentication; pods need no service account; responses are JSON only (requests may
+//! be YAML, and for a few kinds protobuf); managed fields only on objects that were applied; no
+//! pruning of unknown fields; validation only for mistakes that tests and users commonly make. Of
+//! the kinds that it only stores, it checks metadata, and pod templates with their selector.
+//!
+//! # Locks
+//!
+//! The threads `dev-conn-N`, `dev-kubelet` and `dev-gc` take the lock of `store`, which guards the
+//! objects; none does I/O under it. Connection threads and tests take those of `faults` (rules and
+//! watches) and `recorder` (requests).
+
+mod absent;
+mod api_server;
+mod apply;
+mod body;
+mod columns;
+mod create;
+mod custom;
+mod delete;
+mod discovery;
+mod exchange;
+mod faults;
+mod garbage;
+mod json_patch;
+mod kubelet;
+mod list;
+mod managers;
+mod objects;
+mod openapi;
+mod options;
+mod patch;
+mod patching;
+mod plain;
+mod protobuf;
+mod quota;
+mod recorder;
+mod removal;
+mod resource;
+mod reviews;
+mod scale;
+mod selector;
+mod shape;
+mod snapshot;
+mod status_error;
+mod store;
+mod strict;
+mod table;
+mod tally;
+mod target;
+#[cfg(test)]
+mod tests;
+mod update;
+mod watch;
+
+use kubernetes::{api, http_server, stdx};
+
+use std::io;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+use api_server::ApiServer;
+use resource::Resource;
+use store::{Settings, Store, key_of};
+
+use crate::http_server::{Server, ServerOptions};
+use crate::stdx::stop::{Cause, Stop};
+
+pub use exchange::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody};
+pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
+pub use kubelet::{KubeletOptions, behaviour};
+pub use recorder::{Recorded, Recorder};
+pub use snapshot::Rejected;
+pub use tally::Tally;
+pub use target::Target;
+
+/// Maximum body bytes the server keeps: one more than the API's limit, so that the API can detect a
+/// longer body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
+const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
+
+/// The namespaces of a new cluster.
+const INITIAL_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The configuration of a [`DevServer`].
+#[derive(Clone, Debug)]
+pub struct DevServerOptions {
+    /// The address to listen on; port 0 picks a free port.
+    pub listen: String,
+    /// Changes per resource kept for watches.
+    pub history_length: usize,
+    /// Requests kept by the recorder.
+    pub recorder_length: usize,
+    /// Runs the basic controllers of a control plane: dependents are deleted shortly after their
+    /// owner and contents after their namespace, and each new namespace gets its service account
+    /// `default` (which pods do not need).
+    pub garbage_collection: bool,
+    /// Allows addresses off loopback, where any client can connect: the server has no
+    /// authentication.
+    pub insecure_listen: bool,
+    /// Accepted host names besides the loopback names and the listen address.
+    pub accept_hosts: Vec<String>,
+    /// The simulated nodes. Without nodes, pods keep the status that clients write.
+    pub kubelet: Option<KubeletOptions>,
+}
+
+impl Default for DevServerOptions {
+    /// A bare control plane for tests: no garbage collector, no nodes.
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:0".to_owned(),
+            history_length: 50_000,
+            recorder_length: 100_000,
+            garbage_collection: false,
+            insecure_listen: false,
+            accept_hosts: Vec::new(),
+            kubelet: None,
+        }
+    }
+}
+
+/// A running server with its state. Dropping it stops it.
+#[derive(Debug)]
+pub struct DevServer {
+    server: Server,
+    faults: Faults,
+    store: Arc<Store>,
+    kubelet: Option<JoinHandle<()>>,
+    collector: Option<JoinHandle<()>>,
+    /// Ends the threads of this server alone.
+    own_stop: Stop,
+}
+
+impl DevServer {
+    /// Starts a server with only the namespaces of an empty cluster. It runs until
+    /// [`DevServer::stop`] or the signal `stop`.
+    ///
+    /// # Errors
+    /// If the server cannot bind the address, if the address is off loopback without
+    /// [`DevServerOptions::insecure_listen`], or if a thread cannot start.
+    pub fn start(options: &DevServerOptions, stop: &Stop) -> io::Result<Self> {
+        check_listen(options)?;
+        let settings = Settings {
+            history_length: options.history_length,
+            garbage_collection: options.garbage_collection,
+        };
+        let store = new_store(settings);
+        let own_stop = own_stop(stop);
+        let recorder = Recorder::new(options.recorder_length);
+        let faults = Faults::new(api_of(&store), recorder, &own_stop);
+        let handler: Arc<dyn Handler> = Arc::new(faults.clone());
+        let server_options = server_options(Some(options.accept_hosts.clone()));
+        let address = options.listen.as_str();
+        let server = Server::start(address, server_options, handler, &own_stop)?;
+        let kubelet = options.kubelet;
+        let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
+        let kubelet = kubelet.transpose()?;
+        let collects = options.garbage_collection;
+        let collector = collects.then(|| garbage::start(&store, &own_stop));
+        let collector = collector.transpose()?;
+        Ok(Self {
+            server,
+            faults,
+            store,
+            kubelet,
+            collector,
+            own_stop,
+        })
+    }
+
+    /// The address as a URL without a path.
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// The layer that records requests and injects faults.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The API without that layer, for a test's own access through a second [`Server`]: nothing is
+    /// recorded and no fault applies.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        api_of(&self.store)
+    }
+
+    /// Drops the history. Watches that are up to date continue. A request from an older version
+    /// gets 410 Expired.
+    pub fn forget_history(&self) {
+        self.store.forget_history();
+    }
+
+    /// The current resource version.
+    pub fn version(&self) -> u64 {
+        self.store.read(|state| state.version)
+    }
+
+    /// The current object, without `kind` and `apiVersion`. `resource` is `pods`, `replicasets` and
+    /// so on; `namespace` is empty for cluster-scoped objects.
+    pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = self.find(resource)?;
+        let key = key_of(Some(namespace).filter(|text| !text.is_empty()), name);
+        let object = self.store.read(|state| state.get(resource, &key).cloned());
+        object.map(|object| object.value())
+    }
+
+    /// All objects of a resource in list order; an empty `namespace` means all namespaces.
+    pub fn objects(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        let Some(resource) = self.find(resource) else {
+            return Vec::new();
+        };
+        self.objects_of(resource, Some(namespace).filter(|text| !text.is_empty()))
+    }
+
+    fn find(&self, plural: &str) -> Option<Resource> {
+        self.store.read(|state| {
+            let mut all = state.resources();
+            all.find(|resource| resource.plural() == plural)
+        })
+    }
+
+    fn objects_of(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value> {
+        let objects: Vec<store::Object> = self.store.read(|state| {
+            let objects = state.of_namespace(resource, namespace);
+            objects.cloned().collect()
+        });
+        objects.iter().map(|object| object.value()).collect()
+    }
+
+    /// Ends all connections, and joins the other threads of the server. A second call does nothing.
+    pub fn stop(&mut self) {
+        let cause = Cause::Requested("the server is stopped".to_owned());
+        self.own_stop.stop(cause);
+        self.server.stop();
+        let threads = [self.kubelet.take(), self.collector.take()];
+        for thread in threads.into_iter().flatten() {
+            // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
+            thread.join().unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for DevServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Serves `handler` over plain HTTP at `address` (port 0 picks a free port), with no limits and
+/// under any host name, until the server or the signal `stop` stops it. A panic in a handler gives
+/// that signal.
+///
+/// # Errors
+/// If the server cannot bind the address.
+pub fn serve(
+    address: impl ToSocketAddrs,
+    handler: Arc<dyn Handler>,
+    stop: &Stop,
+) -> io::Result<Server> {
+    Server::start(address, server_options(None), handler, stop)
+}
+
+fn server_options(accept_hosts: Option<Vec<String>>) -> ServerOptions {
+    ServerOptions {
+        accept_thread: "dev-accept",
+        connection_thread: "dev-conn-",
+        limits: None,
+        body_bytes: BODY_KEPT_BYTES,
+        tls: None,
+        accept_hosts,
+    }
+}
+
+/// Rejects an address off loopback, unless the options allow it.
+fn check_listen(options: &DevServerOptions) -> io::Result<()> {
+    let mut addresses = options.listen.to_socket_addrs()?;
+    if options.insecure_listen || addresses.all(|address| address.ip().is_loopback()) {
+        return Ok(());
+    }
+    let why = format!(
+        "{} is not on loopback, and the dev server has no authentication",
+        options.listen
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// The state of an empty cluster.
+fn new_store(settings: Settings) -> Arc<Store> {
+    let store = Arc::new(Store::new(settings));
+    store.write(|state| {
+        for name in INITIAL_NAMESPACES {
+            let namespace = json!({"metadata": {"name": name}});
+            create::create(state, Resource::Namespaces, None, namespace)
+                .expect("an empty server takes a good namespace");
+        }
+    });
+    store
+}
+
+/// The API of an empty cluster, without server and threads, for a fuzzer.
+pub fn new_api() -> Arc<dyn Handler> {
+    api_of(&new_store(Settings {
+        history_length: 1000,
+        garbage_collection: false,
+    }))
+}
+
+fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
+    Arc::new(ApiServer {
+        store: Arc::clone(store),
+    })
+}
+
+/// A signal that `stop` gives, and that passes a failure on to `stop`.
+fn own_stop(stop: &Stop) -> Stop {
+    let own = Stop::new();
+    let (outer, inner) = (stop.clone(), own.clone());
+    own.on_stop(move || {
+        if let Some(cause @ Cause::Failed(_)) = inner.cause() {
+            outer.stop(cause);
+        }
+    });
+    let inner = own.clone();
+    stop.on_stop(move || {
+        let cause = Cause::Requested("the daemon stops".to_owned());
+        inner.stop(cause);
+    });
+    own
+}

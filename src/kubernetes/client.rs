@@ -1,0 +1,198 @@
+//! HTTP client for the Kubernetes API server: configuration, credentials, TLS, throttle, retries,
+//! streams, and errors classified by their meaning. `cache`, `writes` and `leader_election` call
+//! it. This room owns no thread; all work runs on the caller's thread.
+//!
+//! A [`Client`] sends requests and reads complete responses; a [`StreamClient`] reads lists and
+//! watches as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] holds
+//! timeouts, limits and the user agent.
+//!
+//! # Locks
+//!
+//! | lock | guards | taken by |
+//! |---|---|---|
+//! | `throttle` | tokens, and which requests wait for them | every sending thread |
+//! | `credentials` | the bearer token | every sending thread, `signal` |
+//! | `exec_plugin` | its credential; which thread runs it | every sending thread, `signal` |
+//! | `live_tls` | files as read last; which watches to cut | every sending thread, `signal` |
+//! | `warnings` | the `Warning` texts that were logged | every sending thread |
+//!
+//! One exception to the rule against I/O under a lock: `live_tls` reads certificate files under its
+//! lock. A thread that opens a connection has to wait for the files anyway.
+
+mod access;
+mod config;
+mod connect;
+mod credentials;
+mod error;
+mod exec_plugin;
+mod fence;
+mod http;
+mod lenient;
+mod live_tls;
+mod meter;
+mod options;
+mod pem;
+mod proxy;
+mod read_coalescing;
+mod request;
+mod retry;
+mod secret_header;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulated;
+mod stream;
+mod stream_state;
+mod tcp;
+mod throttle;
+mod tls;
+mod tls_error;
+mod warnings;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+pub use config::{
+    ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, SearchedPlace,
+};
+pub use error::{ClientError, TransportError, TransportErrorKind};
+#[cfg(any(test, feature = "simulation"))]
+pub use exec_plugin::read_credential;
+pub use fence::Fence;
+pub use options::ClientOptions;
+pub use read_coalescing::READ_WAIT_MAX;
+pub use request::{Method, Request, Response};
+#[cfg(any(test, feature = "simulation"))]
+pub use retry::delays;
+pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient};
+pub use stream_state::StreamState;
+
+use crate::stdx::stop::Stop;
+use http::{Http, Timeouts};
+use meter::ResponseMeter;
+use retry::Kind;
+use throttle::Throttle;
+
+/// Maximum bytes allocated for a response body before the body has arrived.
+const READ_AT_ONCE_MAX: u64 = 1 << 20;
+
+/// Bytes allocated for a body without a content length. The API server sends none from 2 KiB on;
+/// most of these bodies are a single pod.
+const UNKNOWN_LENGTH: u64 = 7 << 10;
+
+/// Sends requests and reads complete responses. Any number of threads may use it at once; clones
+/// share connections and throttle.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: Http,
+    config: Arc<ClientConfig>,
+    options: Arc<ClientOptions>,
+    throttle: Arc<Throttle>,
+    stop: Stop,
+}
+
+impl Client {
+    /// Creates a client for the server in `config`. Opens no connection yet. `stop` ends the
+    /// client's waits but not its requests, because the lease is written after it.
+    pub fn new(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
+        Self {
+            http: Http::pooled(config, options, stop),
+            // The clone shares the credentials, so a reload reaches every client.
+            config: Arc::new(config.clone()),
+            throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
+            options: Arc::new(options.clone()),
+            stop: stop.clone(),
+        }
+    }
+
+    /// Returns how many requests this client's own rate limit has to spare now: sent at once, they
+    /// delay no others. Never blocks.
+    pub fn n_spare_requests(&self) -> usize {
+        self.throttle.n_spare()
+    }
+
+    /// Sends `request` and reads the complete response. Blocks on the throttle, then on the
+    /// response (each part for at most [`ClientOptions::request_timeout`]), and before a retry if
+    /// the server requested a delay or the connection of a read broke. The stop signal ends every
+    /// wait except the one for the response.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] for a write by a read-only client; [`ClientError::Status`] for any
+    /// response but success; [`ClientError::Stopped`] if the daemon stopped while the request
+    /// waited to be sent; [`ClientError::Fenced`] if the fence has closed;
+    /// [`ClientError::Credentials`] if there are no credentials; [`ClientError::Transport`] if the
+    /// connection failed.
+    pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
+        if self.options.read_only && request.method() != Method::Get {
+            let message = format!("{request} is held back: this client only reads");
+            return Err(ClientError::Invalid(message));
+        }
+        let limit = request.timeout.unwrap_or(self.options.request_timeout);
+        let timeouts = Timeouts::of_response(limit);
+        let kind = Kind::of(request.method());
+        let meter = self.http.meter();
+        // The meter spans all attempts: the duration includes throttling and retries.
+        let mut measured = ResponseMeter::new(meter, request);
+        let throttle = Some(&*self.throttle);
+        retry::run(request, kind, throttle, meter, &self.stop, |retries| {
+            measured.attempted(request);
+            let response = self.http.exchange(request, timeouts, retries)?;
+            let code = response.status().as_u16();
+            let body = read_body(response.into_body(), request.response_bytes_max());
+            let body = body.map_err(|error| self.http.transport_error(error.into()))?;
+            measured.received(body.len());
+            Ok(Response { code, body })
+        })
+    }
+
+    /// As [`send`](Self::send), but sends nothing after the stop signal.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`ClientError::Stopped`] after the stop signal.
+    pub fn send_unless_stopped(&self, request: &Request) -> Result<Response, ClientError> {
+        if self.stop.is_stopped() {
+            return Err(ClientError::Stopped);
+        }
+        self.send(request)
+    }
+
+    /// Creates connections for one thread that lists and watches. The stop signal closes them, so a
+    /// blocked read ends at once. Lists wait for this client's throttle. Call it once per thread:
+    /// the client keeps every stream client's connections until the stop.
+    pub fn stream_client(&self) -> StreamClient {
+        let state = StreamState::new(self.options.request_timeout);
+        StreamClient::new(
+            self.http.streaming(&self.config, &self.options, &state),
+            state,
+            Arc::clone(&self.throttle),
+            Arc::clone(&self.options),
+            self.stop.clone(),
+        )
+    }
+
+    /// Closes all connections of this client and its clones, also those in use, and opens no more.
+    /// The last resort when the shutdown deadline has passed.
+    pub fn abort(&self) {
+        self.http.shut_down();
+    }
+
+    /// Returns the configuration that this client was created from.
+    pub fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+}
+
+/// Reads a body of at most `bytes_max` bytes. Allocates once and reads in few steps, because most
+/// bodies have arrived together with their head.
+fn read_body(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let length = body.content_length().unwrap_or(UNKNOWN_LENGTH);
+    let n_bytes = length.min(READ_AT_ONCE_MAX);
+    // The spare room lets the last `read`, which returns zero bytes, run without another
+    // allocation.
+    let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
+    let mut bytes = Vec::with_capacity(n_bytes);
+    let body = body.into_with_config().limit(bytes_max);
+    body.reader().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

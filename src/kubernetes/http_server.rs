@@ -1,0 +1,91 @@
+//! A small HTTP/1.1 server without async. One thread accepts connections, one thread serves each
+//! connection, and a [`Handler`] returns the responses. The server knows nothing of Kubernetes
+//! except `Status`. httparse parses request heads, and rustls does TLS.
+//!
+//! Every resource that a client can occupy has a bound, whatever the client sends. The server
+//! rejects each message that two parsers could read differently (RFC 9112).
+//!
+//! `devserver` uses it without limits, for loopback and tests (threads `dev-accept` and
+//! `dev-conn-N`). `serving` uses it with [`Limits`], because any client may connect (threads `http`
+//! and `http-N`). Every wait ends with the socket: the server shuts the socket when it stops, or
+//! earlier at a limit.
+//!
+//! DIFFERS: HTTP/1.1 only, where Go's server speaks HTTP/2 too.
+//!
+//! # Locks
+//!
+//! `server` guards the table of open connections. The accepting and the connection threads take it,
+//! and the thread that stops the server. [`Peer`] guards the outcome of a verification; only its
+//! connection's thread takes it.
+
+mod connection;
+mod exchange;
+mod head;
+mod hosts;
+mod received;
+mod server;
+mod socket;
+#[cfg(any(test, feature = "simulation"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use exchange::{ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody};
+pub use server::Server;
+
+/// Returns the TLS configuration for the next connection, so renewed certificates apply to new
+/// connections. Connection threads call it concurrently, each for its own connection.
+pub type TlsSource = Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>;
+
+/// The configuration of a [`Server`].
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Name of the thread that accepts connections.
+    pub accept_thread: &'static str,
+    /// Prefix of the connection threads' names; the connection's number follows.
+    pub connection_thread: &'static str,
+    /// Limits per client and for the whole server; `None` for none.
+    pub limits: Option<Limits>,
+    /// Maximum body bytes the server keeps. The handler gets the body cut at this length. If the
+    /// body is much longer, the server closes the connection after the response.
+    pub body_bytes: usize,
+    /// Serves TLS if set.
+    pub tls: Option<TlsSource>,
+    /// If set, the server rejects requests from foreign web pages. It also rejects a `Host` that is
+    /// neither a loopback name, nor the local address of the connection, nor in this list.
+    pub accept_hosts: Option<Vec<String>>,
+}
+
+/// The limits on a client's use of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Maximum open connections. At the maximum, a new connection displaces a connection that waits
+    /// for its client: the oldest of the address with the most connections. The server closes the
+    /// new connection instead if no connection waits, or if the oldest is younger than a second and
+    /// its address, another one, has no more connections than the new client's.
+    pub connections: usize,
+    /// Time for TLS handshake, head and body. It runs from the start of the connection or, for a
+    /// later request, from the request's first byte.
+    pub request: Duration,
+    /// Time between two requests.
+    pub idle: Duration,
+    /// Time for the client to read a whole response.
+    pub answer: Duration,
+}
+
+impl fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("accept_thread", &self.accept_thread)
+            .field("connection_thread", &self.connection_thread)
+            .field("limits", &self.limits)
+            .field("body_bytes", &self.body_bytes)
+            .field("tls", &self.tls.is_some())
+            .field("accept_hosts", &self.accept_hosts)
+            .finish()
+    }
+}

@@ -1,0 +1,273 @@
+//! The log: one line per record on standard error, with the thread's name to match a thread dump.
+//! `main` initializes it once; every thread writes to it; the levels may change at run time. A line
+//! that nobody reads is dropped after a second ([`crate::stdx::stderr`]).
+//!
+//! Levels: *error*: an operator must act; *warn*: abnormal but self-healing; *info*: a change of
+//! the cluster's or the daemon's state; *debug*: each event; *trace*: each request. `limit`
+//! rate-limits the records of *warn* and *info* per place in the code, so that a busy cluster does
+//! not fill a disk.
+//!
+//! Structured data goes into key values and not into the message, since a message may quote text
+//! from elsewhere: `object` names the subject, `error` the cause of a failure, and `then` the
+//! consequence. The text format appends them to the message. Any other key value, such as
+//! `created`, repeats a part of the message, which the JSON format replaces by the key. Control
+//! characters, which could manipulate a terminal, are escaped.
+
+mod json;
+mod levels;
+mod limit;
+mod text;
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use jiff::Timestamp;
+use log::kv::{self, Key, VisitSource};
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use self::levels::Filter;
+pub use self::levels::Levels;
+use self::limit::{Limit, RateDecision};
+use crate::stdx::escape::{escaped, escaped_lines, shortened};
+use crate::stdx::stderr;
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Plain lines for people.
+    #[default]
+    Text,
+    /// One JSON object per line, with klog's field names.
+    Json,
+}
+
+/// The active filter; unset before [`init`].
+static FILTER: OnceLock<ArcSwap<Filter>> = OnceLock::new();
+
+/// The last record of *warn* or *error*, as a text line.
+static LAST_WARNING: ArcSwapOption<String> = ArcSwapOption::const_empty();
+
+/// Initializes the log of the process. `RUST_LOG` overrides `levels`. Libraries log only warnings
+/// and errors unless `RUST_LOG` says otherwise. A second call has no effect.
+pub fn init(levels: &Levels, format: Format) {
+    let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
+    let max = filter.max();
+    if FILTER.set(ArcSwap::from_pointee(filter)).is_err() {
+        log::debug!("the log is already initialized");
+        return;
+    }
+    let logger = Logger {
+        format,
+        journal: is_journal(),
+        limit: Limit::default(),
+    };
+    if log::set_boxed_logger(Box::new(logger)).is_ok() {
+        log::set_max_level(max);
+    }
+}
+
+/// Changes the levels from the next record on; `RUST_LOG` still overrides them. Does nothing before
+/// [`init`].
+pub fn set_levels(levels: &Levels) {
+    if let Some(current) = FILTER.get() {
+        let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
+        let max = filter.max();
+        current.store(Arc::new(filter));
+        log::set_max_level(max);
+    }
+}
+
+/// The levels of the last [`init`] or [`set_levels`]; `None` before [`init`].
+pub fn levels() -> Option<Levels> {
+    Some(FILTER.get()?.load().levels().clone())
+}
+
+/// The last record of *warn* or *error*, as a text line.
+pub fn last_warning() -> Option<Arc<String>> {
+    LAST_WARNING.load_full()
+}
+
+struct Logger {
+    format: Format,
+    /// Whether the journal reads standard error and expects a level prefix on each line.
+    journal: bool,
+    limit: Limit,
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let filter = FILTER.get().map(ArcSwap::load);
+        filter.is_some_and(|filter| filter.enabled(metadata, metadata.target()))
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let module = record.module_path().unwrap_or(record.target());
+        let filter = FILTER.get().map(ArcSwap::load);
+        if !filter.is_some_and(|filter| filter.enabled(record.metadata(), module)) {
+            return;
+        }
+        let suppressed = match self.limit.decide(record) {
+            RateDecision::Write { suppressed } => suppressed,
+            RateDecision::Suppress => return,
+        };
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("?");
+        let content = Content::of(record, suppressed);
+        let now = Timestamp::now();
+        let text = text::line(record, &content, now, thread);
+        if record.level() <= Level::Warn {
+            LAST_WARNING.store(Some(Arc::new(text.clone())));
+        }
+        let mut line = match self.format {
+            Format::Text => text,
+            Format::Json => json::line(record, &content, now, thread),
+        };
+        if self.journal {
+            line.insert_str(0, journal_prefix(record.level().to_level_filter()));
+        }
+        line.push('\n');
+        if let Ok(n_dropped @ 1..) = stderr::write(&line) {
+            log::warn!("{n_dropped} log lines were dropped: standard error was not writable");
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// The message and the key values of a record, escaped; only the object is always one line.
+#[derive(Debug, Default)]
+struct Content {
+    message: String,
+    error: Option<String>,
+    then: Option<String>,
+    object: Option<String>,
+    /// Records from the same place in the code that the limit has suppressed before this one.
+    suppressed: u64,
+    /// The other key values. The message says them too, so only the JSON format has them.
+    fields: Vec<(String, serde_json::Value)>,
+}
+
+impl Content {
+    fn of(record: &Record<'_>, suppressed: u64) -> Self {
+        let value = |key| record.key_values().get(Key::from(key));
+        let lines = |text: String| shortened(escaped_lines(&text));
+        let text = |key| value(key).map(|value| lines(value.to_string()));
+        Self {
+            message: lines(record.args().to_string()),
+            suppressed,
+            error: text("error"),
+            then: text("then"),
+            object: value("object").map(|object| shortened(escaped(&object.to_string()))),
+            fields: fields(record),
+        }
+    }
+}
+
+/// The key values that only the JSON format has.
+fn fields(record: &Record<'_>) -> Vec<(String, serde_json::Value)> {
+    struct Fields(Vec<(String, serde_json::Value)>);
+
+    impl<'kvs> VisitSource<'kvs> for Fields {
+        fn visit_pair(&mut self, key: Key<'kvs>, value: kv::Value<'kvs>) -> Result<(), kv::Error> {
+            if !["error", "then", "object"].contains(&key.as_str()) {
+                let text = || shortened(escaped_lines(&value.to_string()));
+                let value = value.to_u64().map_or_else(|| text().into(), Into::into);
+                self.0.push((key.to_string(), value));
+            }
+            Ok(())
+        }
+    }
+
+    let mut fields = Fields(Vec::new());
+    // The visitor cannot fail.
+    record.key_values().visit(&mut fields).unwrap_or_default();
+    fields.0
+}
+
+/// The packages of the program. The log and its levels name their modules alike.
+const OWN_CRATES: [&str; 3] = [PROGRAM, env!("CARGO_CRATE_NAME"), "devserver"];
+
+/// The package with the program's `main`, under whose name `RUST_LOG` finds the modules of all.
+const PROGRAM: &str = "replicaset_controller";
+
+/// The path of an own module within its package: empty for `main`.
+fn own_path(module: &str) -> Option<&str> {
+    OWN_CRATES.into_iter().find_map(|own| {
+        let path = module.strip_prefix(own)?;
+        if path.is_empty() {
+            Some(path)
+        } else {
+            path.strip_prefix("::")
+        }
+    })
+}
+
+/// `module` without the package's name.
+fn short(module: &str) -> &str {
+    match own_path(module) {
+        Some("") => "main",
+        Some(path) => path,
+        None => module,
+    }
+}
+
+/// Syslog levels in the form that systemd reads (sd-daemon(3)).
+fn journal_prefix(level: LevelFilter) -> &'static str {
+    match level {
+        LevelFilter::Off | LevelFilter::Error => "<3>",
+        LevelFilter::Warn => "<4>",
+        LevelFilter::Info => "<6>",
+        LevelFilter::Debug | LevelFilter::Trace => "<7>",
+    }
+}
+
+/// True if `$JOURNAL_STREAM` names the device and inode of standard error (systemd.exec(5)), so
+/// that standard error still leads to the journal.
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    std::fs::metadata("/proc/self/fd/2")
+        .is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use log::Record;
+
+    use super::Content;
+    use crate::stdx::escape::TEXT_BYTES_MAX;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let fits = "x".repeat(TEXT_BYTES_MAX);
+        let long = format!("{}é{fits}", &fits[1..]);
+        for (text, expected) in [
+            (&fits, fits.clone()),
+            (
+                &long,
+                format!("{}… ({} bytes left out)", &fits[1..], TEXT_BYTES_MAX + 2),
+            ),
+        ] {
+            let values = [("error", text.as_str()), ("then", ""), ("object", "a=b/c")];
+            let args = format_args!("{text}");
+            let record = Record::builder().args(args).key_values(&values).build();
+            let content = Content::of(&record, 0);
+            assert_eq!(content.message, expected);
+            assert_eq!(content.error, Some(expected));
+            assert_eq!(content.object.as_deref(), Some("a=b/c"));
+        }
+    }
+
+    #[test]
+    fn control_and_direction_characters_are_escaped() {
+        let error = "/x\r\u{1b}[2K\n\u{9b}2J\u{2028}\u{202e}";
+        let values = [("error", error)];
+        let args = format_args!("no such path\u{7}");
+        let content = Content::of(&Record::builder().args(args).key_values(&values).build(), 0);
+        assert_eq!(content.message, "no such path\\u{7}");
+        let expected = "/x\\r\\u{1b}[2K\n\\u{9b}2J\\u{2028}\\u{202e}";
+        assert_eq!(content.error.as_deref(), Some(expected));
+    }
+}

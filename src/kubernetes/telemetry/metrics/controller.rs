@@ -1,0 +1,331 @@
+//! Metrics of the controllers: upstream's two families (kubernetes
+//! `pkg/controller/replicaset/metrics/metrics.go`) and this project's own.
+//!
+//! The own families carry the label `name` with the value of `workqueue_*` (`replicaset` or
+//! `replicationmanager`), so that queries can join them. Upstream's families have no such label and
+//! cover all controllers of the process, and so do the own families about other writers.
+
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
+
+use super::computed::Computed;
+use super::registry::Registry;
+
+/// `ExponentialBuckets(0.25, 2, 6)`; a ratio.
+const AGE_RATIOS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+/// In seconds, from one request on an idle machine up to five minutes, when alerts fire.
+const WAITS: [f64; 15] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0,
+];
+
+/// The outcome of one request for one pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The API server executed the request.
+    Success,
+    /// The request changed nothing: the pod to delete is gone or replaced, or the name of the pod
+    /// to create is taken.
+    Moot,
+    /// The API server rejected the request.
+    Refused,
+    /// The outcome is unknown, since no conclusive response arrived.
+    Unknown,
+    /// The request was not sent.
+    NotSent,
+}
+
+impl WriteOutcome {
+    const ALL: [Self; 5] = [
+        Self::Success,
+        Self::Moot,
+        Self::Refused,
+        Self::Unknown,
+        Self::NotSent,
+    ];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Moot => "moot",
+            Self::Refused => "refused",
+            Self::Unknown => "unknown",
+            Self::NotSent => "not_sent",
+        }
+    }
+}
+
+/// The outcome of a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncEnd {
+    /// The sync completed.
+    Synced,
+    /// The cache did not contain the controller's last writes yet.
+    TooEarly,
+    /// The API server refused a create before, and the next one is not due yet.
+    HeldBack,
+    /// An error occurred, and the worker requeues the key.
+    Failed,
+    /// The sync panicked, and the worker requeues the key.
+    Panicked,
+}
+
+impl SyncEnd {
+    const ALL: [Self; 5] = [
+        Self::Synced,
+        Self::TooEarly,
+        Self::HeldBack,
+        Self::Failed,
+        Self::Panicked,
+    ];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Synced => "synced",
+            Self::TooEarly => "too_early",
+            Self::HeldBack => "held_back",
+            Self::Failed => "failed",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// The families of all controllers.
+#[derive(Debug)]
+pub struct ControllerFamilies {
+    /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
+    pub open_expectations: Computed,
+    /// Objects whose status is not what their spec asks for.
+    pub not_in_step: Computed,
+    /// Objects whose creates are held back after a refusal of this kind.
+    pub held_back: Computed,
+    /// Missing pods that wait for a back-off.
+    pub pods_held_back: Computed,
+    /// Pods kept beyond the number that the spec asks for, because they are protected.
+    pub scale_down_blocked_pods: Computed,
+    sorting_deletion_age_ratio: Histogram,
+    stale_sync_skips: IntCounterVec,
+    pods_created: IntCounterVec,
+    pods_deleted: IntCounterVec,
+    pods_adopted: IntCounterVec,
+    pods_released: IntCounterVec,
+    pods_failed: IntCounterVec,
+    leftovers_deleted: IntCounterVec,
+    syncs: IntCounterVec,
+    first_request: HistogramVec,
+    converge: HistogramVec,
+    other_writers: OtherWriterMetrics,
+}
+
+impl ControllerFamilies {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let by_outcome = |name, help| registry.counters(name, help, &["name", "outcome"]);
+        Self {
+            open_expectations: registry.computed_gauges(
+                "replicaset_controller_open_expectations",
+                "Pods whose creation or deletion was requested and is not yet in the cache.",
+                &["name", "type"],
+            ),
+            not_in_step: registry.computed_gauges(
+                "replicaset_controller_not_in_step",
+                "Objects whose status does not show as many replicas as their spec asks for, all \
+                 of them available, or shows an older generation.",
+                &["name"],
+            ),
+            held_back: registry.computed_gauges(
+                "replicaset_controller_held_back",
+                "Objects whose creates are held back after a refusal, by its kind: quota, overload \
+                 (429, 503 or a webhook that did not respond), invalid (422).",
+                &["name", "kind"],
+            ),
+            pods_held_back: registry.computed_gauges(
+                "replicaset_controller_pods_held_back",
+                "Missing pods that are not created yet because pods of their object fail.",
+                &["name"],
+            ),
+            scale_down_blocked_pods: registry.computed_gauges(
+                "replicaset_controller_scale_down_blocked_pods",
+                "Pods that are kept beyond the number that their owner asks for, because they are \
+                 protected from scale-downs.",
+                &["name"],
+            ),
+            sorting_deletion_age_ratio: registry.histogram(
+                "replicaset_controller_sorting_deletion_age_ratio",
+                "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age \
+                 (at the time). Should be <2. The intent of this metric is to measure the rough \
+                 efficacy of the sorting (and deletion) of pods when a replicaset scales down. \
+                 This only considers Ready pods when calculating and reporting.",
+                &AGE_RATIOS,
+            ),
+            stale_sync_skips: registry.counters(
+                "replicaset_controller_stale_sync_skips_total",
+                "[ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.",
+                &["group", "resource"],
+            ),
+            pods_created: by_outcome(
+                "replicaset_controller_pods_created_total",
+                "Requests to create a pod, by outcome.",
+            ),
+            pods_deleted: by_outcome(
+                "replicaset_controller_pods_deleted_total",
+                "Requests to delete a pod, by outcome.",
+            ),
+            pods_adopted: by_outcome(
+                "replicaset_controller_pods_adopted_total",
+                "Requests to adopt an orphaned pod, by outcome.",
+            ),
+            pods_released: by_outcome(
+                "replicaset_controller_pods_released_total",
+                "Requests to release a pod that the selector no longer matches, by outcome.",
+            ),
+            pods_failed: registry.counters(
+                "replicaset_controller_pods_failed_total",
+                "Owned pods observed to fail; the controller replaces each at once, unless told \
+                 otherwise.",
+                &["name"],
+            ),
+            leftovers_deleted: by_outcome(
+                "replicaset_controller_leftovers_deleted_total",
+                "Requests to delete a Failed pod that is not kept, by outcome.",
+            ),
+            syncs: by_outcome(
+                "replicaset_controller_syncs_total",
+                "Syncs of one ReplicaSet, by outcome.",
+            ),
+            first_request: registry.histograms(
+                "replicaset_controller_first_request_seconds",
+                "Seconds from the observation of a spec change to the first request to create or \
+                 delete a pod that followed.",
+                &["name"],
+                &WAITS,
+            ),
+            converge: registry.histograms(
+                "replicaset_controller_converge_seconds",
+                "Seconds from the observation of a spec change to the first sync that found the \
+                 desired number of pods and no open expectations.",
+                &["name"],
+                &WAITS,
+            ),
+            other_writers: OtherWriterMetrics::new(registry),
+        }
+    }
+
+    /// The metrics of the controller `name` for `resource` of `group`.
+    pub fn of(&self, name: &str, group: &str, resource: &str) -> ControllerMetrics {
+        let by_outcome = |family: &IntCounterVec| {
+            let counter =
+                |outcome: WriteOutcome| family.with_label_values(&[name, outcome.label()]);
+            ByOutcome(WriteOutcome::ALL.map(counter))
+        };
+        let by_end = |end: SyncEnd| self.syncs.with_label_values(&[name, end.label()]);
+        ControllerMetrics {
+            sorting_deletion_age_ratio: self.sorting_deletion_age_ratio.clone(),
+            stale_pods_skips: self.stale_sync_skips.with_label_values(&["", "pods"]),
+            stale_owners_skips: self.stale_sync_skips.with_label_values(&[group, resource]),
+            pods_created: by_outcome(&self.pods_created),
+            pods_deleted: by_outcome(&self.pods_deleted),
+            pods_adopted: by_outcome(&self.pods_adopted),
+            pods_released: by_outcome(&self.pods_released),
+            pods_failed: self.pods_failed.with_label_values(&[name]),
+            leftovers_deleted: by_outcome(&self.leftovers_deleted),
+            syncs: SyncEnd::ALL.map(by_end),
+            first_request: self.first_request.with_label_values(&[name]),
+            converge: self.converge.with_label_values(&[name]),
+            other_writers: self.other_writers.clone(),
+        }
+    }
+}
+
+/// The metrics of one controller.
+#[derive(Clone, Debug)]
+pub struct ControllerMetrics {
+    /// Age of each deleted ready pod as a multiple of the youngest ready pod's.
+    pub sorting_deletion_age_ratio: Histogram,
+    /// Syncs skipped because the pod cache was stale.
+    pub stale_pods_skips: IntCounter,
+    /// Syncs skipped because the ReplicaSet cache was stale.
+    pub stale_owners_skips: IntCounter,
+    /// Creates.
+    pub pods_created: ByOutcome,
+    /// Deletes.
+    pub pods_deleted: ByOutcome,
+    /// Adoptions.
+    pub pods_adopted: ByOutcome,
+    /// Releases.
+    pub pods_released: ByOutcome,
+    /// Owned pods observed to fail.
+    pub pods_failed: IntCounter,
+    /// Deletes of Failed pods that are not kept.
+    pub leftovers_deleted: ByOutcome,
+    /// Seconds from a spec change to the first request.
+    pub first_request: Histogram,
+    /// Seconds from a spec change until the ReplicaSet has converged.
+    pub converge: Histogram,
+    /// Observations of other writers.
+    pub other_writers: OtherWriterMetrics,
+    syncs: [IntCounter; SyncEnd::ALL.len()],
+}
+
+impl ControllerMetrics {
+    /// Counts a sync.
+    pub fn sync_ended(&self, end: SyncEnd) {
+        self.syncs[end as usize].inc();
+    }
+}
+
+/// Counters of requests, one per [`WriteOutcome`].
+#[derive(Clone, Debug)]
+pub struct ByOutcome([IntCounter; WriteOutcome::ALL.len()]);
+
+impl ByOutcome {
+    /// Counts a request.
+    pub fn count(&self, outcome: WriteOutcome) {
+        self.0[outcome as usize].inc();
+    }
+
+    /// Number of requests with this outcome.
+    pub fn get(&self, outcome: WriteOutcome) -> u64 {
+        self.0[outcome as usize].get()
+    }
+}
+
+/// What a dry run leaves to other writers, and what they write where none should. A
+/// series appears with its first count.
+#[derive(Clone, Debug)]
+pub struct OtherWriterMetrics {
+    dry_run_decisions: IntCounterVec,
+    other_writer: IntCounterVec,
+}
+
+impl OtherWriterMetrics {
+    fn new(registry: &Registry) -> Self {
+        Self {
+            dry_run_decisions: registry.counters(
+                "replicaset_controller_dry_run_decisions_total",
+                "New decisions of a dry run, by kind (create, delete, adopt, release, discard).",
+                &["decision"],
+            ),
+            other_writer: registry.counters(
+                "replicaset_controller_other_writer_total",
+                "Pods of this daemon's ReplicaSets that another client created, by what was written \
+                 (pod).",
+                &["what"],
+            ),
+        }
+    }
+
+    /// Counts one new decision of a dry run.
+    pub fn would(&self, decision: &str) {
+        self.dry_run_decisions.with_label_values(&[decision]).inc();
+    }
+
+    /// New decisions of this kind, for tests.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn n_would(&self, decision: &str) -> u64 {
+        self.dry_run_decisions.with_label_values(&[decision]).get()
+    }
+
+    /// Counts one write by another client.
+    pub fn seen(&self, what: &str) {
+        self.other_writer.with_label_values(&[what]).inc();
+    }
+}
