@@ -8,8 +8,7 @@ use std::process::ExitCode;
 use replicaset_controller::cli::{Command, ParseOutcome, Parsed, parse};
 use replicaset_controller::run;
 use replicaset_controller::run::{RunError, signals};
-use replicaset_controller::stdx::escape::escaped_lines;
-use replicaset_controller::stdx::report::report;
+use replicaset_controller::stdx::escape::{escaped_lines, report};
 use replicaset_controller::stdx::stderr;
 use replicaset_controller::stdx::stop::Stop;
 

@@ -63,7 +63,7 @@ use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::batches::pool::start as start_batch_threads;
 use crate::cache::PodStore;
-use crate::cache::encoding::ContentType;
+use crate::cache::decode::ContentType;
 use crate::client::{Client, ClientConfig, ClientOptions};
 use crate::controller;
 use crate::leader_election::{LeaderElectionHealth, LeaderElectionOptions};
@@ -71,8 +71,8 @@ use crate::rights::RightsOptions;
 use crate::rights::self_check::SelfCheck;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{Thread, join_all};
-use crate::stdx::{activity, clock, turns};
-use crate::telemetry::health::Health;
+use crate::stdx::{clock, thread, turns};
+use crate::telemetry::Health;
 
 pub use self::controller_instance::ControllerInstance;
 
@@ -195,7 +195,7 @@ impl Manager {
     /// The names of the threads that still run at the deadline.
     pub fn wait(mut self) -> Result<Cause, String> {
         let cause = {
-            let _wait = activity::enter("waits for the stop signal", "");
+            let _wait = thread::enter("waits for the stop signal", "");
             self.stop.wait()
         };
         let began = clock::now();

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::cache::encoding;
+use crate::cache::decode;
 use crate::cli::RunArgs;
 use crate::cli::flags::{
     ClientArgs, ContentType, ControllerArgs, FeatureArgs, GATES, OptInArgs, POD_DELETION_COST,
@@ -34,8 +34,7 @@ use crate::rights::{Grant, LeaseName, RightsOptions, grants, optional_grants, rb
 use crate::serving::{Pages, Serving, ServingError, pages};
 use crate::stdx::build;
 use crate::stdx::stop::{Cause, Stop};
-use crate::telemetry::health::Health;
-use crate::telemetry::{metrics, systemd};
+use crate::telemetry::{Health, metrics, systemd};
 
 pub use explain::explain;
 pub use logs::{reread_levels, sources, start_log, tell_ignored};
@@ -262,8 +261,8 @@ fn manager_options(
             ..controller::Options::default()
         },
         content_type: match client.kube_api_content_type {
-            ContentType::Json => encoding::ContentType::Json,
-            ContentType::Protobuf => encoding::ContentType::Protobuf,
+            ContentType::Json => decode::ContentType::Json,
+            ContentType::Protobuf => decode::ContentType::Protobuf,
         },
         min_resync_period: args.min_resync_period,
         ..ManagerOptions::default()

@@ -36,8 +36,7 @@ use jiff::Timestamp;
 use crate::client::{Client, ClientConfig, ClientOptions};
 use crate::http_server::{Handler, Limits, Response, Server, ServerOptions};
 use crate::stdx::stop::Stop;
-use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
+use crate::telemetry::{Health, metrics};
 
 pub use certificates::CertificateFiles;
 pub use gate::AllowedPaths;

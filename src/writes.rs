@@ -99,12 +99,12 @@ impl From<ClientError> for WriteError {
     fn from(error: ClientError) -> Self {
         match error {
             error if error.leaves_outcome_open() => Self::Unknown {
-                message: crate::stdx::report::report(&error),
+                message: crate::stdx::escape::report(&error),
                 status: error.status().cloned(),
             },
             ClientError::Status(status) => Self::Refused(status),
             ClientError::Stopped | ClientError::Fenced => Self::Stopped,
-            error => Self::Local(crate::stdx::report::report(&error)),
+            error => Self::Local(crate::stdx::escape::report(&error)),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
 use crate::controller::memory::view::{Proof, RecordView, SpecLag};
-use crate::stdx::hash::HashSet;
+use crate::stdx::HashSet;
 
 pub use self::step::{Doubt, May, Step};
 

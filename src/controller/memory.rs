@@ -32,8 +32,7 @@ use super::decide::pods::Counts;
 use super::refusals::QuotaWatch;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
-use crate::stdx::hash::HashMap;
-use crate::stdx::turns;
+use crate::stdx::{HashMap, turns};
 
 /// Below this number of records there is no sweep.
 const SWEEP_AT_LEAST: usize = 1024;

@@ -14,7 +14,7 @@ use super::memory::refusals::{HeldBack, Refusal};
 use super::worker::Milliseconds;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
-use crate::stdx::latch::Latch;
+use crate::stdx::stop::Latch;
 use crate::workqueue::Priority;
 
 /// Whether quotas are watched. Shared by all controllers and the thread `watch-quotas`.

@@ -13,7 +13,7 @@ use super::decide::step::Plan;
 use super::decide::{Step, View};
 use super::memory::{Memories, Memory};
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
-use crate::api::opt_ins::SCALE_DOWN;
+use crate::api::policy::SCALE_DOWN;
 use crate::api::{
     ObjectKey, Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind,
 };

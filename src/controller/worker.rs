@@ -15,7 +15,7 @@ use super::sync::SyncOutcome;
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::api::{ObjectKey, ReplicaSet};
-use crate::stdx::activity;
+use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Priority;
 
@@ -39,7 +39,7 @@ impl fmt::Display for Milliseconds {
 impl ReplicaSetController {
     /// Waits for a key and syncs it. Returns false once the queue is shut down and empty.
     pub fn process_next_work_item(&self) -> bool {
-        let wait = activity::enter("waits for a key", "");
+        let wait = thread::enter("waits for a key", "");
         let key = self.queue.get();
         drop(wait);
         key.map(|key| self.process(&key)).is_some()
@@ -48,7 +48,7 @@ impl ReplicaSetController {
     /// Syncs a key from the queue and marks it done. After an error, a panic included, the worker
     /// requeues the key with back-off.
     pub fn process(&self, key: &ObjectKey) {
-        let _sync = activity::enter("sync", key);
+        let _sync = thread::enter("sync", key);
         let (at, began) = (self.clock.wall(), self.clock.now());
         let result =
             catch_panic(|| self.sync(key)).unwrap_or_else(|message| Err(SyncError::Panic(message)));

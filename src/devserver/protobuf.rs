@@ -6,14 +6,16 @@
 
 mod schemas;
 
+use Field::{Many, Map as MapOf, One};
+use Kind::{Integer, Text};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use serde_json::{Map, Value, json};
 
-use crate::api::protobuf::wire::{self, Fields};
-use crate::api::protobuf::{Envelope, MAGIC, ProtobufError};
+use crate::api::protobuf;
+use crate::api::protobuf::{Envelope, Fields, MAGIC, ProtobufError};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -45,9 +47,6 @@ enum Field {
     /// Keys are texts, values are of this kind.
     Map(u32, &'static str, Kind),
 }
-
-use Field::{Many, Map as MapOf, One};
-use Kind::{Integer, Text};
 
 const TYPE_META: &[Field] = &[One(1, "apiVersion", Text), One(2, "kind", Text)];
 
@@ -133,7 +132,7 @@ fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, DecodeE
     Ok(object)
 }
 
-fn value_of(field: &wire::Field<'_>, kind: Kind) -> Result<Value, DecodeError> {
+fn value_of(field: &protobuf::Field<'_>, kind: Kind) -> Result<Value, DecodeError> {
     Ok(match kind {
         Text => {
             let text = std::str::from_utf8(field.length_delimited()?);
@@ -163,7 +162,7 @@ const STATUS_DEPTH_MAX: usize = 8;
 
 /// True for a message without a value at any of `depth` levels.
 fn is_zero(message: &[u8], depth: usize) -> bool {
-    let is_zero_field = |field: wire::Field<'_>| {
+    let is_zero_field = |field: protobuf::Field<'_>| {
         field.number == 0
             && (field.bytes.is_empty() || depth > 0 && is_zero(field.bytes, depth - 1))
     };

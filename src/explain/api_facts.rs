@@ -18,7 +18,7 @@ use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
 use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::inspect::{ReplicaSetFacts, current_of_deployment};
-use crate::stdx::hash::{HashMap, HashSet};
+use crate::stdx::{HashMap, HashSet};
 
 /// Objects per list page.
 const PAGE: &str = "500";
@@ -92,7 +92,7 @@ impl ApiFacts {
             Ok(neighbours) => neighbours,
             Err(error) if is_not_found => return Err(error),
             Err(error) => {
-                let error = crate::stdx::report::report(&error);
+                let error = crate::stdx::escape::report(&error);
                 log::warn!(error:%; "cannot read the other {}s of the namespace", kind.kind);
                 Vec::new()
             }
@@ -238,7 +238,7 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
         Ok(())
     });
     if let Err(error) = read {
-        let error = crate::stdx::report::report(&error);
+        let error = crate::stdx::escape::report(&error);
         log::warn!(error:%; "cannot read events");
     }
     events.sort_by_key(|event| event.last_seen);
@@ -296,7 +296,7 @@ pub(super) fn terminating_namespaces(client: &Client) -> Option<HashSet<String>>
         Ok(())
     });
     if let Err(error) = listed {
-        let error = crate::stdx::report::report(&error);
+        let error = crate::stdx::escape::report(&error);
         log::debug!(error:%; "cannot list namespaces");
         return None;
     }
@@ -469,7 +469,7 @@ pub fn read_table(
         match list(client, kind, namespace, &mut interner) {
             Ok(objects) => lists.push((*kind, objects)),
             Err(error) if error.is_forbidden() && !lists.is_empty() => {
-                let error = crate::stdx::report::report(&error);
+                let error = crate::stdx::escape::report(&error);
                 log::warn!(error:%; "the table has no {}s", kind.kind);
             }
             Err(error) => return Err(error),

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::api::conditions::Condition;
 use crate::api::{Pod, Uid};
+use crate::stdx::HashMap;
 use crate::stdx::escape::{escaped, escaped_lines};
-use crate::stdx::hash::HashMap;
 
 /// The report's input besides the facts.
 #[derive(Clone, Debug, Default)]

@@ -21,7 +21,7 @@ use crate::controller::decide::step::{Plan, plan};
 use crate::controller::decide::{Pods, Step};
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::view::RecordView;
-use crate::stdx::hash::HashMap;
+use crate::stdx::HashMap;
 
 /// Maximum pods in a list; the counts cover all pods.
 const NAMED_MAX: usize = 100;

@@ -1,7 +1,8 @@
 //! What API servers send: objects, lists, watches and errors.
 
 use std::fmt::Write as _;
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 
 use serde_json::{Value, json};
 
@@ -12,8 +13,7 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, MEDIA_TYPE};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Status, WorkloadKind};
-use crate::cache::decode::{Decode, ReplicationController};
-use crate::cache::encoding::{read_list, read_watch};
+use crate::cache::decode::{Decode, ReplicationController, read_list, read_watch};
 
 const JSON: &str = "application/json";
 

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::api::protobuf::wire::Fields;
+use crate::api::protobuf::Fields;
 
 /// An input grows no longer than this.
 const LENGTH_MAX: usize = 200_000;

@@ -6,37 +6,24 @@
 
 pub mod compact_timestamp;
 pub mod conditions;
-pub mod duration;
-pub mod encoded;
 pub mod interner;
-mod json;
+pub mod json;
 pub mod label_selector;
-pub mod labels;
 pub mod object_key;
-pub mod opt_ins;
-pub mod owner_reference;
-mod packed;
 pub mod pod;
 pub mod policy;
 pub mod protobuf;
 pub mod replica_set;
-pub mod resource_version;
-pub mod retry_backoff;
 pub mod status;
-pub mod uid;
 pub mod workload_kind;
 
 pub use compact_timestamp::CompactTimestamp;
-pub use label_selector::Selector;
-pub use labels::Labels;
-pub use object_key::ObjectKey;
-pub use opt_ins::{OptIns, ScaleDownMark};
-pub use owner_reference::{ControllerRef, ControllingReference, OwnerKey};
+pub use label_selector::{Labels, Selector};
+pub use object_key::{
+    ControllerRef, ControllingReference, ObjectKey, OwnerKey, ResourceVersion, Uid,
+};
 pub use pod::{Pod, PodFailure, PodPhase};
-pub use policy::Policy;
+pub use policy::{OptIns, Policy, RetryBackoff, ScaleDownMark};
 pub use replica_set::{ReplicaSet, ReplicaSetStatus};
-pub use resource_version::ResourceVersion;
-pub use retry_backoff::RetryBackoff;
 pub use status::Status;
-pub use uid::Uid;
 pub use workload_kind::WorkloadKind;

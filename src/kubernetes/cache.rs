@@ -8,40 +8,26 @@
 //! writes; workers, `http-N` and `systemd` read. [`Store::visit`] and [`Store::visit_all`] run a
 //! callback under the lock, so their callbacks only count.
 
-mod collector;
 pub mod decode;
-pub mod encoding;
-pub mod event;
 mod json_frames;
 mod json_items;
-mod json_list;
-mod json_object;
 pub mod list_watch;
-pub mod pod_tally;
 pub mod pods;
 mod protobuf_frames;
-mod protobuf_list;
-mod protobuf_object;
 mod read_buffer;
 pub mod reflector;
-pub mod replica_sets;
-pub mod stats;
 pub mod store;
 
 use std::sync::Arc;
 
-pub use event::CacheEvent;
-pub use pod_tally::PodTally;
-pub use pods::PodStore;
-pub use replica_sets::ReplicaSetStore;
-pub use store::Store;
+use self::pods::{PodBucket, ReplicaSetBucket};
+use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+
+pub use pods::{PodStore, PodTally, ReplicaSetStore};
+pub use store::{CacheEvent, Store};
 
 /// Maximum delay before a watch reads what has arrived.
 pub use crate::client::READ_WAIT_MAX;
-
-use self::pods::PodBucket;
-use self::replica_sets::ReplicaSetBucket;
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
 
 /// The pods and ReplicaSets that the watches have delivered. Clones share the same cache.
 #[derive(Clone, Debug, Default)]

@@ -29,50 +29,41 @@ mod fence;
 mod http;
 mod lenient;
 mod live_tls;
-mod meter;
-mod options;
-mod pem;
 mod proxy;
-mod read_coalescing;
 mod request;
 mod retry;
-mod secret_header;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulated;
 mod stream;
-mod stream_state;
 mod tcp;
 mod throttle;
 mod tls;
-mod tls_error;
-mod warnings;
 
-#[cfg(test)]
-mod tests;
-
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::{Http, ResponseMeter, Timeouts};
+use retry::Kind;
+use throttle::Throttle;
+
+use crate::stdx::build;
+use crate::stdx::stop::Stop;
+
+pub use self::fence::Fence;
+pub use self::tcp::READ_WAIT_MAX;
 pub use config::{
     ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, SearchedPlace,
 };
 pub use error::{ClientError, TransportError, TransportErrorKind};
+pub use request::{Method, Request, Response};
+pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient, StreamState};
+
 #[cfg(any(test, feature = "simulation"))]
 pub use exec_plugin::read_credential;
-pub use fence::Fence;
-pub use options::ClientOptions;
-pub use read_coalescing::READ_WAIT_MAX;
-pub use request::{Method, Request, Response};
 #[cfg(any(test, feature = "simulation"))]
 pub use retry::delays;
-pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient};
-pub use stream_state::StreamState;
-
-use crate::stdx::stop::Stop;
-use http::{Http, Timeouts};
-use meter::ResponseMeter;
-use retry::Kind;
-use throttle::Throttle;
 
 /// Maximum bytes allocated for a response body before the body has arrived.
 const READ_AT_ONCE_MAX: u64 = 1 << 20;
@@ -196,3 +187,59 @@ fn read_body(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
     body.reader().read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+/// Settings of a [`Client`].
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Requests per second; no limit if not above zero. Watches are not limited (kubernetes
+    /// `cmd/kube-controller-manager/app/options`: `--kube-api-qps`).
+    pub qps: f32,
+    /// Requests that may be sent at once after a quiet time (`--kube-api-burst`).
+    pub burst: u32,
+    /// Maximum idle connections kept open. Set it to the number of threads that send requests at
+    /// once; each request above it pays for a new TLS handshake.
+    pub connections: usize,
+    /// Maximum time until the response begins, and again until it is complete.
+    pub request_timeout: Duration,
+    /// Maximum silence of a watch. Bookmarks arrive about once a minute, so the connection of a
+    /// watch that is silent for this long is dead.
+    pub watch_silence_timeout: Duration,
+    /// Refuses every request but a read before it is sent, so that nothing can change the cluster.
+    /// The dry run relies on this.
+    pub read_only: bool,
+    /// The `User-Agent` header, for the API server's logs: visible ASCII and spaces.
+    pub user_agent: String,
+    /// Consulted before a [`Client`] sends anything, reads included: a daemon that
+    /// may not write has no use for reads either. [`StreamClient`]s, which
+    /// only read, ignore it. `None`: no restriction.
+    pub fence: Option<Arc<dyn Fence>>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            qps: 20.0,
+            burst: 30,
+            connections: 64,
+            request_timeout: Duration::from_mins(1),
+            watch_silence_timeout: Duration::from_mins(5),
+            read_only: false,
+            user_agent: user_agent(),
+            fence: None,
+        }
+    }
+}
+
+/// `replicaset-controller/<version> (<os>/<arch>) kubernetes/<commit>/replicaset-controller`, with
+/// seven characters of the commit and the controller's name at the end (client-go
+/// `rest/config.go:DefaultKubernetesUserAgent`, `AddUserAgent`).
+fn user_agent() -> String {
+    let (version, platform) = (build::VERSION, build::platform());
+    let commit = build::short_commit().unwrap_or("unknown");
+    format!(
+        "replicaset-controller/{version} ({platform}) kubernetes/{commit}/replicaset-controller"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,27 +6,58 @@
 //! # Locks
 //!
 //! - [`stop`] guards the cause of the stop and the wakers. Every thread takes it.
-//! - [`latch`] guards the sender whose end is the signal. The thread that sets the flag takes it.
-//! - [`activity`] has one lock for each thread's slot and one for the list of slots. The thread
+//! - [`Latch`](stop::Latch) guards the sender whose end is the signal. The thread that sets the
+//!   flag takes it.
+//! - [`thread`] has one lock for each thread's slot and one for the list of slots. The thread
 //!   itself takes its slot; `http-N` and `signal` read all of them.
 //! - [`stderr`] guards whether a thread writes. Every thread that logs takes it.
 
-pub mod activity;
-pub mod backoff;
-pub mod boot_clock;
 pub mod bounded_file;
 pub mod build;
-pub mod certificate;
 pub mod clock;
 pub mod escape;
 #[cfg(any(test, feature = "simulation"))]
 pub mod explore;
-pub mod hash;
-pub mod latch;
-pub mod report;
 pub mod stderr;
 pub mod stop;
 pub mod thread;
 pub mod tls;
 pub mod turns;
-pub mod uuid;
+
+#[cfg(not(any(test, feature = "simulation")))]
+use foldhash::fast::RandomState;
+// Simulations repeat: the order of a map must not change from run to run.
+#[cfg(any(test, feature = "simulation"))]
+use foldhash::fast::FixedState as RandomState;
+
+/// The standard map with a faster hash function.
+pub type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+
+/// The standard set with a faster hash function.
+pub type HashSet<T> = std::collections::HashSet<T, RandomState>;
+
+/// A random version 4 UUID.
+pub fn random_uuid() -> String {
+    of(fastrand::u128(..))
+}
+
+/// Formats `random` as a version 4 UUID.
+fn of(random: u128) -> String {
+    let versioned = random & !(0xf << 76) | 4 << 76;
+    let bits = versioned & !(0b11 << 62) | 0b10 << 62;
+    let hex = format!("{bits:032x}");
+    let (a, b, c) = (&hex[..8], &hex[8..12], &hex[12..16]);
+    format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of, random_uuid};
+
+    #[test]
+    fn uuids_have_version_and_variant() {
+        assert_eq!(of(0), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(of(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_ne!(random_uuid(), random_uuid());
+    }
+}

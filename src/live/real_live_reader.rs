@@ -5,10 +5,10 @@ use std::fmt::Display;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::LiveReader;
-use super::field_managers::{self, Manager};
-use crate::api::encoded::JSON_WITHOUT_MANAGED_FIELDS;
+use super::field_managers::Manager;
+use super::{LiveReader, field_managers};
 use crate::api::interner::Interner;
+use crate::api::json::JSON_WITHOUT_MANAGED_FIELDS;
 use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector, WorkloadKind};
 use crate::client::{Client, Request, Response};

@@ -16,12 +16,10 @@ use crate::controller::refusals::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::live::RealLiveReader;
 use crate::stdx::clock::{Clock, SystemClock};
-use crate::stdx::latch::{Latch, Woken};
-use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::stop::{Cause, Latch, Stop, Woken};
 use crate::stdx::thread::Thread;
-use crate::stdx::{activity, clock};
-use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
+use crate::stdx::{clock, thread};
+use crate::telemetry::{Health, metrics};
 use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{ClientEventSink, EventOptions, EventRecorder, event_recorder};
 use crate::writes::{RealPodControl, RealReplicaSetControl};
@@ -242,7 +240,7 @@ fn start_worker(
     let name = kind.thread_name(&format!("sync-{number}"));
     let resource = kind.resource;
     Thread::spawn(&name, stop, move || {
-        let wait = activity::enter("waits for the first lists and the lease", "");
+        let wait = thread::enter("waits for the first lists and the lease", "");
         // Until both lists are complete, the cache lacks pods, and a sync would create them again.
         for (listed, resource) in [
             (cache.pods.synced(), "pods"),

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 use super::ManagerOptions;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
-use crate::cache::stats::CacheStats;
+use crate::cache::pods::CacheStats;
 use crate::client::LIST_TIMEOUT;
 use crate::leader_election::LeaderElectionHealth;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Liveness;
-use crate::telemetry::health::{Finding, Health, Probe};
+use crate::telemetry::{Finding, Health, Probe};
 use crate::workqueue::{InProgress, WorkQueue};
 
 /// A watch receives bookmarks about once a minute, and the reflector lists again if it has heard
@@ -200,12 +200,11 @@ mod tests {
     use super::{add_controller, check_watch, throttled_time, within};
     use crate::api::ObjectKey;
     use crate::api::workload_kind::REPLICA_SET;
-    use crate::cache::stats::CacheStats;
+    use crate::cache::pods::CacheStats;
     use crate::manager::ManagerOptions;
     use crate::stdx::clock::FakeClock;
     use crate::stdx::stop::Stop;
-    use crate::telemetry::health::{Health, Probe};
-    use crate::telemetry::metrics;
+    use crate::telemetry::{Health, Probe, metrics};
     use crate::workqueue::WorkQueue;
 
     /// Large ReplicaSets wait for each other's pods, which at 20 a second can take hours. Any other

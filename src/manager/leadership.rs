@@ -12,10 +12,8 @@ use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionHealth, LeaderElectionOptions, LeaseFence,
     LeaseLock, LeaseReference,
 };
-use crate::stdx::boot_clock::SystemBootClock;
-use crate::stdx::clock::SystemClock;
-use crate::stdx::latch::Latch;
-use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::clock::{SystemBootClock, SystemClock};
+use crate::stdx::stop::{Cause, Latch, Stop};
 use crate::stdx::thread::Thread;
 use crate::stdx::turns;
 use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};

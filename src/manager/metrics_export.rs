@@ -12,14 +12,13 @@ use prometheus::Histogram;
 
 use crate::api::WorkloadKind;
 use crate::cache::Store;
-use crate::cache::stats::CacheStats;
+use crate::cache::pods::CacheStats;
 use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
 use crate::controller::memory::refusals::Refusal;
-use crate::telemetry::metrics::computed::Computed;
 use crate::telemetry::metrics::controller::ControllerMetrics;
-use crate::telemetry::metrics::watch::INFORMER;
-use crate::telemetry::metrics::{global, whole};
+use crate::telemetry::metrics::rest_client::INFORMER;
+use crate::telemetry::metrics::{Computed, global, whole};
 use crate::workqueue::WorkQueue;
 use crate::writes::event_recorder::{EventRecorder, EventStats};
 

@@ -20,9 +20,9 @@ use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::{BodyStream, Client, Request};
 use crate::controller::ReplicaSetController;
 use crate::rights::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload};
-use crate::stdx::activity;
 use crate::stdx::clock::SystemClock;
-use crate::stdx::latch::Woken;
+use crate::stdx::stop::Woken;
+use crate::stdx::thread;
 use crate::stdx::thread::Thread;
 
 /// Passes the events of a watch to controllers, and measures how long they take. Each controller
@@ -185,7 +185,7 @@ pub(super) fn start_quota_watch(
     let streams = client.stream_client();
     let (quota_watch, stop) = (Arc::clone(shared.quota_watch), shared.stop.clone());
     Some(Thread::spawn("watch-quotas", shared.stop, move || {
-        let wait = activity::enter("waits until a quota refuses a pod", "");
+        let wait = thread::enter("waits until a quota refuses a pod", "");
         if quota_watch.is_needed.wait(&stop, Duration::MAX) != Woken::Set {
             return;
         }
@@ -214,7 +214,7 @@ pub(super) fn start_quota_watch(
                 Err(_) => PAUSES[1],
             };
             quota_watch.is_open.store(false, Ordering::Relaxed);
-            let _wait = activity::enter("waits to watch again", "resourcequotas");
+            let _wait = thread::enter("waits to watch again", "resourcequotas");
             if stop.wait_timeout(pause) {
                 return;
             }

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stdx::activity;
-use crate::stdx::stderr;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{catch_panic, try_spawn};
+use crate::stdx::{stderr, thread};
 use crate::telemetry::{systemd, threads};
 
 /// Exit code after a second signal.
@@ -148,7 +147,7 @@ fn reaction(first: &mut Option<Instant>, is_running: bool, now: Instant) -> Reac
 fn take(taken: &SigSet, stop: &Stop) {
     loop {
         let signal = {
-            let _wait = activity::enter("waits for a signal", "");
+            let _wait = thread::enter("waits for a signal", "");
             taken.wait()
         };
         if stop.is_stopped() {

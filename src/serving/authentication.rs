@@ -19,8 +19,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::authorization::{Reviews, TokenFinding, TtlCache};
 use crate::http_server::{Peer, Request};
-use crate::stdx::certificate::Certificate;
-use crate::stdx::tls::in_words;
+use crate::stdx::tls::{Certificate, in_words};
 
 /// How long a token review stays valid (apiserver `pkg/server/options/authentication.go:CacheTTL`).
 const TOKEN_TTL: Duration = Duration::from_secs(10);

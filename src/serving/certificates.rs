@@ -21,7 +21,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use super::authentication::AnyCertificate;
 use crate::stdx::bounded_file;
 use crate::stdx::tls::{certificates, certified_key, in_words, provider};
-use crate::telemetry::expiry::Expiry;
+use crate::telemetry::Expiry;
 
 /// Minimum time between two checks of the files. Renewed certificates overlap with old ones by
 /// hours, and an operator who waits for a reload waits at most this long.

@@ -11,7 +11,7 @@ use super::authorization::{Authorization, Decision};
 use super::pages::Pages;
 use crate::api::Status;
 use crate::http_server::{Handler, Request, Response};
-use crate::stdx::report::report;
+use crate::stdx::escape::report;
 
 /// The paths that any client may read. Each is an exact path or, with a trailing `*`, a prefix. The
 /// leading `/` is optional (apiserver `pkg/authorization/path/path.go`).

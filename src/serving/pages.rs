@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::gate::sanitized;
 use crate::http_server::{Request, Response};
-use crate::stdx::activity;
 use crate::stdx::escape::escaped_json;
+use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
 use crate::telemetry::threads::ThreadReport;
 
@@ -143,7 +143,7 @@ impl Pages {
         let Some(page) = self.find(&request.path) else {
             return Response::text(404, "404 page not found\n");
         };
-        let _page = activity::enter("answers", &request.path);
+        let _page = thread::enter("answers", &request.path);
         // An uncaught panic on a connection's thread would stop the daemon.
         catch_panic(|| page(request)).unwrap_or_else(|message| {
             log::error!(error:% = message; "the page {} panicked", request.path);

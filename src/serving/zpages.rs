@@ -17,8 +17,7 @@ use super::pages::{Pages, lines};
 use crate::api::Status;
 use crate::http_server::{Request, Response};
 use crate::stdx::build;
-use crate::telemetry::health::{Health, Probe};
-use crate::telemetry::metrics;
+use crate::telemetry::{Health, Probe, metrics};
 
 /// The component name on these pages.
 const COMPONENT: &str = "replicaset-controller";
@@ -213,8 +212,8 @@ mod tests {
     use super::add_health;
     use crate::http_server::Request;
     use crate::serving::Pages;
-    use crate::telemetry::health::{Health, Probe};
     use crate::telemetry::metrics::global;
+    use crate::telemetry::{Health, Probe};
 
     #[track_caller]
     fn check(path: &str, query: &[(&str, &str)], code: u16, expected: &str) {

@@ -22,10 +22,9 @@ use self::correlator::Occurrence;
 use crate::api::{ObjectKey, ResourceVersion, Status, Uid};
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::clock::Clock;
-use crate::stdx::escape::{escaped, shortened};
-use crate::stdx::report::report;
+use crate::stdx::escape::{escaped, report, shortened};
+use crate::stdx::random_uuid;
 use crate::stdx::turns::Spot;
-use crate::stdx::uuid::random_uuid;
 
 pub use worker::{EventWorker, event_recorder};
 

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::WriteError;
-use crate::api::encoded::{Encoded, JSON};
+use crate::api::json::{Encoded, JSON};
 use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
-use crate::api::protobuf::wire::{Fields, put_bytes, put_true};
-use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
+use crate::api::protobuf::{
+    Envelope, Fields, MEDIA_TYPE, Parts, ProtobufError, put_bytes, put_true,
+};
 use crate::api::replica_set::Template;
 use crate::api::{ControllingReference, ReplicaSet, ResourceVersion, Uid, WorkloadKind};
 

@@ -10,8 +10,7 @@ use prost::Message;
 use super::pod_body::{create_body, delete_body};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
 use crate::api::protobuf::meta::{ObjectMeta, OwnerReference};
-use crate::api::protobuf::wire::Fields;
-use crate::api::protobuf::{Envelope, Parts, ProtobufError};
+use crate::api::protobuf::{Envelope, Fields, Parts, ProtobufError};
 use crate::api::workload_kind::collection_path;
 use crate::api::{
     ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Uid, WorkloadKind, protobuf,

@@ -30,8 +30,7 @@ use replicaset_controller::serving::{
     AllowedPaths, CertificateFiles, Pages, Serving, ServingOptions, ZPages,
 };
 use replicaset_controller::stdx::stop::Stop;
-use replicaset_controller::telemetry::health::{Health, Probe};
-use replicaset_controller::telemetry::metrics;
+use replicaset_controller::telemetry::{Health, Probe, metrics};
 use serde_json::{Value, json};
 
 use crate::manifests::manifests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::api::duration::parse_duration;
+use crate::api::compact_timestamp::parse_duration;
 use crate::api::policy::{
     FailedPodBackoff, ScaleDownOrder, or_off, parse_kept, parse_min_age, parse_on_off,
     parse_timeout,

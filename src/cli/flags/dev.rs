@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use log::LevelFilter;
 
 use super::{ClientArgs, ControllerArgs, LogArgs, OptInArgs};
-use crate::api::duration::parse_duration;
+use crate::api::compact_timestamp::parse_duration;
 use crate::cli::number;
 
 /// The commands that run on the dev server.

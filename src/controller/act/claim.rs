@@ -11,7 +11,7 @@ use crate::controller::decide::{Step, View};
 use crate::controller::error::SyncError;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{error, outcome_of};
-use crate::stdx::hash::HashSet;
+use crate::stdx::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
 use crate::writes::{WriteError, WrittenPod};
 

@@ -9,13 +9,12 @@ use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
 use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
-use crate::controller::memory::Memory;
-use crate::controller::memory::own_writes::{self, Returned};
+use crate::controller::memory::own_writes::Returned;
 use crate::controller::memory::positions::Resource;
+use crate::controller::memory::{Memory, own_writes};
 use crate::controller::view::pod_key;
 use crate::controller::{SyncError, outcome_of};
-use crate::stdx::activity;
-use crate::stdx::turns;
+use crate::stdx::{thread, turns};
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
@@ -61,7 +60,7 @@ impl Writer {
         turns::reached("create: expected, before the first request");
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
-        let _batches = activity::enter("waits for batches of creates", count);
+        let _batches = thread::enter("waits for batches of creates", count);
         let jobs = Jobs {
             count,
             tenant: rs.key.namespace_hash(),
@@ -91,7 +90,7 @@ impl Writer {
     /// Creates one pod. Its expectation stays if the pod exists, so that the watch will show it, or
     /// if its namespace terminates; returns false then.
     fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<bool, WriteError> {
-        let _job = activity::enter("creates a pod of", &rs.key);
+        let _job = thread::enter("creates a pod of", &rs.key);
         let mut name = Arc::clone(name);
         let mut tried = 1;
         loop {

@@ -9,7 +9,7 @@ use crate::controller::decide::{Step, View};
 use crate::controller::error::Batch;
 use crate::controller::memory::positions::Resource;
 use crate::controller::{SyncError, outcome_of};
-use crate::stdx::{activity, turns};
+use crate::stdx::{thread, turns};
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
 
@@ -67,7 +67,7 @@ impl Writer {
             let deleted = self.delete_pod_of(rs, &pods[index], precondition)?;
             Ok(!matches!(deleted, Deleted::Superseded))
         };
-        let _batch = activity::enter("waits for a batch of deletes", pods.len());
+        let _batch = thread::enter("waits for a batch of deletes", pods.len());
         let jobs = Jobs {
             count: pods.len(),
             tenant: rs.key.namespace_hash(),
@@ -89,7 +89,7 @@ impl Writer {
         pod: &Pod,
         precondition: Precondition,
     ) -> Result<Deleted, WriteError> {
-        let _job = activity::enter("deletes a pod of", &rs.key);
+        let _job = thread::enter("deletes a pod of", &rs.key);
         let deleted = self.try_delete(rs, pod, precondition);
         self.queue.progressed(&rs.key);
         self.metrics.pods_deleted.count(match &deleted {

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::optional::{Marks, prefer};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet, Uid};
-use crate::stdx::hash::HashMap;
+use crate::stdx::HashMap;
 
 /// The input of the choice of pods to delete, besides the pods.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::controller::memory::positions::Readiness;
 use crate::controller::memory::view::{Proof, SpecLag};
 use crate::controller::simulation::seeds;
 use crate::controller::testing::now;
-use crate::stdx::hash::HashSet;
+use crate::stdx::HashSet;
 
 type Checked = Result<(), String>;
 

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::{ReplicaSet, ResourceVersion, Uid};
-use crate::stdx::hash::HashSet;
+use crate::stdx::HashSet;
 use crate::writes::pod_body::generate_name;
 
 /// After this long an expectation expires (kubernetes

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
-use crate::stdx::hash::HashSet;
+use crate::stdx::HashSet;
 
 /// The longest wait of a delete for a spec, or of a create for a loss: twice the longest rest of a
 /// watch, since one read may bring only part of the events, and 5 ms to decode it.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::history::cut;
 use super::{Memories, Memory, State};
 use crate::api::{ObjectKey, ReplicaSet, Uid};
-use crate::stdx::hash::HashMap;
+use crate::stdx::HashMap;
 use crate::writes::WriteError;
 
 /// The longest pause of a quota's queue.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::resource::Resource;
 use super::super::status_error::FieldError;
 use super::{drop_nulls, entries, labels, map_of, text};
-use crate::stdx::uuid::random_uuid;
+use crate::stdx::random_uuid;
 
 /// Maximum bytes of a generated name's prefix, which leaves room for five more characters
 /// (apiserver `pkg/storage/names/generate.go:MaxGeneratedNameLength`).
@@ -274,10 +274,11 @@ pub(in super::super) fn time_text(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::super::resource::Resource;
     use super::super::labels::is_subdomain;
     use super::{generate_name, prepare};
-    use serde_json::json;
 
     #[test]
     fn generated_names_fit() {

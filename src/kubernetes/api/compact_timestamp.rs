@@ -1,9 +1,10 @@
-//! A point in time in eight bytes.
+//! A point in time in eight bytes, and durations in Go's format.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroI64;
 use std::str::FromStr;
+use std::time::Duration;
 
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
@@ -110,11 +111,27 @@ impl fmt::Debug for CompactTimestamp {
     }
 }
 
+/// Parses `12h`, `1m30s`, `500ms`, `1h0m0s` or `0`.
+///
+/// # Errors
+/// A message that says what was expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let signed: Result<SignedDuration, _> = text.parse();
+    match signed.map(Duration::try_from) {
+        Ok(Ok(duration)) => Ok(duration),
+        Ok(Err(_)) => Err("expected a duration that is not negative".to_owned()),
+        Err(_) => Err("expected a duration such as 12h, 1m30s or 500ms".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::{SignedDuration, Timestamp};
 
-    use super::CompactTimestamp;
+    use super::{CompactTimestamp, Duration, parse_duration};
 
     #[test]
     fn a_time_keeps_its_microseconds() {
@@ -164,6 +181,23 @@ mod tests {
         assert_eq!(before.timestamp(), Timestamp::MIN);
         for text in ["", "never", "9999-12-32T00:00:00Z", "2026-01-01"] {
             assert!(text.parse::<CompactTimestamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn go_durations() {
+        for (text, expected) in [
+            ("0", Some(Duration::ZERO)),
+            ("12h", Some(Duration::from_hours(12))),
+            ("12h0m0s", Some(Duration::from_hours(12))),
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("1.5h", Some(Duration::from_mins(90))),
+            ("500ms", Some(Duration::from_millis(500))),
+            ("-1s", None),
+            ("12", None),
+            ("soon", None),
+        ] {
+            assert_eq!(parse_duration(text).ok(), expected, "{text}");
         }
     }
 }

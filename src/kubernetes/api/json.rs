@@ -8,8 +8,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::interner::Interner;
-use super::owner_reference::ControllerRef;
-use super::uid::Uid;
+use super::object_key::{ControllerRef, Uid};
 
 /// A string, borrowed if it has no escapes: serde borrows a bare `Cow` nowhere but in a field.
 #[derive(Debug, Default, Deserialize)]
@@ -95,4 +94,22 @@ pub(super) fn controller_of(
         name,
         uid: reference.uid,
     }))
+}
+
+/// The media type that every API server supports.
+pub const JSON: &str = "application/json";
+
+/// The value of an `Accept` header for JSON without `metadata.managedFields`. An API server without
+/// the feature `ManagedFieldsOptOut` ignores the parameter; one that refuses its value takes the
+/// clause without it.
+pub const JSON_WITHOUT_MANAGED_FIELDS: &str =
+    "application/json;drop=metadata.managedFields, application/json";
+
+/// The body of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Its encoding.
+    pub media_type: &'static str,
+    /// The bytes.
+    pub bytes: Vec<u8>,
 }

@@ -1,8 +1,15 @@
-//! `namespace/name`: the key of an object in the cache, the queue and the log.
+//! What identifies an object: `namespace/name`, the key in the cache, the queue and the log; its
+//! UID, stored in 16 bytes if it is a UUID; its owner references, in particular the one with
+//! `controller: true`; and its resource versions with their only valid comparison.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::workload_kind::WorkloadKind;
 
 /// Identifies one object of a known kind. Cloning copies two pointers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,9 +64,312 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+/// The UID of an object. It distinguishes objects with the same name.
+///
+/// Orders and prints like the text that the API server sent.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Uid(UidRepr);
+
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// INVARIANT: a text that [`parse_uuid`] accepts is always `Uuid`, so that equality of the
+/// representation is equality of the text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum UidRepr {
+    Uuid([u8; 16]),
+    Text(Arc<str>),
+}
+
+impl Uid {
+    /// The UID with this text.
+    pub fn new(text: &str) -> Self {
+        match parse_uuid(text.as_bytes()) {
+            Some(bytes) => Self(UidRepr::Uuid(bytes)),
+            None => Self(UidRepr::Text(text.into())),
+        }
+    }
+
+    /// Bytes of its text beyond its own size: none for a UUID.
+    pub fn n_text_bytes(&self) -> usize {
+        match &self.0 {
+            UidRepr::Uuid(_) => 0,
+            UidRepr::Text(text) => text.len(),
+        }
+    }
+
+    /// True if the object has no UID (yet).
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, UidRepr::Text(text) if text.is_empty())
+    }
+}
+
+impl Default for Uid {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            UidRepr::Text(text) => f.write_str(text),
+            UidRepr::Uuid(bytes) => {
+                let mut text = [b'-'; 36];
+                let mut at = 0;
+                for byte in bytes {
+                    if matches!(at, 8 | 13 | 18 | 23) {
+                        at += 1;
+                    }
+                    text[at] = HEX_DIGITS[usize::from(byte >> 4)];
+                    text[at + 1] = HEX_DIGITS[usize::from(byte & 15)];
+                    at += 2;
+                }
+                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Uid({self})")
+    }
+}
+
+impl PartialOrd for Uid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Uid {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.0, &other.0) {
+            // Canonical UUIDs have dashes at fixed positions, so byte order equals text order.
+            (UidRepr::Uuid(a), UidRepr::Uuid(b)) => a.cmp(b),
+            (UidRepr::Text(a), UidRepr::Text(b)) => a.cmp(b),
+            _ => self.to_string().cmp(&other.to_string()),
+        }
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self::new(&text))
+    }
+}
+
+/// Accepts only the canonical lower-case form, so that the UID prints as received.
+fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+    if text.len() != 36 {
+        return None;
+    }
+    let mut bytes = [0_u8; 16];
+    let mut digits = 0;
+    for (i, &c) in text.iter().enumerate() {
+        if matches!(i, 8 | 13 | 18 | 23) {
+            if c != b'-' {
+                return None;
+            }
+            continue;
+        }
+        let digit = match c {
+            b'0'..=b'9' => c - b'0',
+            b'a'..=b'f' => c - b'a' + 10,
+            _ => return None,
+        };
+        bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
+        digits += 1;
+    }
+    Some(bytes)
+}
+
+/// The first owner reference of an object that has `controller: true`.
+///
+/// Without its API version, because kind, name and UID alone decide ownership (kubernetes
+/// `pkg/controller/replicaset:resolveControllerRef`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ControllerRef {
+    /// The owner's kind, such as `ReplicaSet`.
+    pub kind: Arc<str>,
+    /// The owner's name, in the namespace of the owned object.
+    pub name: Arc<str>,
+    /// The owner's UID.
+    pub uid: Uid,
+}
+
+/// Key of the index "pods by owner".
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerKey {
+    /// Namespace of both owner and owned object.
+    pub namespace: Arc<str>,
+    /// The owner in the owned object's reference.
+    pub owner: ControllerRef,
+}
+
+impl OwnerKey {
+    /// The key for the pods of `owner`, an object of `kind` with `uid`.
+    pub fn new(kind: &str, owner: &ObjectKey, uid: &Uid) -> Self {
+        Self {
+            namespace: Arc::clone(&owner.namespace),
+            owner: ControllerRef {
+                kind: kind.into(),
+                name: Arc::clone(&owner.name),
+                uid: uid.clone(),
+            },
+        }
+    }
+}
+
+/// The controller's owner reference as sent to the API server.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllingReference<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    name: &'a str,
+    uid: &'a Uid,
+    controller: bool,
+    block_owner_deletion: bool,
+}
+
+impl<'a> ControllingReference<'a> {
+    /// The reference to the object `name` of `kind` with `uid`.
+    pub fn to(kind: &WorkloadKind, name: &'a str, uid: &'a Uid) -> Self {
+        Self {
+            api_version: kind.api_version,
+            kind: kind.kind,
+            name,
+            uid,
+            controller: true,
+            block_owner_deletion: true,
+        }
+    }
+}
+
+/// A position in the API server's history. Empty if unknown.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ResourceVersion(Repr);
+
+/// INVARIANT: a text that [`parse_number`] accepts is always `Number`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    Number(u64),
+    Text(Arc<str>),
+}
+
+impl ResourceVersion {
+    /// The version with this text.
+    pub fn new(text: &str) -> Self {
+        match parse_number(text) {
+            Some(number) => Self(Repr::Number(number)),
+            None => Self(Repr::Text(text.into())),
+        }
+    }
+
+    /// The numeric value, if it is a number.
+    pub fn number(&self) -> Option<u64> {
+        match &self.0 {
+            Repr::Number(number) => Some(*number),
+            Repr::Text(_) => None,
+        }
+    }
+
+    /// True if no version is known.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Repr::Text(text) if text.is_empty())
+    }
+
+    /// Compares two versions; `None` unless both are decimal numbers without leading zeros.
+    ///
+    /// Numbers of any length compare (apimachinery `util/resourceversion:CompareResourceVersion`).
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
+        if let (Repr::Number(a), Repr::Number(b)) = (&self.0, &other.0) {
+            Some(a.cmp(b))
+        } else {
+            let (a, b) = (self.to_string(), other.to_string());
+            (is_comparable(&a) && is_comparable(&b))
+                .then(|| a.len().cmp(&b.len()).then_with(|| a.cmp(&b)))
+        }
+    }
+
+    /// True if `self` is at least as new as `required`. Also true for incomparable versions, since
+    /// those must never block a sync.
+    pub fn is_as_new_as(&self, required: &Self) -> bool {
+        self.compare(required) != Some(Ordering::Less)
+    }
+}
+
+impl Default for ResourceVersion {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+impl From<&str> for ResourceVersion {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Number(number) => write!(f, "{number}"),
+            Repr::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResourceVersion({self})")
+    }
+}
+
+impl Serialize for ResourceVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self::new(&text))
+    }
+}
+
+fn is_comparable(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('0') && text.bytes().all(|c| c.is_ascii_digit())
+}
+
+fn parse_number(text: &str) -> Option<u64> {
+    if is_comparable(text) {
+        text.parse().ok()
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::ObjectKey;
+    use std::cmp::Ordering::{Equal, Greater, Less};
+
+    use super::{ObjectKey, ResourceVersion, Uid};
 
     #[test]
     fn a_22_keys_print_as_namespace_slash_name() {
@@ -84,5 +394,71 @@ mod tests {
         }
         assert_eq!(ObjectKey::new("n", "a.b-c").check_path(), Ok(()));
         assert_eq!(ObjectKey::new("", "node-1").check_path(), Ok(()));
+    }
+
+    #[test]
+    fn any_text_prints_as_received() {
+        for text in [
+            "",
+            "uid-1",
+            "0f8fad5b-d9cb-469f-a165-70867728950e",
+            "0F8FAD5B-D9CB-469F-A165-70867728950E",
+            "0f8fad5bd9cb-469f-a165-70867728950e-",
+        ] {
+            assert_eq!(Uid::new(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn uids_order_like_their_text() {
+        let mut uids = ["b", "0f8fad5b-d9cb-469f-a165-70867728950e", "1", "0"].map(Uid::new);
+        uids.sort();
+        assert_eq!(
+            uids.map(|uid| uid.to_string()),
+            ["0", "0f8fad5b-d9cb-469f-a165-70867728950e", "1", "b"]
+        );
+    }
+
+    #[test]
+    fn h_08_decimal_strings_of_any_length_compare() {
+        let long = "99999999999999999999999999999999";
+        for (a, b, expected) in [
+            ("5", "10", Some(Less)),
+            ("10", "10", Some(Equal)),
+            ("15", "10", Some(Greater)),
+            (long, "10", Some(Greater)),
+            ("18446744073709551615", "18446744073709551616", Some(Less)),
+            (long, long, Some(Equal)),
+            ("", "10", None),
+            ("0", "10", None),
+            ("010", "10", None),
+            ("ten", "10", None),
+            ("+10", "10", None),
+        ] {
+            let (a, b) = (ResourceVersion::new(a), ResourceVersion::new(b));
+            assert_eq!(a.compare(&b), expected, "{a:?} against {b:?}");
+        }
+    }
+
+    #[test]
+    fn h_07_incomparable_versions_never_block() {
+        for (current, required, ready) in [
+            ("5", "10", false),
+            ("10", "10", true),
+            ("15", "10", true),
+            ("", "10", true),
+            ("x", "10", true),
+            ("5", "", true),
+        ] {
+            let (current, required) = (
+                ResourceVersion::new(current),
+                ResourceVersion::new(required),
+            );
+            assert_eq!(
+                current.is_as_new_as(&required),
+                ready,
+                "{current:?} for {required:?}"
+            );
+        }
     }
 }

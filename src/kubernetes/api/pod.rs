@@ -38,12 +38,9 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use super::compact_timestamp::CompactTimestamp;
 use super::interner::Interner;
 use super::json::{OwnerReferenceJson, controller_of};
-use super::labels::Labels;
-use super::object_key::ObjectKey;
-use super::opt_ins::{SCALE_DOWN, ScaleDownMark};
-use super::owner_reference::{ControllerRef, OwnerKey};
-use super::resource_version::ResourceVersion;
-use super::uid::Uid;
+use super::label_selector::Labels;
+use super::object_key::{ControllerRef, ObjectKey, OwnerKey, ResourceVersion, Uid};
+use super::policy::{SCALE_DOWN, ScaleDownMark};
 
 /// Annotation with the pod's deletion cost (kubernetes
 /// `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).

@@ -3,17 +3,19 @@
 //! An encoded object is four magic bytes and an envelope with the kind and the object's message
 //! (apimachinery `pkg/runtime/serializer/protobuf/protobuf.go`). The messages here declare only the
 //! fields that the controller reads; the decoder skips all others.
+//!
+//! `Fields` walks over the fields of a message without copying.
 
-pub mod envelope;
 pub mod meta;
-mod parts;
-mod status;
-pub mod wire;
 
-pub use envelope::{Envelope, MAGIC};
-pub use meta::{ListMeta, ObjectMeta};
-pub use parts::Parts;
-pub use status::read_status;
+use std::borrow::Cow;
+
+use prost::encoding::{
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint,
+    encoded_len_varint, key_len, skip_field,
+};
+
+pub use meta::{ListMeta, ObjectMeta, read_status};
 
 /// The media type of the encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -33,4 +35,370 @@ pub enum ProtobufError {
     /// A mandatory field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
+}
+
+/// The first bytes of every object in this encoding.
+pub const MAGIC: [u8; 4] = *b"k8s\0";
+
+/// An object's kind and its message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// `kind`, such as `Pod`.
+    pub kind: &'a str,
+    /// The object's message.
+    pub raw: &'a [u8],
+}
+
+/// Field numbers of `runtime.TypeMeta`.
+mod type_meta {
+    pub(super) const API_VERSION: u32 = 1;
+    pub(super) const KIND: u32 = 2;
+}
+
+/// `kind` in a `runtime.TypeMeta`; empty if absent.
+///
+/// # Errors
+/// If the bytes are not a message.
+pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
+    let mut kind = "";
+    for field in Fields::of(type_meta) {
+        let field = field?;
+        if field.tag == type_meta::KIND {
+            kind = field.text()?;
+        }
+    }
+    Ok(kind)
+}
+
+impl<'a> Envelope<'a> {
+    /// Field number of `typeMeta`.
+    pub const TYPE_META: u32 = 1;
+    /// Field number of `raw`.
+    pub const RAW: u32 = 2;
+
+    /// Decodes an envelope.
+    ///
+    /// # Errors
+    /// If the magic bytes are missing or the envelope is truncated.
+    pub fn open(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
+        let unknown = bytes
+            .strip_prefix(&MAGIC)
+            .ok_or(ProtobufError::NoEnvelope)?;
+        let mut envelope = Self::default();
+        for field in Fields::of(unknown) {
+            let field = field?;
+            match field.tag {
+                Self::TYPE_META => envelope.kind = kind_in(field.bytes)?,
+                Self::RAW => envelope.raw = field.bytes,
+                _ => {}
+            }
+        }
+        Ok(envelope)
+    }
+
+    /// Encodes an object of this `api_version` and `kind` with its envelope. `fields` are the
+    /// fields of its message by number: messages, strings or bytes.
+    pub fn seal(api_version: &str, kind: &str, fields: &[(u32, &[u8])]) -> Vec<u8> {
+        let lengths = fields
+            .iter()
+            .map(|(tag, bytes)| field_len(*tag, bytes.len()));
+        let mut sealed = Self::begin(api_version, kind, lengths.sum());
+        for (tag, bytes) in fields {
+            put_bytes(*tag, bytes, &mut sealed);
+        }
+        sealed
+    }
+
+    /// The same for a complete message.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn seal_raw(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+        let mut sealed = Self::begin(api_version, kind, raw.len());
+        sealed.extend_from_slice(raw);
+        sealed
+    }
+
+    /// Encodes everything before a message of this length, and reserves space for the message.
+    fn begin(api_version: &str, kind: &str, n_bytes: usize) -> Vec<u8> {
+        let type_meta_bytes = field_len(type_meta::API_VERSION, api_version.len())
+            + field_len(type_meta::KIND, kind.len());
+        let n_total = MAGIC.len()
+            + field_len(Self::TYPE_META, type_meta_bytes)
+            + field_len(Self::RAW, n_bytes);
+        let mut bytes = Vec::with_capacity(n_total);
+        bytes.extend_from_slice(&MAGIC);
+        put_head(Self::TYPE_META, type_meta_bytes, &mut bytes);
+        put_bytes(type_meta::API_VERSION, api_version, &mut bytes);
+        put_bytes(type_meta::KIND, kind, &mut bytes);
+        put_head(Self::RAW, n_bytes, &mut bytes);
+        bytes
+    }
+}
+
+/// One field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Field number.
+    pub tag: u32,
+    /// Content of a string, message or bytes field; empty for a number.
+    pub bytes: &'a [u8],
+    /// Value of a varint field; 0 for any other type.
+    pub number: u64,
+    /// The complete encoded field, including its number.
+    pub whole: &'a [u8],
+}
+
+/// Iterator over the fields of a message in their order. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The fields of `message`.
+    pub fn of(message: &'a [u8]) -> Self {
+        Self(message)
+    }
+
+    fn read(&mut self) -> Result<Field<'a>, ProtobufError> {
+        let all = self.0;
+        let (tag, wire_type) = decode_key(&mut self.0)?;
+        let (mut bytes, mut number) = (&[][..], 0);
+        match wire_type {
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut self.0)?;
+                let split = usize::try_from(length)
+                    .ok()
+                    .and_then(|length| self.0.split_at_checked(length));
+                (bytes, self.0) = split.ok_or(ProtobufError::Wire("a field is truncated"))?;
+            }
+            WireType::Varint => number = decode_varint(&mut self.0)?,
+            _ => skip_field(wire_type, tag, &mut self.0, DecodeContext::default())?,
+        }
+        let whole = &all[..all.len() - self.0.len()];
+        Ok(Field {
+            tag,
+            bytes,
+            number,
+            whole,
+        })
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Content of a string, message or bytes field.
+    ///
+    /// # Errors
+    /// If the field has another type.
+    pub fn length_delimited(&self) -> Result<&'a [u8], ProtobufError> {
+        self.check_type(WireType::LengthDelimited)?;
+        Ok(self.bytes)
+    }
+
+    /// Value of a varint field.
+    ///
+    /// # Errors
+    /// If the field has another type.
+    pub fn varint(&self) -> Result<u64, ProtobufError> {
+        self.check_type(WireType::Varint)?;
+        Ok(self.number)
+    }
+
+    fn check_type(&self, expected: WireType) -> Result<(), ProtobufError> {
+        let (_, found) = decode_key(&mut &*self.whole)?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(ProtobufError::Wire("a field has another type"))
+    }
+
+    /// Content as a string.
+    ///
+    /// # Errors
+    /// If the content is not UTF-8.
+    pub fn text(&self) -> Result<&'a str, ProtobufError> {
+        text(self.bytes)
+    }
+
+    /// Content as a string; what is not UTF-8 is replaced. The API server checks no more of most
+    /// texts than their length.
+    pub fn lossy(&self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.bytes)
+    }
+
+    /// Key and value of an entry of a string map. The value may not be UTF-8.
+    ///
+    /// # Errors
+    /// If the content is not a map entry.
+    pub fn entry(&self) -> Result<(&'a str, &'a [u8]), ProtobufError> {
+        let (mut key, mut value) = ("", &b""[..]);
+        for field in Fields::of(self.bytes) {
+            let field = field?;
+            match field.tag {
+                1 => key = field.text()?,
+                2 => value = field.bytes,
+                _ => {}
+            }
+        }
+        Ok((key, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, ProtobufError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.read();
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+/// The fields with this number.
+pub fn fields_of(
+    message: &[u8],
+    tag: u32,
+) -> impl Iterator<Item = Result<Field<'_>, ProtobufError>> {
+    let is_it = move |field: &Result<Field<'_>, _>| field.as_ref().map_or(true, |it| it.tag == tag);
+    Fields::of(message).filter(is_it)
+}
+
+/// The contents of the fields with this number.
+pub fn contents(message: &[u8], tag: u32) -> impl Iterator<Item = Result<&[u8], ProtobufError>> {
+    fields_of(message, tag).map(|field| field?.length_delimited())
+}
+
+/// Content of the last field with this number; empty if there is none.
+///
+/// # Errors
+/// If the bytes are not a message, or the field has another type.
+pub fn last(message: &[u8], tag: u32) -> Result<&[u8], ProtobufError> {
+    contents(message, tag).last().unwrap_or(Ok(&[]))
+}
+
+/// The bytes as a string.
+///
+/// # Errors
+/// If they are not UTF-8.
+pub fn text(bytes: &[u8]) -> Result<&str, ProtobufError> {
+    std::str::from_utf8(bytes).or(Err(ProtobufError::Wire("a string is not UTF-8")))
+}
+
+/// Appends a string, message or bytes field with this number to a message.
+pub fn put_bytes(tag: u32, bytes: impl AsRef<[u8]>, message: &mut Vec<u8>) {
+    let bytes = bytes.as_ref();
+    put_head(tag, bytes.len(), message);
+    message.extend_from_slice(bytes);
+}
+
+/// Appends the header of a string, message or bytes field of this length.
+pub fn put_head(tag: u32, n_bytes: usize, message: &mut Vec<u8>) {
+    encode_key(tag, WireType::LengthDelimited, message);
+    encode_varint(n_bytes as u64, message);
+}
+
+/// Encoded length of a field with this many bytes of content, as written by [`put_bytes`].
+pub fn field_len(tag: u32, n_bytes: usize) -> usize {
+    key_len(tag) + encoded_len_varint(n_bytes as u64) + n_bytes
+}
+
+/// Appends a `true` as the field with this number.
+pub fn put_true(tag: u32, message: &mut Vec<u8>) {
+    encode_key(tag, WireType::Varint, message);
+    encode_varint(1, message);
+}
+
+/// The encoded parts of an object; empty where absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// `metadata`.
+    pub metadata: &'a [u8],
+    /// `spec`.
+    pub spec: &'a [u8],
+    /// `status`; templates have none.
+    pub status: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Field number of `metadata`.
+    pub const METADATA: u32 = 1;
+    /// Field number of `spec`.
+    pub const SPEC: u32 = 2;
+    /// Field number of `status`.
+    pub const STATUS: u32 = 3;
+
+    /// Splits a message into its parts.
+    ///
+    /// # Errors
+    /// If the bytes are not a message.
+    pub fn of(message: &'a [u8]) -> Result<Self, ProtobufError> {
+        let mut parts = Self::default();
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.tag {
+                Self::METADATA => parts.metadata = field.bytes,
+                Self::SPEC => parts.spec = field.bytes,
+                Self::STATUS => parts.status = field.bytes,
+                _ => {}
+            }
+        }
+        Ok(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Envelope, Field, Fields, ProtobufError};
+
+    #[test]
+    fn a_sealed_object_can_be_opened() {
+        let bytes = Envelope::seal("v1", "Pod", &[(1, b"")]);
+        assert_eq!(bytes.len(), bytes.capacity(), "the capacity is exact");
+        let envelope = Envelope::open(&bytes).expect("an envelope");
+        assert_eq!((envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
+        assert_eq!(bytes, Envelope::seal_raw("v1", "Pod", b"\x0a\x00"));
+        assert_eq!(
+            Envelope::open(b"{\"kind\":\"Pod\"}"),
+            Err(ProtobufError::NoEnvelope)
+        );
+    }
+
+    #[test]
+    fn numbers_are_skipped_and_bytes_are_borrowed() {
+        // 1: varint 150; 2: "ab"; 3: fixed32; 4: empty.
+        let message = b"\x08\x96\x01\x12\x02ab\x1d\x01\x02\x03\x04\x22\x00";
+        let fields: Result<Vec<Field<'_>>, _> = Fields::of(message).collect();
+        let field = |tag, number, bytes, whole| Field {
+            tag,
+            bytes,
+            number,
+            whole,
+        };
+        let expected = vec![
+            field(1, 150, b"".as_slice(), b"\x08\x96\x01".as_slice()),
+            field(2, 0, b"ab", b"\x12\x02ab"),
+            field(3, 0, b"", b"\x1d\x01\x02\x03\x04"),
+            field(4, 0, b"", b"\x22\x00"),
+        ];
+        for field in &expected {
+            assert_eq!(field.varint().is_ok(), field.tag == 1);
+            assert_eq!(
+                field.length_delimited().is_ok(),
+                [2, 4].contains(&field.tag)
+            );
+        }
+        assert_eq!(fields, Ok(expected));
+    }
+
+    #[test]
+    fn a_truncated_field_is_an_error_and_the_end() {
+        let mut fields = Fields::of(b"\x12\x05ab");
+        assert_eq!(
+            fields.next(),
+            Some(Err(ProtobufError::Wire("a field is truncated")))
+        );
+        assert_eq!(fields.next(), None);
+    }
 }

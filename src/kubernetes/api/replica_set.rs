@@ -2,6 +2,10 @@
 //! A ReplicationController decodes into the same type; of the fields that the controller reads,
 //! only its selector has another form.
 
+mod message;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,21 +14,18 @@ use serde_json::{Map, Value};
 
 use super::compact_timestamp::CompactTimestamp;
 use super::conditions::Condition;
-use super::encoded::Encoded;
 use super::interner::Interner;
-use super::label_selector::{Selector, SelectorError};
-use super::labels::Labels;
-use super::object_key::ObjectKey;
-use super::opt_ins::OptIns;
-use super::owner_reference::ControllerRef;
-use super::protobuf::{self, Envelope, ProtobufError};
-use super::resource_version::ResourceVersion;
-use super::uid::Uid;
+use super::json::Encoded;
+use super::label_selector::{Labels, Selector, SelectorError};
+use super::object_key::{ControllerRef, ObjectKey, ResourceVersion, Uid};
+use super::policy::OptIns;
+use super::protobuf;
+use super::protobuf::{Envelope, ProtobufError};
 use super::workload_kind::{REPLICA_SET, WorkloadKind};
-
-mod json;
-mod message;
-mod topology;
+use crate::api::json::{JSON, OwnerReferenceJson, controller_of};
+use crate::api::label_selector::LabelSelector;
+use crate::api::protobuf::Fields;
+use crate::api::workload_kind::SelectorForm;
 
 /// The decoded fields of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +63,7 @@ pub struct ReplicaSet {
 /// Kept in the received encoding, since any conversion would lose unknown fields.
 #[derive(Clone, Debug, PartialEq)]
 enum Carried {
-    Json(json::CarriedJson),
+    Json(CarriedJson),
     Protobuf(message::CarriedMessage),
 }
 
@@ -125,7 +126,7 @@ impl ReplicaSet {
         json: &[u8],
         interner: &mut Interner,
     ) -> Result<Self, serde_json::Error> {
-        json::read(kind, json, interner)
+        read(kind, json, interner)
     }
 
     /// Decodes an object of this kind from its protobuf message, without the envelope.
@@ -166,7 +167,7 @@ impl ReplicaSet {
     /// The topology key over which the template spreads its pods: that of the first constraint with
     /// `DoNotSchedule`, or else of the first with `ScheduleAnyway`. Decodes the template.
     pub fn topology_key(&self) -> Option<String> {
-        self.template().and_then(topology::topology_key)
+        self.template().and_then(topology_key)
     }
 
     /// The body of a status update: the object with another status. `spec` and `metadata` are the
@@ -205,6 +206,246 @@ fn is_zero(count: &i32) -> bool {
 )]
 fn is_zero_generation(generation: &i64) -> bool {
     *generation == 0
+}
+
+/// The parts that status updates send back.
+#[derive(Clone, Debug)]
+struct CarriedJson {
+    /// Without `managedFields`.
+    metadata: Box<RawValue>,
+    spec: Box<RawValue>,
+}
+
+impl PartialEq for CarriedJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.metadata.get() == other.metadata.get() && self.spec.get() == other.spec.get()
+    }
+}
+
+fn read(
+    kind: &WorkloadKind,
+    json: &[u8],
+    interner: &mut Interner,
+) -> Result<ReplicaSet, serde_json::Error> {
+    let object: ObjectJson<'_> = serde_json::from_slice(json)?;
+    let metadata: MetadataJson<'_> = serde_json::from_str(object.metadata.get())?;
+    let spec: SpecJson<'_> = serde_json::from_str(object.spec.get())?;
+    let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
+    Ok(ReplicaSet {
+        key: ObjectKey {
+            namespace: interner.text(metadata.namespace.as_deref().unwrap_or_default()),
+            name: Arc::from(&*metadata.name),
+        },
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        generation: metadata.generation.unwrap_or(0),
+        creation: metadata.creation_timestamp,
+        deletion: metadata.deletion_timestamp,
+        controller: controller_of(metadata.owner_references, interner),
+        opt_ins: metadata.annotations.unwrap_or_default(),
+        replicas: spec.replicas.unwrap_or(1),
+        min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
+        selector: Selector::new(read_selector(kind.selector, spec.selector)?),
+        template_labels: interner.labels(template_labels.unwrap_or_default()),
+        status: object.status.unwrap_or_default(),
+        carried: Carried::Json(CarriedJson {
+            metadata: without_managed_fields(object.metadata)?,
+            spec: object.spec.to_owned(),
+        }),
+    })
+}
+
+impl CarriedJson {
+    fn template(&self) -> Option<&RawValue> {
+        #[derive(Deserialize)]
+        struct Template<'a> {
+            #[serde(borrow)]
+            template: Option<&'a RawValue>,
+        }
+        let spec: Template<'_> = serde_json::from_str(self.spec.get()).ok()?;
+        spec.template
+    }
+
+    fn with_status(
+        &self,
+        kind: &WorkloadKind,
+        status: &ReplicaSetStatus,
+    ) -> Result<Encoded, serde_json::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Body<'a> {
+            api_version: &'a str,
+            kind: &'a str,
+            metadata: &'a RawValue,
+            spec: &'a RawValue,
+            status: &'a ReplicaSetStatus,
+        }
+        let bytes = serde_json::to_vec(&Body {
+            api_version: kind.api_version,
+            kind: kind.kind,
+            metadata: &self.metadata,
+            spec: &self.spec,
+            status,
+        })?;
+        Ok(Encoded {
+            media_type: JSON,
+            bytes,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct ObjectJson<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+    #[serde(borrow)]
+    spec: &'a RawValue,
+    status: Option<ReplicaSetStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "crate::api::json::name")]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    uid: Uid,
+    #[serde(default)]
+    resource_version: ResourceVersion,
+    generation: Option<i64>,
+    creation_timestamp: Option<CompactTimestamp>,
+    deletion_timestamp: Option<CompactTimestamp>,
+    annotations: Option<OptIns>,
+    #[serde(borrow)]
+    owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecJson<'a> {
+    replicas: Option<i32>,
+    min_ready_seconds: Option<i32>,
+    #[serde(borrow)]
+    selector: Option<&'a RawValue>,
+    template: Option<TemplateJson>,
+}
+
+#[derive(Deserialize)]
+struct TemplateJson {
+    metadata: Option<TemplateMetadataJson>,
+}
+
+#[derive(Deserialize)]
+struct TemplateMetadataJson {
+    #[serde(default)]
+    labels: Labels,
+}
+
+/// An absent selector becomes the default, which matches nothing.
+fn read_selector(
+    form: SelectorForm,
+    selector: Option<&RawValue>,
+) -> Result<LabelSelector, serde_json::Error> {
+    let Some(selector) = selector else {
+        return Ok(LabelSelector::default());
+    };
+    match form {
+        SelectorForm::LabelSelector => serde_json::from_str(selector.get()),
+        SelectorForm::Labels => Ok(LabelSelector {
+            match_labels: serde_json::from_str(selector.get())?,
+            ..LabelSelector::default()
+        }),
+    }
+}
+
+/// `managedFields` is more than half of many objects and the controller never reads it; upstream
+/// drops it too. An update without the field leaves it unchanged on the server.
+fn without_managed_fields(metadata: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+    let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(metadata.get())?;
+    fields.remove("managedFields");
+    serde_json::value::to_raw_value(&fields)
+}
+
+/// Field number of `spec` in a pod template.
+const SPEC: u32 = 2;
+
+/// Field number of `topologySpreadConstraints` in a pod's spec.
+const CONSTRAINTS: u32 = 33;
+
+/// An element of `topologySpreadConstraints`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Constraint<'a> {
+    #[serde(borrow)]
+    topology_key: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    when_unsatisfiable: Option<Cow<'a, str>>,
+}
+
+/// The key of the first constraint that the scheduler must satisfy, or else of the first that it
+/// tries to. `None` without one, and for a template that cannot be decoded.
+fn topology_key(template: Template<'_>) -> Option<String> {
+    let constraints = match template {
+        Template::Json(json) => of_json(json.get()).ok()?,
+        Template::Protobuf(message) => of_protobuf(message).ok()?,
+    };
+    let first = |when: &str| {
+        let is_it = |it: &&Constraint<'_>| it.when_unsatisfiable.as_deref() == Some(when);
+        let mut those = constraints.iter().filter(is_it);
+        those.find_map(|it| it.topology_key.as_deref().filter(|key| !key.is_empty()))
+    };
+    first("DoNotSchedule")
+        .or_else(|| first("ScheduleAnyway"))
+        .map(str::to_owned)
+}
+
+fn of_json(json: &str) -> Result<Vec<Constraint<'_>>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct TemplateJson<'a> {
+        #[serde(borrow)]
+        spec: Option<SpecJson<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct SpecJson<'a> {
+        #[serde(borrow)]
+        topology_spread_constraints: Option<Vec<Constraint<'a>>>,
+    }
+    let template: TemplateJson<'_> = serde_json::from_str(json)?;
+    let constraints = template.spec.and_then(|it| it.topology_spread_constraints);
+    Ok(constraints.unwrap_or_default())
+}
+
+fn of_protobuf(template: &[u8]) -> Result<Vec<Constraint<'_>>, ProtobufError> {
+    let mut constraints = Vec::new();
+    for field in Fields::of(template) {
+        let spec = field?;
+        if spec.tag != SPEC {
+            continue;
+        }
+        for field in Fields::of(spec.bytes) {
+            let constraint = field?;
+            if constraint.tag == CONSTRAINTS {
+                constraints.push(constraint_of(constraint.bytes)?);
+            }
+        }
+    }
+    Ok(constraints)
+}
+
+fn constraint_of(message: &[u8]) -> Result<Constraint<'_>, ProtobufError> {
+    let mut constraint = Constraint::default();
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.tag {
+            2 => constraint.topology_key = Some(field.text()?.into()),
+            3 => constraint.when_unsatisfiable = Some(field.text()?.into()),
+            _ => {}
+        }
+    }
+    Ok(constraint)
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
-//! Watches in JSON: one message per line.
+//! JSON: watches with one message per line, lists whose items are decoded each from its own slice,
+//! and single objects.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, BufReader, Read};
+use std::collections::BTreeMap;
+use std::io;
+use std::io::{BufRead, BufReader, Read};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::decode::{
-    Decode, Decoded, Frame, INITIAL_EVENTS_END, OBJECT_BYTES_MAX, ReadWatch, StreamError,
-    check_names,
+    Decode, Decoded, Frame, INITIAL_EVENTS_END, ListMetadata, OBJECT_BYTES_MAX, ReadList,
+    ReadWatch, StreamError, Unread, check_names,
 };
-use super::json_object::{Head, read_object};
-use crate::api::Status;
+use super::json_items::JsonItems;
+use super::store::UnreadKey;
 use crate::api::interner::Interner;
+use crate::api::{ObjectKey, ResourceVersion, Status, Uid};
 
 /// Size of the read buffer, in bytes: several usual messages.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -166,6 +170,115 @@ fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T::Object> {
 fn foreign_kind<T: Decode>(head: &Head<'_>) -> Option<Frame<T::Object>> {
     let kind = head.kind.as_deref()?;
     (kind != T::KIND).then(|| Frame::Foreign(format!("an object of kind {kind:?}")))
+}
+
+/// The body of a list in JSON.
+pub(super) struct JsonList {
+    items: JsonItems<Box<dyn Read + Send>>,
+}
+
+impl JsonList {
+    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
+        Self {
+            items: JsonItems::new(body, OBJECT_BYTES_MAX),
+        }
+    }
+
+    /// Rejects a `Table` or another kind's list: decoded as a list of pods it would be empty.
+    fn check_kind<T: Decode>(&self) -> Result<(), StreamError> {
+        match self.items.kind() {
+            Some(kind) if kind.strip_suffix("List") != Some(T::KIND) => {
+                Err(StreamError::OtherKind(kind.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<T: Decode> ReadList<T> for JsonList {
+    fn next_object(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Decoded<T::Object>>, StreamError> {
+        let decoded = self
+            .items
+            .next_item()?
+            .map(|item| read_object::<T>(item, interner));
+        self.check_kind::<T>()?;
+        if decoded.is_none() {
+            self.items.metadata().check()?;
+        }
+        Ok(decoded)
+    }
+
+    fn metadata(&self) -> &ListMetadata {
+        self.items.metadata()
+    }
+}
+
+/// Decodes an object, or at least its identity if the object cannot be decoded.
+pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> Decoded<T::Object> {
+    let object = T::from_json(json, interner).map_err(|error| unread(json, &error))?;
+    check_names(object)
+}
+
+/// The fields of a bookmark or of any other object that this file decodes itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Head<'a> {
+    #[serde(borrow)]
+    pub(super) kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) metadata: Option<HeadMetadata<'a>>,
+}
+
+/// The `metadata` of a bookmark.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct HeadMetadata<'a> {
+    #[serde(borrow)]
+    pub(super) resource_version: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+}
+
+/// The identifying fields as raw text, since any of them may be the undecodable one.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Names<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uid: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource_version: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+fn unread(json: &[u8], error: &serde_json::Error) -> Unread {
+    let object: Named<'_> = serde_json::from_slice(json).unwrap_or_default();
+    let metadata = object.metadata.map_or("{}", RawValue::get);
+    let names: Names<'_> = serde_json::from_str(metadata).unwrap_or_default();
+    let text = |field: Option<&RawValue>| -> Option<String> {
+        field.and_then(|field| serde_json::from_str(field.get()).ok())
+    };
+    let key = text(names.name).map(|name| UnreadKey {
+        key: ObjectKey::new(text(names.namespace).unwrap_or_default(), name),
+        uid: Uid::new(&text(names.uid).unwrap_or_default()),
+    });
+    Unread {
+        key,
+        resource_version: ResourceVersion::new(&text(names.resource_version).unwrap_or_default()),
+        error: error.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -13,19 +13,12 @@
 //! that marks it, and an API server may not know `sendInitialEvents` and send an ordinary watch.
 //! Both are then listed in pages for good.
 
-mod query;
-mod reactions;
-mod timing;
-
 use std::fmt;
 use std::time::{Duration, Instant};
 
-pub use self::query::{Failure, ListQuery, WatchQuery};
-use self::reactions::is_unset;
-use self::timing::{BACKOFF, REFUSED_BACKOFF, UNENDED_MAX};
 use super::decode::ListMetadata;
-use crate::api::ResourceVersion;
-use crate::stdx::backoff::Backoff;
+use crate::api::{ResourceVersion, Status};
+use crate::stdx::clock::{Backoff, BackoffParameters};
 
 /// The reflector's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -426,6 +419,331 @@ impl fmt::Debug for ListWatch {
             .field("not_before", &self.not_before)
             .finish_non_exhaustive()
     }
+}
+
+/// The parameters of one list request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListQuery {
+    /// `resourceVersion`; omitted if empty.
+    pub resource_version: ResourceVersion,
+    /// `limit`, for a list in pages.
+    pub limit: Option<u32>,
+    /// `continue`; empty for the first page.
+    pub continue_token: String,
+}
+
+/// The parameters of one watch request. It always requests bookmarks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchQuery {
+    /// `resourceVersion`; omitted if empty.
+    pub resource_version: ResourceVersion,
+    /// True to request the complete list first (`sendInitialEvents`), at least as new as the
+    /// version.
+    pub send_initial_events: bool,
+    /// `timeoutSeconds`.
+    pub timeout_seconds: u64,
+}
+
+impl ListQuery {
+    /// The query's parameters by name, without empty ones.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let mut parameters = Vec::new();
+        if !self.resource_version.is_empty() {
+            parameters.push(("resourceVersion", self.resource_version.to_string()));
+        }
+        if let Some(limit) = self.limit {
+            parameters.push(("limit", limit.to_string()));
+        }
+        if !self.continue_token.is_empty() {
+            parameters.push(("continue", self.continue_token.clone()));
+        }
+        parameters
+    }
+}
+
+impl WatchQuery {
+    /// The query's parameters by name, without empty ones.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let mut parameters = vec![("watch", "true".to_owned())];
+        if !self.resource_version.is_empty() {
+            parameters.push(("resourceVersion", self.resource_version.to_string()));
+        }
+        if self.send_initial_events {
+            parameters.push(("sendInitialEvents", "true".to_owned()));
+            parameters.push(("resourceVersionMatch", "NotOlderThan".to_owned()));
+        }
+        parameters.push(("allowWatchBookmarks", "true".to_owned()));
+        parameters.push(("timeoutSeconds", self.timeout_seconds.to_string()));
+        parameters
+    }
+}
+
+/// A failure, classified by the reaction to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No process listens at the server's address.
+    ConnectionRefused,
+    /// The server requests a later retry.
+    TooManyRequests,
+    /// The requested version is no longer in the server's history.
+    Expired,
+    /// The server has not reached the requested version yet.
+    TooLargeResourceVersion,
+    /// The server does not accept the credentials.
+    Unauthorized,
+    /// The account lacks the right.
+    Forbidden,
+    /// Anything else.
+    Other,
+}
+
+impl Failure {
+    /// Classifies the status error of a response or in an open watch.
+    pub fn of(status: &Status) -> Self {
+        if status.is_too_large_resource_version() {
+            Self::TooLargeResourceVersion
+        } else if status.is_expired() {
+            Self::Expired
+        } else if status.is_too_many_requests() {
+            Self::TooManyRequests
+        } else if status.code() == 401 {
+            Self::Unauthorized
+        } else if status.is_forbidden() {
+            Self::Forbidden
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Objects on one page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
+const PAGE_SIZE: u32 = 500;
+
+impl ListWatch {
+    /// The first request of a paged list.
+    ///
+    /// It requests a version other than 0 without a limit, because servers serve that from their
+    /// cache, but a limited list from etcd. A server whose list at version 0 came in pages has no
+    /// such cache (client-go `tools/cache/reflector.go:list`).
+    fn first_page(&self, is_second_try: bool) -> Paging {
+        let resource_version = if self.is_unavailable {
+            ResourceVersion::default()
+        } else if self.last_resource_version.is_empty() {
+            "0".into()
+        } else {
+            self.last_resource_version.clone()
+        };
+        let limit = self.is_paginated || is_unset(&resource_version);
+        Paging {
+            resource_version,
+            limit: limit.then_some(PAGE_SIZE),
+            continue_token: String::new(),
+            listed: None,
+            is_paginated: false,
+            is_second_try,
+        }
+    }
+
+    fn watch_timeout_seconds(&mut self) -> u64 {
+        watch_timeout_seconds((self.random)())
+    }
+
+    /// True if neither a list nor a message has shown for long that the watch misses nothing.
+    ///
+    /// DIFFERS: upstream reopens a silent watch forever. An API server whose etcd was restored from
+    /// a backup accepts a watch from a version that it has not reached yet, and stays silent until
+    /// then (kubernetes issue 107457). A list at that version fails, and so reveals it. A proxy
+    /// that holds messages back until it closes the watch is silent, too.
+    fn is_unchecked(&self, now: Instant) -> bool {
+        let heard = self.heard;
+        heard.is_none_or(|heard| now.saturating_duration_since(heard) > UNCHECKED_MAX)
+    }
+
+    /// Judges the version of a complete list; `None` unless it is older than the last version.
+    ///
+    /// Only a list that was requested without a version is consistent: the server reads it from
+    /// etcd, or waits until its watch cache is as new as etcd. A list at a version may come from
+    /// the watch cache of a server that lags and, against the API's rules, does not say so.
+    fn older(&self, listed: &ResourceVersion) -> Option<Older> {
+        let is_older = !listed.is_as_new_as(&self.last_resource_version);
+        let why = [Older::Lags, Older::Restored][usize::from(self.is_unavailable)];
+        is_older.then(|| why(listed.clone()))
+    }
+
+    /// Records the version of a complete list.
+    fn listed(&mut self, resource_version: ResourceVersion, now: Instant) {
+        self.heard = Some(now);
+        self.last_resource_version = resource_version;
+        self.is_unavailable = false;
+    }
+
+    fn on_streamed_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        match failure {
+            // DIFFERS: upstream lists in pages after a denial, which is denied as well.
+            Failure::ConnectionRefused
+            | Failure::TooManyRequests
+            | Failure::Unauthorized
+            | Failure::Forbidden => self.back_off(failure, now),
+            Failure::Expired | Failure::TooLargeResourceVersion => {
+                // The server rejects even its newest version; a faster retry does not help.
+                if std::mem::replace(&mut self.is_unavailable, true) {
+                    self.back_off(failure, now)
+                } else {
+                    Reaction::Retry
+                }
+            }
+            Failure::Other => self.fall_back(),
+        }
+    }
+
+    fn on_paged_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        let Phase::PagedList(paging) = &mut self.phase else {
+            return Reaction::EndCycle(self.end_cycle(failure, now));
+        };
+        match failure {
+            // Reading the pages took longer than the server's history lasts, so request all in one.
+            Failure::Expired if !paging.continue_token.is_empty() => {
+                paging.continue_token.clear();
+                paging.limit = None;
+                paging.listed = None;
+                Reaction::Retry
+            }
+            // The server cannot serve the last known version, so request its newest, but only once.
+            Failure::Expired | Failure::TooLargeResourceVersion if !paging.is_second_try => {
+                self.is_unavailable = true;
+                self.phase = Phase::PagedList(self.first_page(true));
+                Reaction::Retry
+            }
+            _ => Reaction::EndCycle(self.end_cycle(failure, now)),
+        }
+    }
+
+    fn on_watch_error(&mut self, failure: Failure, now: Instant) -> Reaction {
+        match failure {
+            // The version is probably still available, so the watch can continue from it. That
+            // saves a server that is starting a list from each of its clients.
+            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
+            Failure::Expired => self.end_expired_cycle(now),
+            _ => Reaction::EndCycle(self.end_cycle(failure, now)),
+        }
+    }
+
+    fn fall_back(&mut self) -> Reaction {
+        self.phase = Phase::PagedList(self.first_page(false));
+        Reaction::FallBack
+    }
+
+    fn back_off(&mut self, failure: Failure, now: Instant) -> Reaction {
+        Reaction::BackOff(self.pause(failure, now))
+    }
+
+    /// Ends the cycle and returns the time until the next one.
+    fn end_cycle(&mut self, failure: Failure, now: Instant) -> Duration {
+        self.phase = Phase::CycleStart;
+        self.pause(failure, now)
+    }
+
+    fn pause(&mut self, failure: Failure, now: Instant) -> Duration {
+        let backoff = match failure {
+            Failure::ConnectionRefused => &mut self.refused_backoff,
+            _ => &mut self.backoff,
+        };
+        let delay = backoff.step(now, (self.random)());
+        self.not_before = Some(now + delay);
+        delay
+    }
+
+    /// Ends the cycle without marking the last version as unavailable: the server can still serve a
+    /// list that is at least as new.
+    ///
+    /// DIFFERS: upstream takes this step from the one back-off of its reflector. A restarted API
+    /// server no longer has any earlier version. With one back-off the wait after the outage would
+    /// be longer than the outage was, while the server is up and the cache is stale.
+    fn end_expired_cycle(&mut self, now: Instant) -> Reaction {
+        self.phase = Phase::CycleStart;
+        let delay = self.expiry_backoff.step(now, (self.random)());
+        self.not_before = Some(now + delay);
+        Reaction::EndCycle(delay)
+    }
+}
+
+impl Stream {
+    fn requested(now: Instant, is_ordered: bool) -> Self {
+        Self {
+            requested: now,
+            has_spoken: false,
+            is_ordered,
+        }
+    }
+
+    fn is_very_short(&self, now: Instant) -> bool {
+        !self.has_spoken && now.saturating_duration_since(self.requested) < VERY_SHORT_WATCH
+    }
+}
+
+impl Paging {
+    /// Returns the request for the next page. A continue token stands for the version of the first
+    /// page, and servers reject a request with both.
+    fn query(&self) -> ListQuery {
+        let is_first = self.continue_token.is_empty();
+        ListQuery {
+            resource_version: if is_first {
+                self.resource_version.clone()
+            } else {
+                ResourceVersion::default()
+            },
+            limit: self.limit,
+            continue_token: self.continue_token.clone(),
+        }
+    }
+}
+
+/// True for a version that means "any" or "the newest".
+fn is_unset(resource_version: &ResourceVersion) -> bool {
+    resource_version.is_empty() || *resource_version == "0".into()
+}
+
+/// Minimum `timeoutSeconds` of a watch. Each watch draws a random timeout up to twice as long, so
+/// that watches do not all reconnect at once (client-go
+/// `tools/cache/reflector.go:defaultMinWatchTimeout`).
+const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The back-off after failures (client-go `tools/cache/reflector.go:newReflectorWithOptions`).
+const BACKOFF: BackoffParameters = BackoffParameters {
+    initial: Duration::from_millis(800),
+    cap: Duration::from_secs(30),
+    jitter: 1.0,
+    reset_after: Duration::from_mins(2),
+};
+
+/// The back-off while no process listens at the API server's address. With its jitter the longest
+/// pause is 3.2 s, however long the outage lasts. Such an attempt is cheap for everyone, and all
+/// watches use a restarted API server within this time.
+///
+/// DIFFERS: upstream takes these steps from the one back-off of its reflector, up to a minute.
+const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
+    cap: Duration::from_millis(1600),
+    ..BACKOFF
+};
+
+/// A watch that closes sooner than this without a message has failed (client-go
+/// `tools/cache/reflector.go:handleAnyWatch`).
+const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
+
+/// Maximum time of a streamed list without a message of the list. An API server that streams a list
+/// sends its messages as fast as the client reads, and the bookmark after them within seconds. The
+/// client's `request_timeout` is the same limit for a stream without any message.
+const UNENDED_MAX: Duration = Duration::from_mins(1);
+
+/// A watch that ends is followed by a list if nothing was heard for longer than this. Some proxies
+/// close every watch that is idle for 30 s, before its first bookmark. The next end comes after
+/// five minutes at the latest (`client::ClientOptions::watch_silence_timeout`), so that a healthy
+/// API server is heard within five minutes.
+const UNCHECKED_MAX: Duration = Duration::from_mins(2);
+
+/// Returns the timeout to request for a watch; `random` is uniform in `0.0..1.0`.
+fn watch_timeout_seconds(random: f64) -> u64 {
+    MIN_WATCH_TIMEOUT.mul_f64(1.0 + random).as_secs()
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
-//! The index of the pods: by owner, and orphans by namespace. The store keeps a tally of each group
-//! that the controller queries.
+//! The indexes of the pods (by owner, and orphans by namespace) and of the ReplicaSets (by
+//! namespace, and by the UID of their controller), with a tally of each group of pods that the
+//! controller queries; and what a watch thread tells metrics and health checks.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::pod_tally::PodTally;
 use super::store::{Indexed, Store};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
-use crate::api::{ObjectKey, OwnerKey, Pod, ResourceVersion, Uid};
+use crate::api::{Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Uid};
+use crate::stdx::HashMap;
 
 /// All pods. Each is in exactly one bucket.
 pub type PodStore = Store<Pod>;
@@ -65,3 +69,287 @@ fn is_counted(pod: &Pod) -> bool {
     let controller = pod.controller.as_deref();
     controller.is_none_or(|controller| kinds.contains(&&*controller.kind))
 }
+
+/// All ReplicaSets. Each is in the bucket of its namespace and, if it has a controller, in that
+/// controller's.
+pub type ReplicaSetStore = Store<ReplicaSet>;
+
+/// A group of ReplicaSets that is queried together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ReplicaSetBucket {
+    /// ReplicaSets of a namespace.
+    In(Arc<str>),
+    /// ReplicaSets whose controller has this UID.
+    ControlledBy(Uid),
+}
+
+impl Indexed for ReplicaSet {
+    type Bucket = ReplicaSetBucket;
+    type Tally = ();
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {
+        let controller = self.controller.as_ref();
+        [
+            Some(ReplicaSetBucket::In(Arc::clone(&self.key.namespace))),
+            controller.map(|controller| ReplicaSetBucket::ControlledBy(controller.uid.clone())),
+        ]
+    }
+
+    fn count(&self, (): &mut ()) {}
+
+    fn discount(&self, (): &mut ()) {}
+}
+
+/// Counters of one watch thread since its start, and its current outage. Each counter is exact;
+/// together they need not be consistent.
+#[derive(Debug)]
+pub struct CacheStats {
+    /// Objects on the wire that could not be decoded. An object that arrives again counts again.
+    pub unread_objects: AtomicU64,
+    /// Completed lists after the first one, streamed or paged.
+    pub relists: AtomicU64,
+    /// Watches that the server has opened, including streamed lists.
+    pub watches: AtomicU64,
+    /// Events delivered to the handlers, including resyncs.
+    pub events: AtomicU64,
+    created: Instant,
+    /// Milliseconds from `created` to the last object or message that was read.
+    last_heard_ms: AtomicU64,
+    /// Start of the current outage and the reason of its last failure.
+    outage: Mutex<Option<(Instant, String)>>,
+}
+
+impl CacheStats {
+    /// Returns for how long nothing of a list or watch could be read; since `created` if nothing
+    /// ever was. A response's head does not count, nor does the page of a proxy.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let last_heard = Duration::from_millis(self.last_heard_ms.load(Ordering::Relaxed));
+        now.saturating_duration_since(self.created + last_heard)
+    }
+
+    /// Duration of the current outage and the reason of its last failure; `None` if the last list
+    /// or watch could be read.
+    pub fn outage(&self, now: Instant) -> Option<(Duration, String)> {
+        let outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, why) = outage.as_ref()?;
+        Some((now.saturating_duration_since(*since), why.clone()))
+    }
+
+    /// Records an object of a list, a complete list or a message of a watch.
+    pub(super) fn heard(&self, now: Instant) {
+        let ms = now.saturating_duration_since(self.created).as_millis();
+        let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+        self.last_heard_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Records the outage, or its end.
+    pub fn set_outage(&self, outage: Option<(Instant, String)>) {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = outage;
+    }
+}
+
+impl Default for CacheStats {
+    fn default() -> Self {
+        Self {
+            unread_objects: AtomicU64::default(),
+            relists: AtomicU64::default(),
+            watches: AtomicU64::default(),
+            events: AtomicU64::default(),
+            created: Instant::now(),
+            last_heard_ms: AtomicU64::default(),
+            outage: Mutex::default(),
+        }
+    }
+}
+
+/// Increments a counter.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+// Pod counts of one group by state and labels, updated with each pod event, so that a no-op sync
+// need not visit the pods. The lock of the pods' store guards them.
+
+/// Up to this number of label sets the tally searches them linearly. Nearly every group has one.
+const LINEAR_SEARCH_MAX: usize = 16;
+
+/// A vector or table is shrunk once its capacity exceeds its content by this factor.
+const SHRINK_FACTOR: usize = 4;
+
+/// The pods of one group by their labels. Cloning copies a pointer, and a clone never changes.
+#[derive(Clone, Default)]
+pub struct PodTally(Option<Arc<LabelTallies>>);
+
+/// INVARIANT: all label sets are different, and each has a pod.
+#[derive(Clone, Default)]
+struct LabelTallies {
+    tallies: Vec<LabelTally>,
+    /// The index of each set in `tallies`; present above [`LINEAR_SEARCH_MAX`] sets, as for orphans
+    /// with their own labels.
+    indices: Option<Box<HashMap<Labels, usize>>>,
+}
+
+/// The pods of one group that share one label set.
+#[derive(Clone, Debug)]
+pub struct LabelTally {
+    /// The labels.
+    pub labels: Labels,
+    /// All pods.
+    pub n_pods: u32,
+    /// Active pods ([`Pod::is_active`]).
+    pub n_active: u32,
+    /// Active and Ready pods.
+    pub n_ready: u32,
+    /// Terminating pods that have not finished.
+    pub n_terminating: u32,
+    /// Failed pods that are not terminating.
+    pub n_failed: u32,
+}
+
+impl PodTally {
+    /// One item per label set; no item without a pod.
+    pub fn iter(&self) -> impl Iterator<Item = &LabelTally> {
+        self.0.iter().flat_map(|tallies| &tallies.tallies)
+    }
+
+    /// Number of active pods.
+    pub fn n_active(&self) -> usize {
+        self.iter().map(|tally| tally.n_active as usize).sum()
+    }
+
+    /// Number of Failed pods that are not terminating.
+    pub fn n_failed(&self) -> usize {
+        self.iter().map(|tally| tally.n_failed as usize).sum()
+    }
+
+    pub(super) fn add(&mut self, pod: &Pod) {
+        let tallies = Arc::make_mut(self.0.get_or_insert_default());
+        let index = tallies.index_of(&pod.labels);
+        let index = index.unwrap_or_else(|| tallies.push(&pod.labels));
+        for (number, is_counted) in tallies.tallies[index].numbers(pod) {
+            *number += u32::from(is_counted);
+        }
+    }
+
+    pub(super) fn remove(&mut self, pod: &Pod) {
+        const COUNTED: &str = "the pod was counted with the same labels";
+        let tallies = Arc::make_mut(self.0.as_mut().expect(COUNTED));
+        let index = tallies.index_of(&pod.labels).expect(COUNTED);
+        let tally = &mut tallies.tallies[index];
+        for (number, is_counted) in tally.numbers(pod) {
+            *number -= u32::from(is_counted);
+        }
+        if tally.n_pods == 0 {
+            let counts = (
+                tally.n_active,
+                tally.n_ready,
+                tally.n_terminating,
+                tally.n_failed,
+            );
+            debug_assert_eq!(counts, (0, 0, 0, 0), "the counts match");
+            tallies.remove(index);
+        }
+    }
+}
+
+impl fmt::Debug for PodTally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl LabelTallies {
+    fn index_of(&self, labels: &Labels) -> Option<usize> {
+        if let Some(indices) = &self.indices {
+            return indices.get(labels).copied();
+        }
+        // Pods of one owner share their labels, so texts are hardly ever compared.
+        let is_same =
+            |tally: &LabelTally| tally.labels.is_shared_with(labels) || tally.labels == *labels;
+        self.tallies.iter().position(is_same)
+    }
+
+    /// Adds a set that is not present and returns its index.
+    fn push(&mut self, labels: &Labels) -> usize {
+        let index = self.tallies.len();
+        if index == LINEAR_SEARCH_MAX && self.indices.is_none() {
+            let sets = self.tallies.iter().map(|tally| tally.labels.clone());
+            self.indices = Some(Box::new(sets.zip(0..).collect()));
+        }
+        if let Some(indices) = &mut self.indices {
+            indices.insert(labels.clone(), index);
+        } else {
+            // Most groups have only one set, and there are many groups.
+            self.tallies.reserve_exact(1);
+        }
+        self.tallies.push(LabelTally::new(labels));
+        index
+    }
+
+    fn remove(&mut self, index: usize) {
+        let removed = self.tallies.swap_remove(index);
+        let Some(indices) = &mut self.indices else {
+            return;
+        };
+        let n_remaining = self.tallies.len();
+        // Half the size that builds the index, so that a group near the limit does not rebuild it
+        // repeatedly.
+        if n_remaining <= LINEAR_SEARCH_MAX / 2 {
+            self.indices = None;
+            self.tallies.shrink_to_fit();
+            return;
+        }
+        indices.remove(&removed.labels);
+        if let Some(moved) = self.tallies.get(index) {
+            indices.insert(moved.labels.clone(), index);
+        }
+        if self.tallies.capacity() > SHRINK_FACTOR * n_remaining {
+            self.tallies.shrink_to(2 * n_remaining);
+            indices.shrink_to(2 * n_remaining);
+        }
+    }
+}
+
+impl LabelTally {
+    fn new(labels: &Labels) -> Self {
+        Self {
+            labels: labels.clone(),
+            n_pods: 0,
+            n_active: 0,
+            n_ready: 0,
+            n_terminating: 0,
+            n_failed: 0,
+        }
+    }
+
+    /// Returns every count, and whether `pod` counts for it.
+    fn numbers(&mut self, pod: &Pod) -> [(&mut u32, bool); 5] {
+        let is_active = pod.is_active();
+        let is_terminating = pod.is_terminating() && !pod.phase.is_terminal();
+        [
+            (&mut self.n_pods, true),
+            (&mut self.n_active, is_active),
+            (&mut self.n_ready, is_active && pod.is_ready),
+            (&mut self.n_terminating, is_terminating),
+            (
+                &mut self.n_failed,
+                pod.phase == PodPhase::Failed && !pod.is_terminating(),
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,34 +11,31 @@
 //! A quiet and healthy watch logs nothing at the default level, however often the server closes it
 //! and the reflector reopens it.
 
-mod end;
 mod outage_log;
-mod source;
-mod unread_log;
 
 use std::fmt;
+use std::fmt::Debug;
+use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::end::End;
-use self::outage_log::OutageLog;
-pub use self::source::{Body, Collection, Source};
-use self::unread_log::UnreadLog;
-use super::collector::Collector;
-use super::decode::{Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread};
-use super::encoding::{read_list, read_watch};
-use super::event::CacheEvent;
+use self::outage_log::{OutageLog, UnreadLog};
+use super::decode::{
+    Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread, read_list, read_watch,
+};
 use super::list_watch::{Effect, Failure, ListQuery, ListWatch, PageEnd, Seen, Step, WatchQuery};
-use super::stats::{CacheStats, count};
-use super::store::{Indexed, Store};
+use super::pods::{CacheStats, count};
+use super::read_buffer::Collector;
+use super::store::{CacheEvent, Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
-use crate::client::StreamState;
-use crate::stdx::activity;
+use crate::cache::decode::INITIAL_EVENTS_END;
+use crate::cache::list_watch::{Older, Reaction};
+use crate::client::{BodyStream, ClientError, Request, StreamClient, StreamState};
 use crate::stdx::clock::Clock;
-use crate::stdx::report::report;
-use crate::stdx::stop::Stop;
-use crate::stdx::turns;
+use crate::stdx::escape::report;
+use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::{thread, turns};
 
 /// Receives the events of a watch. The watch thread calls it without holding a lock; a handler that
 /// blocks delays the watch.
@@ -167,16 +164,16 @@ impl<T: Decode> Reflector<T> {
             self.resync_if_due();
             let end = match self.list_watch.next_step(self.pace.now()) {
                 Step::Wait(timeout) => {
-                    let _wait = activity::enter("waits to list or watch again", T::RESOURCE);
+                    let _wait = thread::enter("waits to list or watch again", T::RESOURCE);
                     self.pace.wait(&self.stop, timeout);
                     continue;
                 }
                 Step::List(query) => {
-                    let _list = activity::enter("list", T::RESOURCE);
+                    let _list = thread::enter("list", T::RESOURCE);
                     self.list(&query)
                 }
                 Step::Watch(query) => {
-                    let _watch = activity::enter("watch", T::RESOURCE);
+                    let _watch = thread::enter("watch", T::RESOURCE);
                     self.watch(&query)
                 }
             };
@@ -467,6 +464,232 @@ fn version_of<T: Indexed>(object: &Decoded<T>) -> ResourceVersion {
     match object {
         Ok(object) => object.resource_version().clone(),
         Err(unread) => unread.resource_version.clone(),
+    }
+}
+
+/// How a request, or the read of its response, ended.
+enum End {
+    /// The page is complete.
+    Page,
+    /// The watch is closed; with the reason, unless the server closed it.
+    Closed(Option<StreamError>),
+    /// The streamed list has no end.
+    Unended,
+    /// The list is complete, but older than the store.
+    Older(Older),
+    /// The request, the list or the watch failed.
+    Failed(Failure, String),
+}
+
+impl<T: Decode> Reflector<T> {
+    /// Reports the end of a request to the state machine and logs the reaction.
+    fn react(&mut self, end: End) {
+        match end {
+            End::Page => {}
+            End::Closed(error) => self.on_closed(error.as_ref()),
+            End::Unended => {
+                let reaction = self.list_watch.on_unended();
+                self.log_unended(reaction);
+            }
+            End::Older(older) => self.on_older(older),
+            End::Failed(failure, reason) => self.on_failed(failure, reason),
+        }
+    }
+
+    /// The store keeps what it has: nothing in this process may mix two histories.
+    fn on_older(&mut self, older: Older) {
+        let (resource, cached) = (T::RESOURCE, self.list_watch.last_resource_version());
+        match older {
+            Older::Lags(version) => {
+                let reason = format!("the list has version {version}, older than {cached}");
+                self.on_failed(Failure::TooLargeResourceVersion, reason);
+            }
+            Older::Restored(version) => self.stop.stop(Cause::Failed(format!(
+                "the API server has gone back from version {cached} of {resource} to {version}, as \
+                 after a restore of etcd; the daemon ends, so that its supervisor starts it with \
+                 empty caches"
+            ))),
+        }
+    }
+
+    fn on_closed(&mut self, error: Option<&StreamError>) {
+        let (now, resource) = (self.pace.now(), T::RESOURCE);
+        let reason = match error {
+            Some(error) => report(error),
+            None => "closed by the server".to_owned(),
+        };
+        let is_silent = error.is_some_and(StreamError::is_timeout);
+        let reaction = if is_silent {
+            self.list_watch.on_silent(now)
+        } else {
+            self.list_watch.on_closed(now)
+        };
+        match reaction {
+            Reaction::FallBack if is_silent => self.log_unended(reaction),
+            Reaction::Retry if error.is_none() => {
+                log::debug!("watch of {resource} closed by the server, reopens it");
+            }
+            Reaction::Retry => {
+                log::info!(error:% = reason; "watch of {resource} broke, reopens it");
+            }
+            // A collection without changes has a silent watch. If there is another reason, the list
+            // shows it.
+            Reaction::Check(_) => {
+                log::debug!(error:% = reason; "watch of {resource} was silent, {reaction}");
+            }
+            Reaction::BackOff(_) => self.fail(Failure::Other, reason, reaction),
+            Reaction::EndCycle(_) | Reaction::FallBack => {
+                log::warn!(error:% = reason; "watch of {resource} ended unexpectedly, {reaction}");
+            }
+        }
+    }
+
+    fn on_failed(&mut self, failure: Failure, reason: String) {
+        let resource = T::RESOURCE;
+        match self.list_watch.on_error(failure, self.pace.now()) {
+            reaction @ (Reaction::Retry | Reaction::FallBack) => {
+                let is_known = self.outage_log.is_on();
+                let level = [log::Level::Info, log::Level::Debug][usize::from(is_known)];
+                log::log!(level, error:% = reason; "cannot list or watch {resource}, {reaction}");
+            }
+            reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
+                log::info!(error:% = reason; "watch of {resource} fell behind, {reaction}");
+            }
+            reaction => self.fail(failure, reason, reaction),
+        }
+    }
+
+    /// Records and logs a failure that may be part of an outage.
+    fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction) {
+        let resource = T::RESOURCE;
+        let (began, is_due) = self.outage_log.failed(failure, self.pace.now());
+        let denied = self.if_forbidden.as_deref();
+        let denied = denied.filter(|_| failure == Failure::Forbidden);
+        match denied {
+            // The client reports rejected credentials itself, for all of its users.
+            _ if !is_due || failure == Failure::Unauthorized => {
+                log::debug!(error:% = reason; "cannot list or watch {resource}, {reaction}");
+            }
+            Some(denied) => log::error!(error:% = reason; "{denied}"),
+            None => log::warn!(error:% = reason; "cannot list or watch {resource}, {reaction}"),
+        }
+        self.stats.set_outage(Some((began, reason)));
+    }
+
+    fn log_unended(&self, reaction: Reaction) {
+        let (resource, n_objects) = (T::RESOURCE, self.collector.len());
+        log::warn!(
+            "the streamed list of {resource} has no end: after {n_objects} objects no bookmark \
+             with the annotation {INITIAL_EVENTS_END} came; {reaction} from now on, as with \
+             --feature-gates=WatchListClient=false"
+        );
+    }
+
+    /// Ends the outage, if there is one: a list is complete, or a message of a watch has arrived.
+    fn end_outage(&mut self) {
+        let Some((duration, was_reopened)) = self.outage_log.end(self.pace.now()) else {
+            return;
+        };
+        self.stats.set_outage(None);
+        let (resource, seconds) = (T::RESOURCE, duration.as_secs_f64());
+        log::info!("{resource} can be listed and watched again after {seconds:.1} s");
+        if !was_reopened {
+            self.handler.on_recovered();
+        }
+    }
+}
+
+impl End {
+    fn not_opened(error: &ClientError) -> Self {
+        let failure = match error.status() {
+            Some(status) => Failure::of(status),
+            None if error.is_connection_refused() => Failure::ConnectionRefused,
+            None => Failure::Other,
+        };
+        Self::Failed(failure, report(error))
+    }
+}
+
+/// Opens lists and watches of one collection.
+pub trait Source: Debug + Send {
+    /// Requests a list or one page of it. Blocks until the response begins; the stop signal ends
+    /// the wait.
+    ///
+    /// # Errors
+    /// [`ClientError`] if there is no response, or not a list.
+    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError>;
+
+    /// Opens a watch. Blocks until the response begins; the stop signal ends the wait.
+    ///
+    /// # Errors
+    /// [`ClientError`] if there is no response, or not a watch.
+    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError>;
+}
+
+/// A response that has begun.
+pub struct Body {
+    /// `Content-Type` of the response.
+    pub content_type: String,
+    /// The response's body. Reads block until bytes arrive. They fail once the stop signal is
+    /// triggered, or when no bytes arrive for too long.
+    pub reader: Box<dyn Read + Send>,
+    /// How the body's reads wait.
+    pub state: StreamState,
+}
+
+impl Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("content_type", &self.content_type)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A collection of the API server.
+#[derive(Debug)]
+pub struct Collection {
+    client: StreamClient,
+    path: String,
+    accept: &'static str,
+}
+
+impl Collection {
+    /// The collection at `path`, such as `/api/v1/pods`, requested in the encodings `accept`
+    /// ([`ContentType::accept`](crate::cache::decode::ContentType::accept)).
+    pub fn new(client: StreamClient, path: impl Into<String>, accept: &'static str) -> Self {
+        Self {
+            client,
+            path: path.into(),
+            accept,
+        }
+    }
+
+    fn request(&self, parameters: Vec<(&'static str, String)>) -> Request {
+        let request = Request::get(&*self.path).accept(self.accept);
+        let parameters = parameters.into_iter();
+        parameters.fold(request, |request, (name, value)| request.query(name, value))
+    }
+}
+
+impl Source for Collection {
+    fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError> {
+        let request = self.request(query.parameters());
+        Ok(self.client.open_list(&request)?.into())
+    }
+
+    fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError> {
+        let request = self.request(query.parameters());
+        Ok(self.client.open_watch(&request)?.into())
+    }
+}
+
+impl From<BodyStream> for Body {
+    fn from(body: BodyStream) -> Self {
+        Self {
+            content_type: body.content_type().to_owned(),
+            state: body.state().clone(),
+            reader: Box::new(body),
+        }
     }
 }
 

@@ -9,17 +9,16 @@
 //! buckets. Because the table knows the slots, removing one of 10,000 pods from its owner's bucket
 //! touches two entries.
 
-mod table;
-
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use self::table::{Entry, Table};
-use super::event::CacheEvent;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
 use crate::api::{ObjectKey, ResourceVersion, Uid};
-use crate::stdx::hash::{HashMap, HashSet};
-use crate::stdx::latch::Latch;
+use crate::stdx::stop::Latch;
+use crate::stdx::{HashMap, HashSet};
 
 /// Maximum buckets of an object.
 const BUCKETS_MAX: usize = 2;
@@ -381,6 +380,104 @@ impl<T: Indexed> State<T> {
         }
         Some(object)
     }
+}
+
+/// Minimum capacity that the table keeps.
+const TABLE_MIN: usize = 1024;
+
+/// Objects by key.
+#[derive(Debug)]
+struct Table<T> {
+    /// INVARIANT: keys are unique; each entry is at the position of its key's hash.
+    entries: HashTable<Entry<T>>,
+    hasher: RandomState,
+}
+
+/// One object.
+#[derive(Debug)]
+struct Entry<T> {
+    /// The object.
+    object: Arc<T>,
+    /// Its index in each of its buckets; 0 if there is no such bucket.
+    slots: [u32; BUCKETS_MAX],
+}
+
+impl<T: Indexed> Table<T> {
+    /// The entry of this key.
+    fn get(&self, key: &ObjectKey) -> Option<&Entry<T>> {
+        let hash = self.hasher.hash_one(key);
+        self.entries.find(hash, |entry| entry.object.key() == key)
+    }
+
+    /// The entry of this key, for changes; the key must stay the same.
+    fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Entry<T>> {
+        let hash = self.hasher.hash_one(key);
+        self.entries
+            .find_mut(hash, |entry| entry.object.key() == key)
+    }
+
+    /// Inserts an object whose key is not present.
+    fn insert(&mut self, entry: Entry<T>) {
+        let hash = self.hasher.hash_one(entry.object.key());
+        let rehash = |entry: &Entry<T>| self.hasher.hash_one(entry.object.key());
+        self.entries.insert_unique(hash, entry, rehash);
+    }
+
+    /// Removes the entry of this key, and releases memory after a peak.
+    fn remove(&mut self, key: &ObjectKey) -> Option<Entry<T>> {
+        let hash = self.hasher.hash_one(key);
+        let found = self
+            .entries
+            .find_entry(hash, |entry| entry.object.key() == key);
+        let (entry, _) = found.ok()?.remove();
+        if self.entries.capacity() > TABLE_MIN.max(SHRINK_FACTOR * self.entries.len()) {
+            let rehash = |entry: &Entry<T>| self.hasher.hash_one(entry.object.key());
+            self.entries.shrink_to(2 * self.entries.len(), rehash);
+        }
+        Some(entry)
+    }
+
+    /// All objects, in no order.
+    fn objects(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.entries.iter().map(|entry| &entry.object)
+    }
+
+    /// Number of entries.
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Number of entries that fit without growing.
+    #[cfg(test)]
+    fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            entries: HashTable::new(),
+            hasher: RandomState::default(),
+        }
+    }
+}
+
+/// One change of a store. The store already has the new state when the handler runs.
+#[derive(Clone, Debug)]
+pub enum CacheEvent<T> {
+    /// The object is new.
+    Added(Arc<T>),
+    /// The object has changed; at a resync `old` and `new` are the same. If an object was deleted
+    /// and created again while the watch was interrupted, this is an update with another UID.
+    Updated {
+        /// The old state.
+        old: Arc<T>,
+        /// The new state.
+        new: Arc<T>,
+    },
+    /// The object was deleted. After a relist this is its last known state, a tombstone.
+    Deleted(Arc<T>),
 }
 
 #[cfg(test)]

@@ -3,30 +3,21 @@
 //! startup and reports every problem with files and certificates then. On SIGHUP the thread
 //! `signal` reloads credentials and certificates.
 
-mod direct;
-pub(super) mod environment;
-mod error;
-mod exec;
 mod file;
-mod in_cluster;
 mod kubeconfig;
 
-#[cfg(test)]
-mod tests;
-
-use std::fmt;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fmt, fs};
 
-pub use direct::DirectSource;
-pub use environment::Environment;
-pub use error::{ConfigError, SearchedPlace};
 use ureq::http::uri::Uri;
 
 use super::access::Access;
 use super::credentials::{Authorization, Credentials, Impersonation, Owner};
 use super::live_tls::{LiveTls, TlsSource};
 use super::proxy;
+use crate::client::live_tls::Pem;
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 
@@ -230,7 +221,7 @@ impl Draft {
             };
             return Ok((draft, Located::Master(url.clone())));
         }
-        match in_cluster::find(environment, &mut searched) {
+        match find(environment, &mut searched) {
             Some(draft) => Ok((draft, Located::InCluster)),
             None => Err(ConfigError::NotFound(searched)),
         }
@@ -343,3 +334,226 @@ fn with_scheme(server: &str, tls: &TlsSource) -> String {
 fn non_empty(text: Option<&String>) -> Option<&String> {
     text.filter(|text| !text.is_empty())
 }
+
+/// How to connect to a server that no kubeconfig names.
+#[derive(Clone, Debug, Default)]
+pub struct DirectSource {
+    /// The server's URL.
+    pub url: String,
+    /// File with the bearer token.
+    pub token_file: Option<PathBuf>,
+    /// File with the certificate authority of the server, in PEM; the system's if `None`.
+    pub certificate_authority: Option<PathBuf>,
+    /// Accept any server certificate.
+    pub insecure_skip_tls_verify: bool,
+}
+
+impl ClientConfig {
+    /// Creates the configuration for a server outside of any kubeconfig. Reads files, opens no
+    /// connection.
+    ///
+    /// # Errors
+    /// [`ConfigError::Master`], which names the problem.
+    pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
+        let master = |problem| ConfigError::Master {
+            url: proxy::without_password(&source.url),
+            problem,
+        };
+        let mut draft = Draft {
+            server: source.url.clone(),
+            origin: "--server".to_owned(),
+            user: "--token-file".to_owned(),
+            ..Draft::default()
+        };
+        // A daemon's pages that want a token are served through TLS only.
+        if source.token_file.is_some() && !draft.server.contains("://") {
+            draft.server.insert_str(0, "https://");
+        }
+        draft.tls.insecure = source.insecure_skip_tls_verify;
+        if let Some(file) = &source.certificate_authority {
+            draft.tls.certificate_authority = Some(Pem::File {
+                name: "--certificate-authority",
+                path: file.clone(),
+            });
+        }
+        if let Some(file) = &source.token_file {
+            draft.authorization = Authorization::TokenFile {
+                path: file.clone(),
+                until_readable: None,
+            };
+        }
+        draft.finish(&Environment::of_process()).map_err(master)
+    }
+}
+
+/// Directory of a pod's service account (client-go `rest/config.go:InClusterConfig`).
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Environment variables, and the directory with the pod's service account.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    vars: BTreeMap<String, String>,
+    service_account: PathBuf,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn of_process() -> Self {
+        let vars = std::env::vars_os().map(|(name, value)| {
+            let text = |s: std::ffi::OsString| s.to_string_lossy().into_owned();
+            (text(name), text(value))
+        });
+        Self {
+            vars: vars.collect(),
+            service_account: PathBuf::from(SERVICE_ACCOUNT),
+        }
+    }
+
+    /// An environment with these variables and this service account directory.
+    pub fn new<'a>(
+        vars: impl IntoIterator<Item = (&'a str, &'a str)>,
+        service_account: impl Into<PathBuf>,
+    ) -> Self {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Self {
+            vars: vars.into_iter().map(own).collect(),
+            service_account: service_account.into(),
+        }
+    }
+
+    /// A variable's value; `None` if it is not set.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.vars.get(name).map(String::as_str)
+    }
+
+    /// All variables.
+    fn all(&self) -> BTreeMap<String, String> {
+        self.vars.clone()
+    }
+
+    /// A variable's value; `None` if it is not set or empty.
+    fn non_empty_var(&self, name: &str) -> Option<&str> {
+        self.var(name).filter(|value| !value.is_empty())
+    }
+}
+
+/// Why the client has no API server address or no credentials.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No source names an API server.
+    #[error("no configuration for an API server was found; looked at{}", Lines(.0))]
+    NotFound(Vec<SearchedPlace>),
+    /// `--context` names a context, and there is no kubeconfig to have it.
+    #[error("no kubeconfig has the --context {context:?}; looked at{}", Lines(.searched))]
+    Context {
+        /// The context.
+        context: String,
+        /// Where a kubeconfig was looked for.
+        searched: Vec<SearchedPlace>,
+    },
+    /// A kubeconfig file cannot be used.
+    #[error("kubeconfig {}: {problem}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An entry of a kubeconfig cannot be used.
+    #[error("kubeconfig {}, {entry}: {problem}", file.display())]
+    Entry {
+        /// The file with the entry.
+        file: PathBuf,
+        /// Kind and name of the entry, such as `context "prod"`.
+        entry: String,
+        /// What is wrong with it, and how to fix it.
+        problem: String,
+    },
+    /// The pod's service account cannot be used.
+    #[error("in-cluster configuration: {0}")]
+    InCluster(String),
+    /// The address given by `--master` cannot be used.
+    #[error("--master {url:?}: {problem}")]
+    Master {
+        /// The address as given, without a password.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// A place where no configuration was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchedPlace {
+    /// The place, such as `$KUBECONFIG`.
+    pub place: String,
+    /// What the search found there.
+    pub found: String,
+}
+
+impl SearchedPlace {
+    fn new(place: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            found: found.into(),
+        }
+    }
+}
+
+struct Lines<'a>(&'a [SearchedPlace]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for SearchedPlace { place, found } in self.0 {
+            write!(f, "\n  {place}: {found}")?;
+        }
+        Ok(())
+    }
+}
+
+const HOST: &str = "KUBERNETES_SERVICE_HOST";
+const PORT: &str = "KUBERNETES_SERVICE_PORT";
+
+/// Returns the pod's configuration; `None` if this process does not run in a pod.
+fn find(environment: &Environment, searched: &mut Vec<SearchedPlace>) -> Option<Draft> {
+    let (Some(host), Some(port)) = (
+        environment.non_empty_var(HOST),
+        environment.non_empty_var(PORT),
+    ) else {
+        let place = format!("the pod's environment (${HOST}, ${PORT})");
+        searched.push(SearchedPlace::new(place, "not set, so this is not a pod"));
+        return None;
+    };
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    };
+    let directory = &environment.service_account;
+    let namespace = fs::read_to_string(directory.join("namespace")).ok();
+    let namespace = namespace.map(|text| text.trim().to_owned());
+    let mut draft = Draft {
+        server: format!("https://{host}:{port}"),
+        authorization: Authorization::TokenFile {
+            path: directory.join("token"),
+            until_readable: None,
+        },
+        namespace: namespace.filter(|text| !text.is_empty()),
+        origin: "the pod's service account".to_owned(),
+        user: "the pod".to_owned(),
+        ..Draft::default()
+    };
+    let authority = Pem::File {
+        name: "certificate authority",
+        path: directory.join("ca.crt"),
+    };
+    // As upstream (client-go `rest/config.go:InClusterConfig`).
+    match authority.read() {
+        Ok(_) => draft.tls.certificate_authority = Some(authority),
+        Err(problem) => log::warn!("{problem}; the system's certificate authorities are used"),
+    }
+    Some(draft)
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,9 @@
 //! authorities apply to the server and not to a proxy. The chain marks every failure, since a
 //! failure in here proves that the request was not sent.
 
-use std::fmt;
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::{fmt, io};
 
 use rustls::{ClientConnection, StreamOwned};
 use ureq::Error;
@@ -24,9 +23,9 @@ use ureq::unversioned::transport::{
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, FenceConnector, HeldBack};
 use super::live_tls::LiveTls;
-use super::stream_state::StreamState;
+use super::stream::StreamState;
 use super::tcp::{Tcp, check_room};
-use super::tls_error::describe;
+use super::tls::describe;
 
 /// Builds the connector chain. A closed `fence` holds back everything on its connections. With
 /// `close_on_change` a new identity closes connections in use; otherwise they end with their

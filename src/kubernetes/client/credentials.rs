@@ -3,26 +3,25 @@
 //! every request.
 
 mod owner;
-mod token_claims;
 
-use std::fmt::{self, Write as _};
-use std::io;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
 use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-pub(super) use self::owner::{Owner, Rejections};
-use self::token_claims::{Claims, EndWarning};
+use self::owner::{Claims, EndWarning};
 use super::exec_plugin::{ExecPlugin, ExecSettings, Issued};
-use super::secret_header::{bearer, secret_value};
 use crate::stdx::bounded_file;
 use crate::stdx::clock::{Clock, SystemClock};
 use crate::stdx::stop::Stop;
+
+pub(super) use self::owner::{Owner, Rejections};
 
 /// How long a token from a file is used before the next read. Upstream uses it for a minute with
 /// ten seconds of leeway (client-go `transport/token_source.go:NewCachedFileTokenSource`).
@@ -453,6 +452,26 @@ fn escape_header(name: &str) -> String {
         }
     }
     escaped
+}
+
+/// The `Authorization` header for a token.
+///
+/// # Errors
+/// If the token has characters that HTTP does not allow; the error does not print it.
+pub(super) fn bearer(token: &str) -> Result<HeaderValue, String> {
+    secret_value(&format!("Bearer {}", token.trim()))
+}
+
+/// A header value that is marked as secret.
+///
+/// # Errors
+/// If the text has characters that HTTP does not allow; the error does not print it.
+pub(super) fn secret_value(text: &str) -> Result<HeaderValue, String> {
+    // Drop the original error: it must not print the secret, and adds nothing else.
+    let value = HeaderValue::from_str(text).ok();
+    let mut value = value.ok_or("the credential has characters that HTTP does not allow")?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -7,29 +7,28 @@
 
 mod child;
 mod credential;
-mod validity;
-
-#[cfg(any(test, feature = "simulation"))]
-pub use credential::read_credential;
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use child::{ChildError, Limit, POLL_INTERVAL, Program};
+use credential::{ExecCredential, exec_info, parse, validity};
 use jiff::Timestamp;
 use secrecy::ExposeSecret;
 use ureq::http::header::HeaderValue;
 
-pub(super) use credential::{ClusterInfo, VERSIONS};
-
-use super::secret_header::bearer;
+use super::credentials::bearer;
 use super::tls::{Identity, Trust, client_config};
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;
-use crate::telemetry::metrics::{self, credentials::ExecPluginCall};
-use child::{ChildError, Limit, POLL_INTERVAL, Program};
-use credential::{ExecCredential, exec_info, parse};
-use validity::validity;
+use crate::telemetry::metrics;
+use crate::telemetry::metrics::credentials::ExecPluginCall;
+
+pub(super) use credential::{ClusterInfo, VERSIONS};
+
+#[cfg(any(test, feature = "simulation"))]
+pub use credential::read_credential;
 
 /// Maximum run time of a plugin. DIFFERS: upstream has no limit.
 const RUN_TIMEOUT: Duration = Duration::from_mins(1);
@@ -363,7 +362,11 @@ impl Issued {
 ///
 /// # Errors
 /// If it does not exist; the text includes `hint`.
-pub(super) fn find(command: &str, search_path: &str, hint: Option<&str>) -> Result<(), String> {
+pub(super) fn find_command(
+    command: &str,
+    search_path: &str,
+    hint: Option<&str>,
+) -> Result<(), String> {
     let is_found = if command.contains('/') {
         Path::new(command).exists()
     } else {

@@ -1,28 +1,31 @@
 //! One HTTP exchange: sends a request, reads the response's head, classifies failures. The send
 //! loops in `client` and `stream` call it on the sending thread.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ureq::http::StatusCode;
-use ureq::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use ureq::http::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WARNING,
+};
 use ureq::http::uri::{PathAndQuery, Uri};
 use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
+use super::ClientOptions;
 use super::access::Access;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
-use super::meter::Meter;
-use super::options::ClientOptions;
-use super::request::Request;
+use super::request::{Method, Request};
 use super::retry::{Failure, whole_seconds};
-use super::stream_state::StreamState;
-use super::warnings::Warnings;
+use super::stream::StreamState;
 use crate::api::Status;
 use crate::stdx::stop::Stop;
+use crate::telemetry::metrics;
+use crate::telemetry::metrics::rest_client::VerbMetrics;
 
 /// Timeout for opening a connection, TLS included. Upstream allows 30 s for TCP and 10 s for TLS.
 /// DIFFERS: 10 s for both, since the stop signal can end every wait but a hanging connect.
@@ -348,4 +351,172 @@ fn describe(timeout: Timeout) -> String {
         _ => "a deadline passed",
     }
     .to_owned()
+}
+
+// Request metrics of one client. The metric handles of a verb are resolved at its first request;
+// after that, counting a request costs a few nanoseconds and no allocation.
+
+/// The metric handles for one API server.
+#[derive(Debug)]
+pub(super) struct Meter {
+    /// Host and port.
+    host: String,
+    verbs: [OnceLock<VerbMetrics>; Method::ALL.len()],
+}
+
+impl Meter {
+    pub(super) fn new(server: &Uri) -> Self {
+        let host = server
+            .authority()
+            .map_or("none", |authority| authority.as_str());
+        Self {
+            host: host.to_owned(),
+            verbs: Default::default(),
+        }
+    }
+
+    /// Returns the metric handles of `method`.
+    pub(super) fn verb(&self, method: Method) -> &VerbMetrics {
+        let resolve = || {
+            metrics::global()
+                .rest_client
+                .of(method.as_str(), &self.host)
+        };
+        self.verbs[method as usize].get_or_init(resolve)
+    }
+}
+
+/// Measures one request, from the call until this is dropped, which is when the response was read.
+#[derive(Debug)]
+pub(super) struct ResponseMeter {
+    meter: Arc<Meter>,
+    method: Method,
+    began: Instant,
+    /// `None`: no response, or not a successful one.
+    n_bytes: Option<usize>,
+}
+
+impl ResponseMeter {
+    pub(super) fn new(meter: &Arc<Meter>, request: &Request) -> Self {
+        Self {
+            meter: Arc::clone(meter),
+            method: request.method(),
+            began: Instant::now(),
+            n_bytes: None,
+        }
+    }
+
+    /// Records one attempt to send the request, the first or a retry.
+    pub(super) fn attempted(&self, request: &Request) {
+        let size = bytes(request.body_bytes());
+        self.meter.verb(self.method).request_size.observe(size);
+    }
+
+    /// Adds `n_bytes` to the size of the response.
+    pub(super) fn received(&mut self, n_bytes: usize) {
+        self.n_bytes = Some(self.n_bytes.unwrap_or(0) + n_bytes);
+    }
+}
+
+impl Drop for ResponseMeter {
+    fn drop(&mut self) {
+        let metrics = self.meter.verb(self.method);
+        metrics
+            .request_duration
+            .observe(self.began.elapsed().as_secs_f64());
+        if let Some(n_bytes) = self.n_bytes {
+            metrics.response_size.observe(bytes(n_bytes));
+        }
+    }
+}
+
+fn bytes(n_bytes: usize) -> f64 {
+    metrics::whole(u64::try_from(n_bytes).unwrap_or(u64::MAX))
+}
+
+/// Maximum texts remembered. Above it no further text is logged, so that a text with a name in it
+/// cannot fill log and memory.
+const TEXTS_MAX: usize = 256;
+
+/// The warnings that were logged.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    state: Mutex<HashSet<String>>,
+}
+
+impl Warnings {
+    /// Logs the warnings in a response's headers that were not logged before.
+    pub(super) fn log(&self, headers: &HeaderMap) {
+        for value in headers.get_all(WARNING) {
+            let Ok(value) = value.to_str() else { continue };
+            for text in texts(value) {
+                if self.is_new(&text) {
+                    log::warn!("the API server warns: {text}");
+                }
+            }
+        }
+    }
+
+    fn is_new(&self, text: &str) -> bool {
+        let mut seen = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.len() < TEXTS_MAX && seen.insert(text.to_owned())
+    }
+}
+
+/// The texts in one header's value: `299 - "text"`, several joined by commas. Codes other than 299
+/// come from caches in between and do not concern the cluster.
+fn texts(value: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut rest = value;
+    while let Some((head, tail)) = rest.split_once('"') {
+        let (text, after) = unquote(tail);
+        let code = head.trim_start_matches([',', ' ']).split(' ').next();
+        if code == Some("299") && !text.is_empty() {
+            texts.push(text);
+        }
+        rest = after;
+    }
+    texts
+}
+
+/// Returns the quoted text at the start of `input` without its escapes, and the remaining input.
+fn unquote(input: &str) -> (String, &str) {
+    let mut text = String::new();
+    let mut chars = input.char_indices();
+    while let Some((i, char)) = chars.next() {
+        match char {
+            '"' => return (text, &input[i + 1..]),
+            '\\' => text.extend(chars.next().map(|(_, escaped)| escaped)),
+            char => text.push(char),
+        }
+    }
+    (text, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TEXTS_MAX, Warnings, texts};
+
+    #[test]
+    fn warnings_are_parsed_from_the_header() {
+        assert_eq!(texts("299 - \"a \\\"b\\\" c\""), ["a \"b\" c"]);
+        assert_eq!(
+            texts("299 - \"one, two\", 299 - \"three\""),
+            ["one, two", "three"]
+        );
+        assert_eq!(
+            texts("299 - \"dated\" \"Sat, 25 Aug 2012 23:34:45 GMT\", 299 - \"b\""),
+            ["dated", "b"]
+        );
+        assert_eq!(texts("110 proxy \"stale\""), [""; 0]);
+        assert_eq!(texts("nonsense"), [""; 0]);
+    }
+
+    #[test]
+    fn each_text_is_new_once_up_to_a_limit() {
+        let warnings = Warnings::default();
+        assert!(warnings.is_new("a") && !warnings.is_new("a"));
+        let n_new = (0..1000).filter(|i| warnings.is_new(&i.to_string()));
+        assert_eq!(n_new.count(), TEXTS_MAX - 1);
+    }
 }

@@ -10,9 +10,8 @@
 //! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
-mod settings;
-
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -23,12 +22,11 @@ use rustls::pki_types::ServerName;
 use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
-use self::settings::{settings, trust};
-use super::pem::{Pem, rejection_reason};
 use super::tls::{Identity, Trust, server_name};
+use crate::client::tls::{authorities, client_config};
+use crate::stdx::bounded_file;
 use crate::stdx::clock::Clock;
-use crate::telemetry::expiry::Expiry;
-use crate::telemetry::metrics;
+use crate::telemetry::{Expiry, metrics};
 
 /// Interval between two checks of the files (client-go
 /// `transport/cert_rotation.go:CertCallbackRefreshDuration` and `transport/ca_rotation.go`).
@@ -422,6 +420,139 @@ impl fmt::Debug for LiveTls {
             .field("generation", &self.generation())
             .finish_non_exhaustive()
     }
+}
+
+impl Ingredients {
+    /// Reads the files that `source` names. `plugin` is the identity if `source` names none.
+    fn read(source: TlsSource, plugin: Option<Identity>, credentials: u64) -> Result<Self, String> {
+        let identity = source.identity.as_ref();
+        let identity =
+            identity.map(|(certificate, key)| Ok::<_, String>((certificate.read()?, key.read()?)));
+        let authority = source.certificate_authority.as_ref();
+        let material = Material {
+            certificate_authority: authority.map(Pem::read).transpose()?,
+            identity: identity.transpose()?.or(plugin),
+        };
+        Ok(Self {
+            trust: trust(&source, material.certificate_authority.as_deref())?,
+            source,
+            material,
+            credentials,
+        })
+    }
+
+    /// Returns the names of what differs in `new`.
+    fn changes(&self, new: &Self) -> Changes {
+        let (material, source) = (&self.material, &self.source);
+        let candidates = [
+            (
+                material.identity != new.material.identity,
+                CLIENT_CERTIFICATE,
+            ),
+            (
+                material.certificate_authority != new.material.certificate_authority,
+                CERTIFICATE_AUTHORITY,
+            ),
+            (
+                source.insecure != new.source.insecure,
+                "insecure-skip-tls-verify",
+            ),
+            (
+                source.server_name != new.source.server_name,
+                "tls-server-name",
+            ),
+        ];
+        let changed = candidates.into_iter().filter(|(changed, _)| *changed);
+        changed.map(|(_, name)| name).collect()
+    }
+}
+
+fn trust(source: &TlsSource, certificate_authority: Option<&[u8]>) -> Result<Trust, String> {
+    Ok(if source.insecure {
+        Trust::Anyone
+    } else {
+        Trust::Authorities(authorities(certificate_authority)?)
+    })
+}
+
+fn settings(server: &Uri, ingredients: &Ingredients, generation: u64) -> Result<Current, String> {
+    let Ingredients {
+        source,
+        trust,
+        material,
+        ..
+    } = ingredients;
+    let host = server.host().unwrap_or_default();
+    let name = source.server_name.as_deref().unwrap_or(host);
+    let proxy = source.tls_proxy.then(|| {
+        let trust = match trust {
+            Trust::Authorities(cluster) if source.certificate_authority.is_some() => {
+                Trust::Authorities(cluster.and_the_systems())
+            }
+            trust => trust.clone(),
+        };
+        client_config(&trust, None).map(Arc::new)
+    });
+    Ok(Current {
+        server_name: server_name(name)?,
+        server: Arc::new(client_config(trust, material.identity.as_ref())?),
+        proxy: proxy.transpose()?,
+        generation,
+        expiry: expiry(ingredients),
+    })
+}
+
+/// The life of the configured client certificate. A plugin looks after its own.
+fn expiry(ingredients: &Ingredients) -> Option<Arc<Expiry>> {
+    let (source, _) = ingredients.source.identity.as_ref()?;
+    let (certificate, _) = ingredients.material.identity.as_ref()?;
+    Expiry::of("client", source.path(), certificate)
+}
+
+// The source of a certificate or key: the configuration itself, or a file that may be replaced
+// at any time. `live_tls` reads it on the thread that runs a check.
+
+/// A source of PEM.
+#[derive(Clone)]
+pub(super) enum Pem {
+    /// PEM in the configuration itself.
+    Data(Vec<u8>),
+    /// PEM in a file; `name` is the configuration's name for it.
+    File { name: &'static str, path: PathBuf },
+}
+
+impl Pem {
+    /// Returns the current bytes.
+    ///
+    /// # Errors
+    /// Which file cannot be read and why, as text.
+    pub(super) fn read(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Data(bytes) => Ok(bytes.clone()),
+            Self::File { name, path } => bounded_file::read_regular(path)
+                .map_err(|error| format!("{name} {} cannot be read: {error}", path.display())),
+        }
+    }
+
+    /// The file, if the source is one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Data(_) => None,
+            Self::File { path, .. } => Some(path),
+        }
+    }
+
+    /// True if the source may change after it was read.
+    pub(super) fn is_file(&self) -> bool {
+        self.path().is_some()
+    }
+}
+
+/// Returns why an authority's file is rejected, as the metrics' label (client-go
+/// `transport/ca_rotation.go`).
+pub(super) fn rejection_reason(bytes: &[u8]) -> &'static str {
+    let is_empty = bytes.trim_ascii().is_empty();
+    if is_empty { "empty" } else { "ca_parse_error" }
 }
 
 #[cfg(test)]

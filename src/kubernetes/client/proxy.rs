@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use ureq::http::uri::Authority;
 
-use super::config::environment::Environment;
+use super::config::Environment;
 
 /// Returns the proxy for `host:port`, if any: `configured` (`proxy-url`), else the environment's
 /// for `scheme` (Go `golang.org/x/net/http/httpproxy:Config.ProxyFunc`). `NO_PROXY` does not apply

@@ -8,7 +8,7 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::api::ObjectKey;
-use crate::api::encoded::{Encoded, JSON};
+use crate::api::json::{Encoded, JSON};
 
 /// Characters that a path must escape; slashes separate its segments.
 const PATH: &AsciiSet = &CONTROLS

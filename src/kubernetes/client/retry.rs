@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use super::error::ClientError;
-use super::meter::Meter;
+use super::http::Meter;
 use super::request::{Method, Request};
 use super::throttle::Throttle;
 use crate::api::status::RETRY_AFTER_MAX;
-use crate::stdx::activity;
 use crate::stdx::stop::Stop;
+use crate::stdx::thread;
 
 /// Maximum retries of a request (client-go `rest/request.go:NewRequest`, maxRetries).
 const RETRIES_MAX: u32 = 10;
@@ -113,7 +113,7 @@ pub(super) fn run<T>(
     stop: &Stop,
     mut attempt: impl FnMut(u32) -> Result<T, Failure>,
 ) -> Result<T, ClientError> {
-    let _request = activity::enter("request", request);
+    let _request = thread::enter("request", request);
     let wait = || match throttle {
         Some(throttle) => wait_for_throttle(throttle, request, meter),
         None => Ok(()),
@@ -145,7 +145,7 @@ pub(super) fn run<T>(
         };
         log::debug!(error:%; "{request} is sent again in {delay:?}");
         let stopped = {
-            let _wait = activity::enter("waits to send again", format_args!("{delay:.1?}"));
+            let _wait = thread::enter("waits to send again", format_args!("{delay:.1?}"));
             stop.wait_timeout(delay)
         };
         if stopped || wait().is_err() {

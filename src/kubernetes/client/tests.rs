@@ -10,11 +10,14 @@ mod streams;
 
 use std::time::{Duration, Instant};
 
-use super::{Client, ClientConfig, ClientError, ClientOptions};
+use server::Server;
+
+use super::{Client, ClientConfig, ClientError, ClientOptions, user_agent};
+use crate::stdx::build;
 use crate::stdx::stop::{Cause, Stop};
+
 pub(super) use executable::write_executable;
 pub(super) use secure::Authority;
-use server::Server;
 
 /// Timeout of every wait in these tests, which only a hang meets.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -74,4 +77,13 @@ fn stopped_while<T: Send + 'static>(
     let result = result.expect("the stop signal ends the wait");
     thread.join().expect("the thread does not panic");
     result
+}
+
+#[test]
+fn the_user_agent_has_the_form_of_client_go() {
+    let (version, platform) = (env!("CARGO_PKG_VERSION"), build::platform());
+    let expected = format!("replicaset-controller/{version} ({platform}) kubernetes/");
+    let agent = user_agent();
+    assert!(agent.starts_with(&expected), "{agent}");
+    assert!(agent.ends_with("/replicaset-controller"), "{agent}");
 }

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::error::ClientError;
 use super::request::{Flow, Request};
-use crate::stdx::activity;
-use crate::stdx::clock;
 use crate::stdx::stop::Stop;
+use crate::stdx::{clock, thread};
 
 /// Longer waits are logged at the debug level (client-go `rest/request.go:longThrottleLatency`).
 const LONG_WAIT: Duration = Duration::from_millis(50);
@@ -279,7 +278,7 @@ impl Throttle {
         } else if wait > LONG_WAIT {
             log::debug!("{request} waits {wait:.3?} for this client's own rate limit");
         }
-        let _wait = activity::enter("waits for the rate limit", format_args!("{wait:.1?}"));
+        let _wait = thread::enter("waits for the rate limit", format_args!("{wait:.1?}"));
         // Requests of other flows may have enqueued before this one during its wait.
         while let Err(wait) = taken {
             if self.stop.wait_timeout(wait) {

@@ -1,12 +1,16 @@
-//! The interface between the election and its Lease. [`LeaseLock`](super::LeaseLock) implements it;
-//! tests use a fake. Called on the thread `lease`.
+//! The interface between the election and its Lease, which tests fake, and the Lease at the API
+//! server (client-go `tools/leaderelection/resourcelock/leaselock.go`). Called on the thread
+//! `lease`; each call blocks for one request.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use super::record::LeaderElectionRecord;
+use serde_json::{Map, Value, json};
+
+use super::LeaderElectionOptions;
+use super::election::LeaderElectionRecord;
 use crate::api::Status;
-use crate::client::ClientError;
+use crate::client::{Client, ClientError, Request, Response};
 
 /// The object that names the leader. Each call blocks for one request, for at most `limit` or
 /// slightly longer.
@@ -76,4 +80,105 @@ impl LockError {
             Self::Unreadable(_) => false,
         }
     }
+}
+
+// Reads and writes the Lease at the API server (client-go
+// `tools/leaderelection/resourcelock/leaselock.go`). The thread `lease` calls it; each call
+// blocks for one request.
+
+/// A Lease, as this process last read or wrote it.
+///
+/// Updates write back fields that this daemon does not know, since other programs may use them.
+///
+/// DIFFERS: upstream writes back the fields of its own types only, and drops `preferredHolder` and
+/// `strategy` with each renewal.
+#[derive(Debug)]
+pub struct LeaseLock {
+    client: Client,
+    namespace: String,
+    name: String,
+    lease: Option<Value>,
+}
+
+impl LeaseLock {
+    /// The Lease that `options` name. `client` should serve no other purpose, have no fence, and
+    /// have the timeout [`LeaderElectionOptions::request_timeout`].
+    pub fn new(client: Client, options: &LeaderElectionOptions) -> Self {
+        Self {
+            client,
+            namespace: options.namespace.clone(),
+            name: options.name.clone(),
+            lease: None,
+        }
+    }
+
+    fn collection(&self) -> String {
+        let namespace = &self.namespace;
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    /// Sends a request and keeps the Lease from its response.
+    fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, LockError> {
+        let Response { body, .. } = self.client.send(&request.once())?;
+        let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());
+        let lease: Value = serde_json::from_slice(&body).map_err(unreadable)?;
+        if !lease["metadata"].is_object() {
+            return Err(LockError::Unreadable("it has no metadata".to_owned()));
+        }
+        let record = LeaderElectionRecord::from_spec(lease.get("spec")).map_err(unreadable)?;
+        self.lease = Some(lease);
+        Ok(record)
+    }
+}
+
+impl Lock for LeaseLock {
+    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError> {
+        self.send(Request::get(self.path()).timeout(limit))
+    }
+
+    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"namespace": self.namespace, "name": self.name},
+        });
+        let body = with_record(lease, record);
+        let request = Request::post(self.collection()).body("application/json", body);
+        self.send(request.timeout(limit)).map(|_| ())
+    }
+
+    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+        let lease = self.lease.clone().ok_or(LockError::NotRead)?;
+        let body = with_record(lease, record);
+        let request = Request::put(self.path()).body("application/json", body);
+        self.send(request.timeout(limit)).map(|_| ())
+    }
+
+    fn reference(&self) -> LeaseReference {
+        let metadata = |name: &str| {
+            let lease = self.lease.as_ref();
+            let value = lease.and_then(|lease| lease["metadata"][name].as_str());
+            value.unwrap_or_default().to_owned()
+        };
+        LeaseReference {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: metadata("uid"),
+            resource_version: metadata("resourceVersion"),
+        }
+    }
+}
+
+/// Returns `lease` as JSON with this record. A `spec` that is no map becomes one.
+fn with_record(mut lease: Value, record: &LeaderElectionRecord) -> Vec<u8> {
+    let spec = &mut lease["spec"];
+    if !spec.is_object() {
+        *spec = Value::Object(Map::new());
+    }
+    record.write_into(spec.as_object_mut().expect("it is a map"));
+    lease.to_string().into_bytes()
 }

@@ -7,7 +7,7 @@ mod two;
 
 use std::time::Duration;
 
-use super::{LeaderElectionOptions, LeaderElectionRecord, LockError};
+use super::{LeaderElectionOptions, LeaderElectionRecord, LockError, identity};
 use crate::api::Status;
 use crate::client::{ClientError, Fence};
 use rig::{Rig, SECOND, conflict, held_by, unavailable};
@@ -266,4 +266,12 @@ fn only_an_api_server_says_that_a_lease_is_gone() {
     let answered = |reason| LockError::from(ClientError::Status(Status::new(404, reason, "no")));
     assert!(answered("NotFound").is_not_found());
     assert!(!answered("").is_not_found(), "a proxy's page");
+}
+
+#[test]
+fn two_processes_have_different_identities() {
+    let (ours, other) = (identity(), identity());
+    assert_ne!(ours, other);
+    let (host, uuid) = ours.rsplit_once('_').expect("two parts");
+    assert!(!host.is_empty() && uuid.len() == 36, "{ours}");
 }

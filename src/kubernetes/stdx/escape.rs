@@ -4,6 +4,7 @@
 //! cursor, forge a log line, or reverse the reading order.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt::Write;
 
 /// Returns `text` on one line: escapes control characters, line and paragraph separators, and marks
@@ -79,6 +80,18 @@ fn is_harmful(c: char) -> bool {
                 | '\u{202a}'..='\u{202e}'
                 | '\u{2066}'..='\u{2069}'
         )
+}
+
+/// The error and all its sources, joined by `: `.
+pub fn report(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        // Writing to a string cannot fail.
+        write!(line, ": {error}").unwrap_or_default();
+        source = error.source();
+    }
+    line
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The seam between blocking code and a simulation that runs it on a virtual clock.
 //!
 //! Every loop of the daemon blocks in one of a few places: in this room's
-//! [`Stop`](super::stop::Stop), [`Latch`](super::latch::Latch) and
+//! [`Stop`](super::stop::Stop), [`Latch`](super::stop::Latch) and
 //! [`Thread`](super::thread::Thread), in the work queue, in the event recorder's channel, and in
 //! the client's transport. Each of them has a [`Spot`]: it calls [`wait`] before it would block,
 //! and [`Spot::wake`] after it changed what others wait for. Outside of a simulation both do
@@ -12,12 +12,12 @@
 //! while all of them wait. So the loops that ship are the loops that are simulated, and the same
 //! seed gives the same history.
 
+#[cfg(any(test, feature = "simulation"))]
+pub mod scheduler;
+
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-
-#[cfg(any(test, feature = "simulation"))]
-pub mod scheduler;
 
 /// What threads of a simulation wait for.
 #[derive(Debug, Default)]

@@ -15,22 +15,22 @@
 
 mod json;
 mod levels;
-mod limit;
-mod text;
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
-use log::kv::{self, Key, VisitSource};
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::kv::{Key, VisitSource};
+use log::{Level, LevelFilter, Log, Metadata, Record, kv};
 
 use self::levels::Filter;
-pub use self::levels::Levels;
-use self::limit::{Limit, RateDecision};
 use crate::stdx::escape::{escaped, escaped_lines, shortened};
 use crate::stdx::stderr;
+
+pub use self::levels::Levels;
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Log for Logger {
         let thread = thread.name().unwrap_or("?");
         let content = Content::of(record, suppressed);
         let now = Timestamp::now();
-        let text = text::line(record, &content, now, thread);
+        let text = line(record, &content, now, thread);
         if record.level() <= Level::Warn {
             LAST_WARNING.store(Some(Arc::new(text.clone())));
         }
@@ -232,11 +232,113 @@ fn is_journal() -> bool {
         .is_ok_and(|stderr| stream == format!("{}:{}", stderr.dev(), stderr.ino()))
 }
 
+// Rate limit per place in the code: a burst, then one line per second. The next line from there
+// reports the number of suppressed records. So the number of places bounds the log volume,
+// however many ReplicaSets are busy. The limit never suppresses *error* records, nor *debug* and
+// *trace* records and lists of threads, which an operator requests explicitly.
+
+/// Records that one place may log at once after a quiet time.
+const BURST: u32 = 100;
+
+/// A place regains one record per period.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// Logs the lists of threads, which an operator requests, too.
+const REQUESTED: &str = concat!(env!("CARGO_CRATE_NAME"), "::telemetry::threads");
+
+/// Maximum number of tracked places. This program has fewer; any excess shares one entry.
+const PLACES_MAX: usize = 1000;
+
+/// The decision for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateDecision {
+    /// Write the record, after this number of suppressed records from the same place.
+    Write { suppressed: u64 },
+    /// Count the record without writing it.
+    Suppress,
+}
+
+/// All places. The lock is held for one map access.
+#[derive(Debug, Default)]
+struct Limit {
+    places: Mutex<HashMap<(String, u32), Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    remaining: u32,
+    since: Instant,
+    suppressed: u64,
+}
+
+impl Limit {
+    fn decide(&self, record: &Record<'_>) -> RateDecision {
+        let is_requested = record.module_path() == Some(REQUESTED);
+        if is_requested || matches!(record.level(), Level::Error | Level::Debug | Level::Trace) {
+            return RateDecision::Write { suppressed: 0 };
+        }
+        let file = record.file().unwrap_or_default();
+        self.decide_at(file, record.line().unwrap_or_default(), Instant::now())
+    }
+
+    fn decide_at(&self, file: &str, line: u32, now: Instant) -> RateDecision {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = (file.to_owned(), line);
+        if places.len() >= PLACES_MAX && !places.contains_key(&key) {
+            key = (String::new(), 0);
+        }
+        let place = places.entry(key).or_insert(Place {
+            remaining: BURST,
+            since: now,
+            suppressed: 0,
+        });
+        let periods = now.saturating_duration_since(place.since).as_secs() / REFILL.as_secs();
+        let periods = u32::try_from(periods).unwrap_or(u32::MAX);
+        if periods > 0 {
+            place.remaining = place.remaining.saturating_add(periods).min(BURST);
+            // Keeps the fraction of the current period.
+            place.since += REFILL * periods;
+        }
+        if place.remaining == 0 {
+            place.suppressed += 1;
+            return RateDecision::Suppress;
+        }
+        place.remaining -= 1;
+        let suppressed = std::mem::take(&mut place.suppressed);
+        RateDecision::Write { suppressed }
+    }
+}
+
+/// Time in UTC with milliseconds, level, thread, module within this crate, message, error,
+/// consequence and object.
+fn line(record: &Record<'_>, content: &Content, now: Timestamp, thread: &str) -> String {
+    let module = short(record.module_path().unwrap_or_default());
+    let level = record.level();
+    // A record is always one line, even if a quoted message contains line breaks.
+    let mut message = match content.suppressed {
+        0 => content.message.clone(),
+        n => format!("({n} similar lines suppressed) {}", content.message),
+    };
+    for (separator, part) in [(": ", &content.error), ("; ", &content.then)] {
+        if let Some(part) = part {
+            message.extend([separator, part]);
+        }
+    }
+    let message = message.replace('\n', " | ");
+    let mut line = format!("{now:.3} {level:5} [{thread}] {module}: {message}");
+    if let Some(object) = &content.object {
+        line.extend([" ", object]);
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use log::Record;
 
-    use super::Content;
+    use super::{
+        BURST, Content, Duration, Instant, Level, Limit, REQUESTED, RateDecision, Timestamp, line,
+    };
     use crate::stdx::escape::TEXT_BYTES_MAX;
 
     #[test]
@@ -269,5 +371,100 @@ mod tests {
         assert_eq!(content.message, "no such path\\u{7}");
         let expected = "/x\\r\\u{1b}[2K\n\\u{9b}2J\\u{2028}\\u{202e}";
         assert_eq!(content.error.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_list_of_many_threads_is_complete() {
+        let limit = Limit::default();
+        let mut record = Record::builder();
+        record.level(Level::Info).line(Some(1));
+        let mut decide = |module: &'static str| {
+            let record = record.module_path(Some(module)).build();
+            let decisions = (0..=BURST).map(|_| limit.decide(&record));
+            decisions.last().expect("there are some")
+        };
+        let written = RateDecision::Write { suppressed: 0 };
+        assert_eq!(decide(REQUESTED), written);
+        assert_eq!(
+            decide("replicaset_controller::other"),
+            RateDecision::Suppress
+        );
+        let lists = std::any::type_name::<crate::telemetry::threads::ThreadReport>();
+        assert!(lists.starts_with(REQUESTED), "{lists}");
+    }
+
+    #[test]
+    fn a_place_is_limited_and_reports_the_suppressed_count() {
+        let limit = Limit::default();
+        let now = Instant::now();
+        for _ in 0..BURST {
+            assert_eq!(
+                limit.decide_at("a", 1, now),
+                RateDecision::Write { suppressed: 0 }
+            );
+        }
+        assert_eq!(limit.decide_at("a", 1, now), RateDecision::Suppress);
+        assert_eq!(limit.decide_at("a", 1, now), RateDecision::Suppress);
+        assert_eq!(
+            limit.decide_at("a", 2, now),
+            RateDecision::Write { suppressed: 0 }
+        );
+        let later = now + Duration::from_millis(1500);
+        assert_eq!(
+            limit.decide_at("a", 1, later),
+            RateDecision::Write { suppressed: 2 }
+        );
+        assert_eq!(limit.decide_at("a", 1, later), RateDecision::Suppress);
+        let much_later = now + Duration::from_hours(1);
+        assert_eq!(
+            limit.decide_at("a", 1, much_later),
+            RateDecision::Write { suppressed: 1 }
+        );
+    }
+
+    #[test]
+    fn a_line_has_time_level_thread_module_and_message() {
+        let now = Timestamp::constant(1_767_225_600, 123_456_789);
+        let record = Record::builder()
+            .level(log::Level::Info)
+            .module_path(Some("replicaset_controller::controller::sync"))
+            .build();
+        let content = Content {
+            message: "created 3 pods\nin two lines".to_owned(),
+            object: Some("replicaset=default/web".to_owned()),
+            ..Content::default()
+        };
+        assert_eq!(
+            line(&record, &content, now, "sync-0"),
+            "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: \
+             created 3 pods | in two lines replicaset=default/web"
+        );
+        let error = "/x\r\u{1b}[2K\u{1b}[31m2026 ERROR forged\u{2028}\u{202e}";
+        let values = [("error", error)];
+        let args = format_args!("no such path");
+        let content = Content::of(&Record::builder().args(args).key_values(&values).build(), 0);
+        assert_eq!(
+            line(&record, &content, now, "http-0"),
+            "2026-01-01T00:00:00.123Z INFO  [http-0] controller::sync: no such path: \
+             /x\\r\\u{1b}[2K\\u{1b}[31m2026 ERROR forged\\u{2028}\\u{202e}"
+        );
+        let content = Content {
+            message: "cannot sync".to_owned(),
+            error: Some("no\nsuch pod".to_owned()),
+            then: Some("next try in 5s".to_owned()),
+            object: Some("replicaset=default/web".to_owned()),
+            fields: vec![("created".to_owned(), 3.into())],
+            suppressed: 0,
+        };
+        let rest = "cannot sync: no | such pod; next try in 5s replicaset=default/web";
+        let head = "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: ";
+        let text = |content: &Content| line(&record, content, now, "sync-0");
+        assert_eq!(text(&content), format!("{head}{rest}"));
+        let content = Content {
+            suppressed: 7,
+            ..content
+        };
+        let expected = format!("{head}(7 similar lines suppressed) {rest}");
+        assert_eq!(text(&content), expected);
     }
 }

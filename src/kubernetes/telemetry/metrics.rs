@@ -6,28 +6,25 @@
 //! `Arc`), so that it neither looks up nor allocates anything per pod. No series is labeled by
 //! ReplicaSet, so the number of series does not grow with the cluster.
 
-pub mod computed;
 pub mod controller;
 pub mod credentials;
-pub mod daemon;
 pub mod process;
-pub mod registry;
 pub mod rest_client;
-pub mod watch;
-pub mod workqueue;
 
-use std::sync::LazyLock;
-
-pub(super) use credentials::seconds_until;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
-use daemon::{EventFamilies, HealthcheckMetrics, LeaderElectionMetrics};
-use process::BuildMetrics;
-use registry::Registry;
-use rest_client::RestClientFamilies;
-use watch::WatchFamilies;
-use workqueue::WorkQueueFamilies;
+use process::{BuildMetrics, EventFamilies, HealthcheckMetrics, LeaderElectionMetrics};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+};
+use rest_client::{RestClientFamilies, WatchFamilies, WorkQueueFamilies};
+
+pub(super) use credentials::seconds_until;
 
 /// `Content-Type` of the pages.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -117,4 +114,172 @@ pub fn render_slis() -> String {
 )]
 pub fn whole(count: u64) -> f64 {
     count as f64
+}
+
+const UNIQUE: &str = "every metric is registered once, under a valid name";
+
+/// A set of families that one page renders.
+#[derive(Debug, Default)]
+pub struct Registry(prometheus::Registry);
+
+impl Registry {
+    /// Renders all families as text, families and series in alphabetical order. Computes computed
+    /// values during the call and does not block otherwise.
+    pub fn render(&self) -> String {
+        let text = prometheus::TextEncoder::new().encode_to_string(&self.0.gather());
+        text.expect("a registry gathers valid families")
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.register(IntCounterVec::new(Opts::new(name, help), labels).expect(UNIQUE))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels).expect(UNIQUE))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::new(name, help).expect(UNIQUE))
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.register(Histogram::with_opts(options).expect(UNIQUE))
+    }
+
+    fn histograms(&self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.register(HistogramVec::new(options, labels).expect(UNIQUE))
+    }
+
+    fn computed_gauges(&self, name: &str, help: &str, labels: &[&str]) -> Computed {
+        self.register(Computed::new(name, help, MetricType::GAUGE, labels))
+    }
+
+    fn computed_counters(&self, name: &str, help: &str, labels: &[&str]) -> Computed {
+        self.register(Computed::new(name, help, MetricType::COUNTER, labels))
+    }
+
+    fn register<C: Collector + Clone + 'static>(&self, family: C) -> C {
+        self.0.register(Box::new(family.clone())).expect(UNIQUE);
+        family
+    }
+}
+
+/// Computes one value, `None` if there is none now.
+type Source = Arc<dyn Fn() -> Option<f64> + Send + Sync>;
+
+/// Label values with their source.
+type Series = (Vec<String>, Source);
+
+/// A computed family. Clones share their series.
+#[derive(Clone)]
+pub struct Computed {
+    desc: Arc<Desc>,
+    kind: MetricType,
+    sources: Arc<Mutex<Vec<Series>>>,
+}
+
+impl Computed {
+    /// A family of gauges or counters without any series.
+    fn new(name: &str, help: &str, kind: MetricType, labels: &[&str]) -> Self {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        let desc = Desc::new(name.to_owned(), help.to_owned(), labels, [].into());
+        Self {
+            desc: Arc::new(desc.expect("names of metrics and labels are valid")),
+            kind,
+            sources: Arc::default(),
+        }
+    }
+
+    /// Registers `value` as the series with these label values, in the order of the family's
+    /// labels; without a value the series is absent. Replaces an earlier source of the same series.
+    /// `value` runs on the thread that serves the metrics and must not block.
+    pub fn register(
+        &self,
+        label_values: &[&str],
+        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) {
+        assert_eq!(label_values.len(), self.desc.variable_labels.len());
+        let label_values: Vec<String> = label_values.iter().map(|&v| v.to_owned()).collect();
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|(known, _)| *known != label_values);
+        sources.push((label_values, Arc::new(value)));
+    }
+
+    fn metric(&self, label_values: &[String], value: f64) -> Metric {
+        let names = self.desc.variable_labels.iter();
+        let mut pairs: Vec<LabelPair> = names
+            .zip(label_values)
+            .map(|(name, value)| {
+                let mut pair = LabelPair::default();
+                pair.set_name(name.clone());
+                pair.set_value(value.clone());
+                pair
+            })
+            .collect();
+        pairs.sort_by(|a, b| a.name().cmp(b.name()));
+        let mut metric = Metric::from_label(pairs);
+        if self.kind == MetricType::COUNTER {
+            let mut counter = Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
+        } else {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
+        }
+        metric
+    }
+}
+
+impl Collector for Computed {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&*self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        // Sources run without the lock, since they may take other locks.
+        let series = sources.clone();
+        drop(sources);
+        let metrics = series
+            .iter()
+            .filter_map(|(label_values, source)| Some(self.metric(label_values, source()?)));
+        let mut family = MetricFamily::default();
+        family.set_name(self.desc.fq_name.clone());
+        family.set_help(self.desc.help.clone());
+        family.set_field_type(self.kind);
+        family.set_metric(metrics.collect());
+        vec![family]
+    }
+}
+
+impl fmt::Debug for Computed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Computed").field(&self.desc.fq_name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use prometheus::core::Collector;
+
+    use super::{Computed, MetricType};
+
+    /// A file below `/proc` cannot be read while the process has no free descriptor.
+    #[test]
+    fn a_series_without_a_value_returns_with_the_next_one() {
+        let family = Computed::new("a", "help", MetricType::GAUGE, &[]);
+        let has_value = Arc::new(AtomicBool::new(false));
+        let source = Arc::clone(&has_value);
+        family.register(&[], move || source.load(Ordering::Relaxed).then_some(1.0));
+        for expected in [0, 1, 0, 1] {
+            assert_eq!(family.collect()[0].get_metric().len(), expected);
+            has_value.store(expected == 0, Ordering::Relaxed);
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use super::health::{Health, Probe};
+use super::{Health, Probe};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 

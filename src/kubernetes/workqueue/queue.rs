@@ -4,6 +4,9 @@
 //! Watch threads, `delay` and the `sync-*` threads add keys. The `sync-*` threads get keys and mark
 //! them done.
 
+#[cfg(test)]
+mod interleavings;
+
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +14,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::dedup::{Dedup, InProgress, Priority};
-use super::lane::Tenant;
+use super::dedup::{Dedup, InProgress, Priority, Tenant};
 use crate::stdx::clock::Clock;
-use crate::stdx::turns::{self, Spot, Waited};
-use crate::telemetry::metrics::workqueue::WorkQueueMetrics;
+use crate::stdx::turns;
+use crate::stdx::turns::{Spot, Waited};
+use crate::telemetry::metrics::rest_client::WorkQueueMetrics;
 
 /// Hands out keys by priority, high before low (except as `dedup::TURN` says), the tenants in turn
 /// within a priority, and first in, first out within a tenant. A key added again before a worker
@@ -282,6 +285,3 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.shutting_down || self.dedup.is_ready()
     }
 }
-
-#[cfg(test)]
-mod interleavings;

@@ -13,7 +13,7 @@ use super::objects::{Kind, NAMESPACE, Object, condition, controller_of, is_activ
 use super::oracles::unsettled;
 use super::world::{Event, State, World};
 use crate::api::ObjectKey;
-use crate::api::opt_ins::SCALE_DOWN;
+use crate::api::policy::SCALE_DOWN;
 use crate::stdx::turns::scheduler::in_process;
 
 /// The ReplicaSet, and another one of the same Deployment.

@@ -10,7 +10,7 @@ use super::objects::{Change, Kind, Object, controller_of, is_active, is_terminat
 use super::oracles::is_ready;
 use super::plan::Action;
 use super::world::{Event, State, World};
-use crate::api::opt_ins::SCALE_DOWN;
+use crate::api::policy::SCALE_DOWN;
 use crate::client::simulated::End;
 
 /// How long a change of the Lease by somebody else excuses two writers: until the leader's next

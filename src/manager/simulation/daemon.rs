@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::plan::{Action, LEADER, Plan};
 use super::world::{Event, State, World};
 use crate::api::ObjectKey;
-use crate::cache::encoding::ContentType;
+use crate::cache::decode::ContentType;
 use crate::client::ClientConfig;
 use crate::controller::dry_run::DryRun;
 use crate::controller::{Options, ReplicaSetController};
@@ -17,8 +17,7 @@ use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::stdx::turns::scheduler::{Process, in_process};
-use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
+use crate::telemetry::{Health, metrics};
 use crate::workqueue::WorkQueue;
 
 /// What a run of many histories must have had, too.

@@ -6,7 +6,7 @@ use super::api_server::ApiServer;
 use super::http::Request;
 use super::objects::{Kind, condition, controller_of, is_active, target};
 use super::opt_ins::Protection;
-use crate::api::opt_ins::SCALE_DOWN;
+use crate::api::policy::SCALE_DOWN;
 
 /// Annotations of protection.
 const PROTECTION: &str = "replicaset-controller/scale-down-protection";

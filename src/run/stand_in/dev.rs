@@ -24,8 +24,7 @@ use crate::run::{RunError, finish, manager_options, program, signals};
 use crate::stdx::escape::escaped;
 use crate::stdx::stderr;
 use crate::stdx::stop::{Cause, Stop};
-use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
+use crate::telemetry::{Health, metrics};
 
 /// Interval of the checks for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

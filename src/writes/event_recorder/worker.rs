@@ -11,10 +11,10 @@ use super::{
     Counters, Event, EventOptions, EventRecorder, EventSink, QUEUE_MAX, Recorded, SinkError,
 };
 use crate::stdx::clock::Clock;
-use crate::stdx::report::report;
+use crate::stdx::escape::report;
 use crate::stdx::stop::Stop;
 use crate::stdx::turns::Waited;
-use crate::stdx::{activity, turns};
+use crate::stdx::{thread, turns};
 
 /// Maximum attempts per event (client-go `tools/record/event.go:maxTriesPerEvent`).
 const TRIES_MAX: u32 = 12;
@@ -89,7 +89,7 @@ impl EventWorker {
     /// as far as the drain time reaches, and ends.
     pub fn run(mut self) {
         let stopped = self.stop.receiver().clone();
-        let _wait = activity::enter("waits for events", "");
+        let _wait = thread::enter("waits for events", "");
         loop {
             match self.next(&stopped) {
                 Next::Event(occurrence) => self.record(occurrence),
@@ -144,7 +144,7 @@ impl EventWorker {
     }
 
     fn record(&mut self, occurrence: Occurrence) {
-        let _event = activity::enter("event about", &occurrence.object.key);
+        let _event = thread::enter("event about", &occurrence.object.key);
         if let Some(correlated) = self.correlator.correlate(occurrence, &*self.clock) {
             self.write(correlated);
         } else {
@@ -179,7 +179,7 @@ impl EventWorker {
                         event.name
                     );
                     let delay = retry_delay(attempt, self.options.retry_delay, fastrand::f64());
-                    let _wait = activity::enter("waits to send again", &event.name);
+                    let _wait = thread::enter("waits to send again", &event.name);
                     if self.stop.wait_timeout(delay) {
                         log::debug!("giving up on event {}: the daemon stops", event.name);
                         break;

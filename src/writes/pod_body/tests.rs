@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{create_body, delete_body};
 use crate::api::interner::Interner;
-use crate::api::protobuf::wire::Fields;
-use crate::api::protobuf::{Envelope, MEDIA_TYPE};
+use crate::api::protobuf::{Envelope, Fields, MEDIA_TYPE};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 

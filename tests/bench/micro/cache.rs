@@ -2,8 +2,8 @@
 
 use criterion::{BatchSize, Criterion};
 use replicaset_controller::api::Pod;
-use replicaset_controller::cache::event::CacheEvent;
 use replicaset_controller::cache::pods::PodStore;
+use replicaset_controller::cache::store::CacheEvent;
 
 use crate::fixture::{pods_of, replica_set};
 

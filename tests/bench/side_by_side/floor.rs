@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use replicaset_controller::api::protobuf::wire::{Fields, put_bytes};
 use replicaset_controller::api::protobuf::{
-    Envelope, MEDIA_TYPE, ObjectMeta, Parts, ProtobufError,
+    Envelope, Fields, MEDIA_TYPE, ObjectMeta, Parts, ProtobufError, put_bytes,
 };
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::{Pod, ReplicaSet, ReplicaSetStatus, Uid};
-use replicaset_controller::cache::decode::{Decode, Frame};
-use replicaset_controller::cache::encoding::{ContentType, read_watch};
+use replicaset_controller::cache::decode::{ContentType, Decode, Frame, read_watch};
 use replicaset_controller::cache::store::Indexed;
 use replicaset_controller::client::{Client, ClientOptions, Request, StreamClient};
 use replicaset_controller::stdx::stop::{Cause, Stop};

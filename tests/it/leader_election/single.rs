@@ -9,8 +9,7 @@ use replicaset_controller::devserver::{Action, ApiCall};
 use replicaset_controller::leader_election::LeaderElectionOptions;
 use replicaset_controller::manager::{Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
-use replicaset_controller::telemetry::health::Health;
-use replicaset_controller::telemetry::metrics;
+use replicaset_controller::telemetry::{Health, metrics};
 use serde_json::json;
 
 use super::rig::{LEASE, TIMES, grant_lease, holder, lease, lease_path};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::serving::CertificateFiles;
-use replicaset_controller::stdx::latch::Latch;
+use replicaset_controller::stdx::stop::Latch;
 use replicaset_controller::stdx::tls::{certified_key, provider};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConnection, RootCertStore, StreamOwned};

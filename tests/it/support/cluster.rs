@@ -13,10 +13,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use replicaset_controller::api::ResourceVersion;
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use replicaset_controller::cache::Cache;
-use replicaset_controller::cache::encoding::ContentType;
+use replicaset_controller::cache::decode::ContentType;
 use replicaset_controller::client::{ClientConfig, ConfigSource, Request};
+use replicaset_controller::devserver;
 use replicaset_controller::devserver::{
-    self, Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, KubeletOptions, Matcher,
+    Action, ApiCall, DevServer, DevServerOptions, Faults, Handler, KubeletOptions, Matcher,
     Recorded, Recorder, Rule, RuleHandle,
 };
 use replicaset_controller::http_server::Server;

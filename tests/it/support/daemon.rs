@@ -10,12 +10,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use replicaset_controller::api::WorkloadKind;
 use replicaset_controller::client::ClientConfig;
-use replicaset_controller::http_server::{self, ResponseBody};
+use replicaset_controller::http_server;
+use replicaset_controller::http_server::ResponseBody;
 use replicaset_controller::manager::{ControllerInstance, Manager, ManagerOptions};
 use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
-use replicaset_controller::telemetry::health::Health;
-use replicaset_controller::telemetry::metrics;
+use replicaset_controller::telemetry::{Health, metrics};
 
 use super::waiting::{PATIENCE, Waiting};
 

@@ -24,7 +24,7 @@ use crate::api::policy::{Preference, ScaleDownOrder};
 use crate::controller::decide::deletion_order::{
     DeletionContext, DeletionOrder, Preferences, RankedPod, decide,
 };
-use crate::stdx::hash::{HashMap, HashSet};
+use crate::stdx::{HashMap, HashSet};
 
 /// The topology of a template without constraints of its own. Since Kubernetes 1.35 pods carry the
 /// zone of their node as a label; the controller may not read nodes.

@@ -12,10 +12,9 @@ use prost::Message;
 
 use super::{POD_DELETION_COST, Pod, PodFailure, PodPhase, parse_deletion_cost};
 use crate::api::interner::Interner;
-use crate::api::opt_ins::{SCALE_DOWN, ScaleDownMark};
+use crate::api::policy::{SCALE_DOWN, ScaleDownMark};
 use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
-use crate::api::protobuf::wire::{Field, Fields, contents, last};
-use crate::api::protobuf::{Parts, ProtobufError};
+use crate::api::protobuf::{Field, Fields, Parts, ProtobufError, contents, last};
 use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
 /// Field numbers of `spec` and of its init containers.
@@ -217,8 +216,7 @@ fn sidecars_of(spec: &[u8]) -> Result<HashSet<&[u8]>, ProtobufError> {
 #[cfg(test)]
 mod tests {
     use super::{Interner, Pod, ProtobufError};
-    use crate::api::protobuf::Envelope;
-    use crate::api::protobuf::wire::put_bytes;
+    use crate::api::protobuf::{Envelope, put_bytes};
 
     /// The same pod in both encodings, written by a kube-apiserver.
     const JSON: &[u8] = include_bytes!("../../../../tests/data/pod.json");

@@ -8,12 +8,13 @@ use prost::Message;
 
 use super::{Carried, ReplicaSet, ReplicaSetStatus};
 use crate::api::conditions::{Condition, Original, is_decoded};
-use crate::api::encoded::Encoded;
 use crate::api::interner::Interner;
+use crate::api::json::Encoded;
 use crate::api::label_selector::{Expressions, LabelSelector, Selector, Values};
 use crate::api::protobuf::meta::{ObjectMeta, Time, annotations_in, controller_in, labels_in};
-use crate::api::protobuf::wire::{Fields, contents, fields_of, last, put_bytes, text};
-use crate::api::protobuf::{Envelope, MEDIA_TYPE, Parts, ProtobufError};
+use crate::api::protobuf::{
+    Envelope, Fields, MEDIA_TYPE, Parts, ProtobufError, contents, fields_of, last, put_bytes, text,
+};
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
 use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
@@ -251,8 +252,7 @@ mod tests {
 
     use super::ReplicaSet;
     use crate::api::interner::Interner;
-    use crate::api::protobuf::wire::put_bytes;
-    use crate::api::protobuf::{Envelope, ProtobufError};
+    use crate::api::protobuf::{Envelope, ProtobufError, put_bytes};
     use crate::api::replica_set::Template;
     use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER, WorkloadKind};
 

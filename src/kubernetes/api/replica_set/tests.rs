@@ -1,9 +1,11 @@
 //! Decoding of ReplicaSets and ReplicationControllers from JSON, and the body of a status update.
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Interner, ReplicaSet, ReplicaSetStatus};
+use super::{Interner, ReplicaSet, ReplicaSetStatus, topology_key};
 use crate::api::Labels;
+use crate::api::protobuf::put_bytes;
 use crate::api::replica_set::Template;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
@@ -142,4 +144,60 @@ fn the_template_is_carried_unchanged() {
     };
     let template: Value = serde_json::from_str(template.get()).expect("JSON");
     assert_eq!(template, sample()["spec"]["template"]);
+}
+
+/// Checks the key of a template with these constraints, in both encodings.
+#[track_caller]
+fn check(constraints: &[(&str, &str)], expected: Option<&str>) {
+    let of_json = |(key, when): &(&str, &str)| {
+        json!({
+            "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when, "minDomains": 2,
+        })
+    };
+    let list: Vec<_> = constraints.iter().map(of_json).collect();
+    let template = json!({"metadata": {}, "spec": {
+        "containers": [{"name": "c"}], "topologySpreadConstraints": list}});
+    let raw = RawValue::from_string(template.to_string()).expect("JSON");
+    assert_eq!(topology_key(Template::Json(&raw)).as_deref(), expected);
+
+    let (mut spec, mut template) = (Vec::new(), Vec::new());
+    put_bytes(2, b"a container", &mut spec);
+    for (key, when) in constraints {
+        let mut constraint = vec![0x08, 1];
+        put_bytes(2, key, &mut constraint);
+        put_bytes(3, when, &mut constraint);
+        put_bytes(33, &constraint, &mut spec);
+    }
+    put_bytes(1, b"", &mut template);
+    put_bytes(2, &spec, &mut template);
+    let template = Template::Protobuf(&template);
+    assert_eq!(topology_key(template).as_deref(), expected);
+}
+
+#[test]
+fn a_constraint_that_must_hold_goes_before_one_that_should() {
+    let (must, should) = ("DoNotSchedule", "ScheduleAnyway");
+    check(&[], None);
+    check(&[("zone", should)], Some("zone"));
+    check(&[("zone", should), ("node", should)], Some("zone"));
+    check(
+        &[("zone", should), ("node", must), ("rack", must)],
+        Some("node"),
+    );
+    check(&[("zone", "Perhaps"), ("", must)], None);
+}
+
+#[test]
+fn a_template_that_cannot_be_read_has_no_topology() {
+    for json in [
+        "{}",
+        r#"{"spec": null}"#,
+        r#"{"spec": 1}"#,
+        r#"{"spec": {"topologySpreadConstraints": null}}"#,
+        r#"{"spec": {"topologySpreadConstraints": [{}]}}"#,
+    ] {
+        let raw = RawValue::from_string(json.to_owned()).expect("JSON");
+        assert_eq!(topology_key(Template::Json(&raw)), None, "{json}");
+    }
+    assert_eq!(topology_key(Template::Protobuf(b"\x12\x05ab")), None);
 }

@@ -5,7 +5,7 @@ use std::io;
 use super::{Interner, JsonWatch, KEPT_LINE_BYTES_MAX, ReadWatch};
 use crate::api::Pod;
 use crate::cache::decode::{Decoded, Frame, ListMetadata, ReadList, StreamError};
-use crate::cache::json_list::JsonList;
+use crate::cache::json_frames::JsonList;
 
 fn render(frame: &Frame<Pod>) -> String {
     let object = |change: &str, object: &Decoded<Pod>| match object {
@@ -214,7 +214,7 @@ fn an_undecodable_object_takes_no_memory() {
     );
     let mut decoded = None;
     let spent = allocation_counter::measure(|| {
-        decoded = crate::cache::json_object::read_object::<Pod>(
+        decoded = crate::cache::json_frames::read_object::<Pod>(
             json.as_bytes(),
             &mut crate::api::interner::Interner::default(),
         )

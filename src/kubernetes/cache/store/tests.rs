@@ -448,6 +448,6 @@ fn memory_is_released_after_a_peak() {
     for n in 10..10_000 {
         store.apply_deleted(pod(&name(n), "2"));
     }
-    assert!(store.read().entries.capacity() <= super::table::TABLE_MIN);
+    assert!(store.read().entries.capacity() <= super::TABLE_MIN);
     assert_eq!(store.len(), 10);
 }

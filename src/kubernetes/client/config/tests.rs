@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::kubeconfig::data_or_file;
 use super::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment};
-use crate::client::pem::Pem;
+use crate::client::live_tls::Pem;
 use crate::stdx::stop::Stop;
 
 /// A directory with files, and the environment that points to it.

@@ -3,8 +3,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use ureq::http::header::HeaderValue;
 
 use crate::stdx::clock::Clock;
 
@@ -93,12 +99,99 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+// What a token says about itself, if it is a JSON Web Token: whose it is and when it expires.
+// The API server alone decides whether it is valid; this is for the log.
+
+/// How long before a token's end its operator is warned.
+const LEAD: Duration = Duration::from_hours(1);
+
+/// The claims of a token.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    begin: Option<Timestamp>,
+    pub(super) end: Option<Timestamp>,
+    /// Namespace and name of the service account.
+    pub(super) account: Option<(String, String)>,
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    iat: Option<i64>,
+    exp: Option<i64>,
+    sub: Option<String>,
+}
+
+impl Claims {
+    /// The claims of an `Authorization` header's token; none if it is no JSON Web Token.
+    pub(super) fn of(authorization: &HeaderValue) -> Self {
+        Self::parse(authorization.as_bytes()).unwrap_or_default()
+    }
+
+    fn parse(authorization: &[u8]) -> Option<Self> {
+        let payload = authorization.split(|byte| *byte == b'.').nth(1)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+        let Payload { iat, exp, sub } = serde_json::from_slice(&payload).ok()?;
+        let time = |seconds: i64| Timestamp::from_second(seconds).ok();
+        let account = sub.and_then(|sub| {
+            let (namespace, name) = sub
+                .strip_prefix("system:serviceaccount:")?
+                .split_once(':')?;
+            Some((namespace.to_owned(), name.to_owned()))
+        });
+        Some(Self {
+            begin: iat.and_then(time),
+            end: exp.and_then(time),
+            account,
+        })
+    }
+}
+
+/// Warns once before a token expires.
+#[derive(Debug)]
+pub(super) struct EndWarning {
+    /// When to warn, and the end.
+    at: Option<(Timestamp, Timestamp)>,
+    is_given: AtomicBool,
+}
+
+impl EndWarning {
+    pub(super) fn for_token(authorization: &HeaderValue) -> Self {
+        let Claims { begin, end, .. } = Claims::of(authorization);
+        let at = end.map(|end| {
+            // The kubelet replaces a token after four fifths of its life, which may be an hour.
+            let life = begin.map_or(Duration::MAX, |begin| {
+                end.duration_since(begin).unsigned_abs()
+            });
+            let lead = SignedDuration::try_from(LEAD.min(life / 10)).unwrap_or_default();
+            (end.checked_sub(lead).unwrap_or(end), end)
+        });
+        Self {
+            at,
+            is_given: AtomicBool::new(false),
+        }
+    }
+
+    /// The token's end, if it is near and this is the first call that finds it so.
+    pub(super) fn due(&self, now: impl FnOnce() -> Timestamp) -> Option<Timestamp> {
+        let (at, end) = self.at?;
+        let now = now();
+        let is_near = at <= now && now < end;
+        (is_near && !self.is_given.swap(true, Ordering::Relaxed)).then_some(end)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::Rejections;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use jiff::Timestamp;
+    use serde_json::json;
+    use ureq::http::header::HeaderValue;
+
+    use super::{Claims, EndWarning, Rejections};
     use crate::stdx::clock::FakeClock;
 
     #[test]
@@ -127,5 +220,55 @@ mod tests {
         assert!(!rejections.is_due(true), "another token is rejected");
         clock.advance(Duration::from_secs(5));
         assert!(rejections.is_due(true));
+    }
+
+    fn header(payload: &str) -> HeaderValue {
+        let text = format!("Bearer e30.{}.c2ln", URL_SAFE_NO_PAD.encode(payload));
+        HeaderValue::from_str(&text).expect("it is text")
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).expect("a time")
+    }
+
+    #[test]
+    fn a_token_that_is_none_of_ours_says_nothing() {
+        for text in [
+            "Bearer abc",
+            "Bearer a.b.c",
+            "Basic dTpw",
+            "Bearer e30.e30.e30",
+            "Bearer .",
+        ] {
+            let claims = Claims::of(&HeaderValue::from_static(text));
+            assert!(claims.end.is_none() && claims.account.is_none(), "{text}");
+        }
+        let claims = Claims::of(&header(r#"{"sub": "jane", "exp": "soon"}"#));
+        assert!(claims.end.is_none() && claims.account.is_none());
+    }
+
+    #[test]
+    fn account_and_end_are_read() {
+        let payload = json!({"exp": 100, "sub": "system:serviceaccount:ns:name"});
+        let claims = Claims::of(&header(&payload.to_string()));
+        assert_eq!(claims.end, Some(at(100)));
+        assert_eq!(claims.account, Some(("ns".to_owned(), "name".to_owned())));
+    }
+
+    #[test]
+    fn the_end_is_told_once_and_in_time() {
+        for (payload, at_second) in [
+            (json!({"exp": 100_000}), 96_400),
+            (json!({"iat": 0, "exp": 100_000}), 96_400),
+            (json!({"iat": 96_400, "exp": 100_000}), 99_640),
+        ] {
+            let warning = EndWarning::for_token(&header(&payload.to_string()));
+            assert_eq!(warning.due(|| at(at_second - 1)), None);
+            assert_eq!(warning.due(|| at(100_000)), None, "the API server says so");
+            assert_eq!(warning.due(|| at(at_second)), Some(at(100_000)));
+            assert_eq!(warning.due(|| at(at_second)), None);
+        }
+        let without = EndWarning::for_token(&HeaderValue::from_static("Bearer abc"));
+        assert_eq!(without.due(|| at(0)), None);
     }
 }

@@ -1,16 +1,21 @@
 //! The exchange with a credential plugin: `ExecCredential` of `client.authentication.k8s.io`, as
 //! its input and as its output. Pure; no error contains a secret.
 
+use std::time::SystemTime;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::temporal::Pieces;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::lenient::{documents, or_default};
 use crate::client::tls::Identity;
+use crate::stdx::tls::Certificate;
 
 /// The supported versions (client-go `plugin/pkg/client/auth/exec/exec.go:apiVersions`).
 pub(in crate::client) const VERSIONS: [&str; 2] = [
@@ -165,12 +170,21 @@ pub fn read_credential(output: &[u8]) -> Result<(), String> {
     parse(output, VERSIONS[0]).map(drop)
 }
 
+/// Begin and end of the first certificate in `pem`; `None` if it holds none.
+pub(super) fn validity(pem: &[u8]) -> Option<(SystemTime, SystemTime)> {
+    let leaf = CertificateDer::from_pem_slice(pem).ok()?;
+    Certificate::parse(&leaf).ok()?.validity
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use secrecy::ExposeSecret;
     use serde_json::{Value, json};
 
-    use super::{ClusterInfo, VERSIONS, end, exec_info, parse};
+    use super::{ClusterInfo, VERSIONS, end, exec_info, parse, validity};
+    use crate::client::tests::Authority;
 
     #[test]
     fn exec_info_has_the_cluster_only_if_configured() {
@@ -308,5 +322,13 @@ mod tests {
             assert!(problem.contains(part), "{problem}");
             assert!(!problem.contains("hunter2"), "{problem}");
         }
+    }
+
+    #[test]
+    fn validity_is_read_from_the_certificate() {
+        let (certificate, key) = Authority::new().issue(&["me"]);
+        let (begin, end) = validity(certificate.as_bytes()).expect("it is a certificate");
+        assert!(begin < SystemTime::now() && SystemTime::now() < end);
+        assert_eq!(validity(key.as_bytes()), None);
     }
 }

@@ -1,17 +1,16 @@
 //! Certificate files that change while their settings are in use, on a fake clock.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use ureq::http::Uri;
 use ureq::unversioned::transport::ShutdownHandle;
 
 use super::{LiveTls, TlsSource};
-use crate::client::pem::Pem;
+use crate::client::live_tls::Pem;
 use crate::client::tests::Authority;
 use crate::stdx::clock::FakeClock;
 

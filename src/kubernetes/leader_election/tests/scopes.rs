@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use super::rig::{Rig, Server};
 use crate::client::Fence;
-use crate::stdx::boot_clock::BootClock;
-use crate::stdx::clock::FakeClock;
+use crate::stdx::clock::{BootClock, FakeClock};
 use crate::stdx::explore::explore;
 
 const CALLS: [&str; 3] = ["get", "create", "update"];

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 
 use super::rig::{Rig, Server, unavailable};
 use crate::client::Fence;
-use crate::stdx::boot_clock::BootClock;
-use crate::stdx::clock::FakeClock;
+use crate::stdx::clock::{BootClock, FakeClock};
 
 /// One step of a scenario. Times are in milliseconds.
 #[derive(Clone, Debug)]

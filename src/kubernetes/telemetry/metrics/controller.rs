@@ -7,8 +7,7 @@
 
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::computed::Computed;
-use super::registry::Registry;
+use super::{Computed, Registry};
 
 /// `ExponentialBuckets(0.25, 2, 6)`; a ratio.
 const AGE_RATIOS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];

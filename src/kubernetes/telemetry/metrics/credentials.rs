@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use prometheus::{Histogram, IntCounterVec, IntGauge};
 
-use super::computed::Computed;
-use super::registry::Registry;
+use super::{Computed, Registry};
 
 /// In seconds, from ten minutes (too early) to four years (far too late).
 const ROTATION_AGES: [f64; 11] = [

@@ -1,10 +1,11 @@
-//! Metrics of API requests (component-base `metrics/prometheus/restclient/metrics.go`).
+//! Metrics of API requests (component-base `metrics/prometheus/restclient/metrics.go`), of work
+//! queues and of watches.
 
 use std::sync::OnceLock;
 
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::registry::Registry;
+use super::{Computed, Registry};
 
 /// In seconds.
 const DURATIONS: [f64; 12] = [
@@ -139,5 +140,175 @@ impl VerbMetrics {
     fn with_code(&self, family: &IntCounterVec, code: Option<u16>) -> IntCounter {
         let code = code.map_or(NO_RESPONSE.to_owned(), |code| code.to_string());
         family.with_label_values(&[&code, &self.verb, &self.host])
+    }
+}
+
+/// `ExponentialBuckets(10e-9, 10, 10)`, in seconds. Go's repeated multiplication causes the
+/// rounding errors.
+const BUCKETS: [f64; 10] = [
+    1e-8,
+    1e-7,
+    1e-6,
+    9.999_999_999_999_999e-6,
+    9.999_999_999_999_999e-5,
+    0.001,
+    0.01,
+    0.1,
+    1.0,
+    10.0,
+];
+
+/// The families by queue name. Computed values come from the queues' own counters.
+#[derive(Debug)]
+pub struct WorkQueueFamilies {
+    /// Waiting keys, including those that the queue re-adds after their current sync.
+    pub depth: Computed,
+    /// Adds, without those that coalesce with a waiting key.
+    pub adds: Computed,
+    /// Delayed and rate-limited adds.
+    pub retries: Computed,
+    /// Seconds of all work in progress, summed.
+    pub unfinished_work: Computed,
+    /// Seconds of the longest work in progress.
+    pub longest_running_processor: Computed,
+    queue_duration: HistogramVec,
+    work_duration: HistogramVec,
+}
+
+/// The histograms of one queue. Clones share their series.
+#[derive(Clone, Debug)]
+pub struct WorkQueueMetrics {
+    /// Seconds from an add until a worker gets the key.
+    pub queue_duration: Histogram,
+    /// Seconds from then until the worker is done with the key.
+    pub work_duration: Histogram,
+}
+
+impl WorkQueueFamilies {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let gauges = |name, help| registry.computed_gauges(name, help, &["name"]);
+        let counters = |name, help| registry.computed_counters(name, help, &["name"]);
+        let histograms = |name, help| registry.histograms(name, help, &["name"], &BUCKETS);
+        Self {
+            depth: gauges("workqueue_depth", "[BETA] Current depth of workqueue"),
+            adds: counters(
+                "workqueue_adds_total",
+                "[BETA] Total number of adds handled by workqueue",
+            ),
+            retries: counters(
+                "workqueue_retries_total",
+                "[BETA] Total number of retries handled by workqueue",
+            ),
+            unfinished_work: gauges(
+                "workqueue_unfinished_work_seconds",
+                "[BETA] How many seconds of work has done that is in progress and hasn't been \
+                 observed by work_duration. Large values indicate stuck threads. One can deduce \
+                 the number of stuck threads by observing the rate at which this increases.",
+            ),
+            longest_running_processor: gauges(
+                "workqueue_longest_running_processor_seconds",
+                "[BETA] How many seconds has the longest running processor for workqueue been \
+                 running.",
+            ),
+            queue_duration: histograms(
+                "workqueue_queue_duration_seconds",
+                "[BETA] How long in seconds an item stays in workqueue before being requested.",
+            ),
+            work_duration: histograms(
+                "workqueue_work_duration_seconds",
+                "[BETA] How long in seconds processing an item from workqueue takes.",
+            ),
+        }
+    }
+
+    /// The histograms of the queue `name`.
+    pub fn of(&self, name: &str) -> WorkQueueMetrics {
+        WorkQueueMetrics {
+            queue_duration: self.queue_duration.with_label_values(&[name]),
+            work_duration: self.work_duration.with_label_values(&[name]),
+        }
+    }
+}
+
+// Metrics of watches and caches by resource: upstream's informer families (component-base
+// `metrics/prometheus/clientgo/fifo/metrics.go`) and this project's own.
+
+/// Value of the label `name` of `informer_*`; upstream uses `kube-controller-manager`.
+pub const INFORMER: &str = "replicaset-controller";
+
+/// In seconds.
+const LATENCIES: [f64; 12] = [
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// The families by resource. Computed values come from the caches' own counters.
+#[derive(Debug)]
+pub struct WatchFamilies {
+    /// The last 15 digits of the store's resource version.
+    pub store_resource_version: Computed,
+    /// Objects in the store.
+    pub objects: Computed,
+    /// Lists after the first one.
+    pub relists: Computed,
+    /// Opened watches.
+    pub watches: Computed,
+    /// Events delivered to the handlers.
+    pub events: Computed,
+    /// Objects on the wire that failed to decode.
+    pub decode_failures: Computed,
+    /// Seconds since the last byte arrived.
+    pub silence: Computed,
+    processing_latency: HistogramVec,
+}
+
+impl WatchFamilies {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let informer = &["name", "group", "version", "resource"];
+        let gauges = |name, help| registry.computed_gauges(name, help, &["resource"]);
+        let counters = |name, help| registry.computed_counters(name, help, &["resource"]);
+        Self {
+            store_resource_version: registry.computed_gauges(
+                "informer_store_resource_version",
+                "[ALPHA] The 15 least significant digits of the resource version of the store.",
+                informer,
+            ),
+            processing_latency: registry.histograms(
+                "informer_processing_latency_seconds",
+                "[ALPHA] Time taken to process events after popping from the queue.",
+                informer,
+                &LATENCIES,
+            ),
+            objects: gauges(
+                "replicaset_controller_cache_objects",
+                "Objects in the cache.",
+            ),
+            silence: gauges(
+                "replicaset_controller_watch_silence_seconds",
+                "Seconds since a message of the watch, or an object of a list, could be read. \
+                 Bookmarks arrive about once a minute.",
+            ),
+            relists: counters(
+                "replicaset_controller_relists_total",
+                "Lists completed after the first one.",
+            ),
+            watches: counters(
+                "replicaset_controller_watches_total",
+                "Watches that the API server opened.",
+            ),
+            events: counters(
+                "replicaset_controller_cache_events_total",
+                "Cache events delivered to the controller, including resyncs.",
+            ),
+            decode_failures: counters(
+                "replicaset_controller_decode_failures_total",
+                "Objects from the API server that failed to decode.",
+            ),
+        }
+    }
+
+    /// The histogram of the seconds that the controller takes per event of this resource.
+    pub fn processing_latency(&self, group: &str, version: &str, resource: &str) -> Histogram {
+        let labels = &[INFORMER, group, version, resource];
+        self.processing_latency.with_label_values(labels)
     }
 }

@@ -14,8 +14,7 @@ use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, T
 use crate::manager::{Manager, ManagerOptions};
 use crate::run::stand_in::world::World;
 use crate::stdx::stop::{Cause, Stop};
-use crate::telemetry::health::Health;
-use crate::telemetry::metrics;
+use crate::telemetry::{Health, metrics};
 
 /// Interval between two snapshots of the server's objects.
 const LOOK_EVERY: Duration = Duration::from_millis(60);

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use replicaset_controller::api::opt_ins::SCALE_DOWN;
+use replicaset_controller::api::policy::SCALE_DOWN;
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::script::{added, closing_bookmark, streaming};
 use crate::api::Pod;
-use crate::cache::encoding::ContentType;
+use crate::cache::decode::ContentType;
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorParts};
 use crate::cache::{CacheEvent, PodStore};
 use crate::client::{Client, ClientConfig, ClientOptions};

@@ -1,7 +1,8 @@
 //! A scripted server, and a run of the reflector against it.
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use serde_json::json;
 
 use crate::api::{Pod, Status};
 use crate::cache::list_watch::{ListQuery, WatchQuery};
+use crate::cache::pods::CacheStats;
 use crate::cache::reflector::{
     Body, Handler, Pace, Reflector, ReflectorOptions, ReflectorParts, Source,
 };
-use crate::cache::stats::CacheStats;
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PodStore};
 use crate::client::{ClientError, StreamState, TransportError, TransportErrorKind};
