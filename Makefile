@@ -182,8 +182,7 @@ test-samples: ## Run the manual's samples for pytest and Go on the dev server
 report: ## Write the figures of tests/records into REPORT.md and BUGS.md there
 	UPDATE_EXPECT=1 cargo test --locked --test it report::
 
-picture: ## Record a run of the demo and of the dashboard, and draw them into src/manual/*.svg
-	UPDATE_EXPECT=picture cargo test --locked --test binary picture
+picture: ## Draw the dashboard in a run into src/manual/dashboard.svg
 	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
 
 deny: ## Check licences, sources and bans of the dependencies (installs cargo-deny)

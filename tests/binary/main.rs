@@ -7,9 +7,6 @@ mod command_line;
 mod configuration;
 /// What `make install` installs.
 mod installation;
-/// The picture of `demo` in README.
-#[cfg(feature = "devserver")]
-mod picture;
 /// What `rbac` prints.
 mod rights;
 

@@ -34,8 +34,7 @@ impl StandInCommand {
         match self {
             // `dev` prints changes itself.
             Self::Dev(_) => LevelFilter::Warn,
-            // `demo` draws on standard output, and some of its chapters provoke failures, which
-            // the log would report.
+            // Some chapters of `demo` provoke failures, which the log would report.
             Self::Demo(_) => LevelFilter::Error,
         }
     }

@@ -1,30 +1,20 @@
 //! `demo`: shows the controller at work in chapters, and checks each chapter against the server's
-//! objects. A terminal shows a table that is redrawn in place; other outputs get lines.
+//! objects.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `stage` | dev server, controller, the demo's own requests, snapshots and waits |
-//! | `scene` | one frame as data |
-//! | `table`, `screen` | the frame on a terminal |
-//! | `plain` | the frame as lines |
+//! | `lines` | what is printed |
 //! | `chapters` | the actions and the checks |
 
 mod chapters;
-mod plain;
-mod scene;
-mod screen;
+mod lines;
 mod stage;
-mod table;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use self::chapters::CHAPTERS;
-use self::plain::Plain;
-use self::scene::{Display, Outcome};
-use self::screen::{Screen, room_of_stdout};
 use self::stage::{ChapterError, Pace, Stage};
-use self::table::Style;
 use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
 use crate::run::{RunError, program, seen_enough, signals};
@@ -70,7 +60,7 @@ pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
         ..DevServerOptions::default()
     };
     let mut server = DevServer::start(&options, &server_stop).map_err(RunError::DevServer)?;
-    let mut stage = Stage::new(&server, display(), pace, stop);
+    let mut stage = Stage::new(&server, pace, stop);
     let result = play(&mut stage);
     let stopped = stage.stop_controller().map_err(|miss| failure(&miss));
     drop(stage);
@@ -80,34 +70,29 @@ pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
 
 fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
     let begun = stage.version();
-    stage.display().introduce(INTRODUCTION);
+    stage.lines().introduce(INTRODUCTION);
     stage.start_controller().map_err(|miss| failure(&miss))?;
     let mut failed = Vec::new();
     for (index, chapter) in CHAPTERS.iter().enumerate() {
         let number = (index + 1, CHAPTERS.len());
-        stage.open(number, chapter.headline, chapter.about);
-        let text = match (chapter.play)(stage) {
+        stage.open(number, chapter.headline);
+        let outcome = match (chapter.play)(stage) {
             Ok(text) => Ok(text),
             Err(ChapterError::Missed(why)) => Err(why),
             Err(ChapterError::Stopped) => return Err(failure(&ChapterError::Stopped)),
         };
-        if let Err(why) = &text {
+        let elapsed = stage.elapsed();
+        stage.lines().end_chapter(&outcome, elapsed);
+        if let Err(why) = outcome {
             failed.push(format!(
                 "chapter {} ({}): {why}",
                 number.0, chapter.headline
             ));
         }
-        let outcome = Outcome {
-            chapter: number,
-            headline: chapter.headline.to_owned(),
-            text,
-        };
-        let elapsed = stage.elapsed();
-        stage.display().tell_outcome(&outcome, elapsed);
     }
     let mut lines = totals(stage, begun);
     lines.extend(ways_on(&program()));
-    seen_enough(stage.display().tell(&lines)).map_err(RunError::Output)?;
+    seen_enough(stage.lines().end(&lines)).map_err(RunError::Output)?;
     if failed.is_empty() {
         return Ok(());
     }
@@ -168,33 +153,9 @@ fn peak_memory_mib(status: &str) -> Option<u64> {
     Some(kib.div_ceil(1024))
 }
 
-/// Returns a table for a terminal that can move its cursor, or lines for any other output.
-fn display() -> Box<dyn Display> {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let stdout = std::io::stdout();
-    let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-    if !stdout.is_terminal() || is_dumb {
-        return Box::new(Plain::new(stdout));
-    }
-    let style = Style {
-        has_colors: !is_set("NO_COLOR"),
-        has_unicode: speaks_unicode(|name| std::env::var(name).ok()),
-    };
-    Box::new(Screen::new(stdout, style, room_of_stdout))
-}
-
-/// True if the locale is UTF-8. As in the C library, the first variable that is set decides.
-fn speaks_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
-    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
-    let mut values = names.into_iter().filter_map(variable);
-    let locale = values.find(|value| !value.is_empty());
-    let locale = locale.unwrap_or_default().to_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{peak_memory_mib, speaks_unicode, ways_on};
+    use super::{peak_memory_mib, ways_on};
 
     #[test]
     fn peak_memory_is_read_where_it_is_told() {
@@ -209,19 +170,5 @@ mod tests {
             text.contains("  target/debug/replicaset-controller dev "),
             "{text}"
         );
-    }
-
-    #[test]
-    fn the_first_variable_of_the_locale_decides() {
-        let with = |all: &str, lang: &str| {
-            speaks_unicode(|name| match name {
-                "LC_ALL" => Some(all.to_owned()),
-                "LANG" => Some(lang.to_owned()),
-                _ => None,
-            })
-        };
-        assert!(with("", "de_DE.UTF-8"));
-        assert!(!with("C", "de_DE.UTF-8"));
-        assert!(!with("", ""));
     }
 }

@@ -49,7 +49,6 @@ pub(super) struct PodFacts {
 /// An event about a ReplicaSet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EventFacts {
-    pub(super) namespace: String,
     /// The ReplicaSet's name.
     pub(super) name: String,
     pub(super) is_warning: bool,
@@ -115,12 +114,6 @@ impl World {
         ];
         set.is_observed && counts.iter().all(|count| *count == set.desired)
     }
-
-    /// The latest event about a ReplicaSet.
-    pub(super) fn last_event(&self, set: &SetFacts) -> Option<&EventFacts> {
-        let mut events = self.events.iter().rev();
-        events.find(|event| event.name == set.name && event.namespace == set.namespace)
-    }
 }
 
 fn text(object: &Value, pointer: &str) -> String {
@@ -184,7 +177,6 @@ fn read_pod(pod: &Value) -> PodFacts {
 fn read_event(event: &Value) -> Option<EventFacts> {
     let about = &event["involvedObject"];
     (about["kind"] == "ReplicaSet").then(|| EventFacts {
-        namespace: text(about, "/namespace"),
         name: text(about, "/name"),
         is_warning: event["type"] == "Warning",
         reason: text(event, "/reason"),
@@ -224,20 +216,5 @@ mod tests {
         assert!(is_complete(1, "u"));
         assert!(!is_complete(0, "u"));
         assert!(!is_complete(1, "other"));
-    }
-
-    #[test]
-    fn the_last_event_is_the_one_with_the_latest_version() {
-        let event = |version: &str, message: &str| {
-            json!({
-                "metadata": {"resourceVersion": version}, "message": message,
-                "involvedObject": {"kind": "ReplicaSet", "namespace": "n", "name": "web"},
-            })
-        };
-        let set = json!({"metadata": {"namespace": "n", "name": "web"}});
-        let events = [event("10", "late"), event("9", "early")];
-        let world = World::read(&[set], &[], &events);
-        let last = world.last_event(&world.sets[0]).expect("an event");
-        assert_eq!(last.message, "late");
     }
 }

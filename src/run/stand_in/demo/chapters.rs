@@ -23,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Chapter {
     /// The title.
     pub(super) headline: &'static str,
-    /// Name of the ReplicaSet that it is about, as in its row.
-    pub(super) about: &'static str,
     /// Plays the chapter and returns a summary.
     pub(super) play: fn(&mut Stage<'_>) -> ChapterResult<String>,
 }
@@ -33,37 +31,30 @@ pub(super) struct Chapter {
 pub(super) const CHAPTERS: [Chapter; 7] = [
     Chapter {
         headline: "ReplicaSets scale up, one of them to 200",
-        about: scale_up::LARGE,
         play: scale_up::play,
     },
     Chapter {
         headline: "A pod is killed and replaced",
-        about: replacement::SET,
         play: replacement::play,
     },
     Chapter {
         headline: "An orphan is adopted; a relabelled pod is released and replaced",
-        about: adoption::SET,
         play: adoption::play,
     },
     Chapter {
         headline: "A scale-down takes weak pods first, keeps a protected one and empties a node",
-        about: scale_down::SET,
         play: scale_down::play,
     },
     Chapter {
         headline: "A quota blocks new pods until it is raised",
-        about: quota::ROW,
         play: quota::play,
     },
     Chapter {
         headline: "A node rejects pods, and their replacements wait until it has recovered",
-        about: failing::SET,
         play: failing::play,
     },
     Chapter {
         headline: "The controller is killed in the middle of a scale-up, then restarted",
-        about: crash::SET,
         play: crash::play,
     },
 ];
@@ -103,8 +94,7 @@ fn annotations(pairs: &[(&str, &str)]) -> Value {
     pairs.iter().copied().collect()
 }
 
-/// Sets or removes an annotation and shows the command for it. Two annotations would not fit a
-/// terminal.
+/// Sets or removes an annotation and shows the command for it.
 fn annotate(
     stage: &mut Stage<'_>,
     (resource, name): (&str, &str),

@@ -1,13 +1,14 @@
 //! The stage of the chapters: the dev server, a controller that can be killed, a client for the
-//! demo's own requests, and the display. Runs on the main thread; every wait ends at a deadline or
+//! demo's own requests, and what it prints. Runs on the main thread; every wait ends at a deadline or
 //! at the stop signal.
 
+use std::io::Stdout;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::scene::{Display, Scene, rows};
+use super::lines::{Lines, Scene, rows};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
@@ -57,20 +58,15 @@ pub(super) struct Stage<'a> {
     controller: Option<Controller>,
     /// The stop signal of the program.
     stop: &'a Stop,
-    display: Box<dyn Display>,
+    lines: Lines<Stdout>,
     pace: Pace,
     started: Instant,
-    /// The frame; each snapshot sets its rows and time.
+    /// What to print; each snapshot sets its rows and time.
     scene: Scene,
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(
-        server: &'a DevServer,
-        display: Box<dyn Display>,
-        pace: Pace,
-        stop: &'a Stop,
-    ) -> Self {
+    pub(super) fn new(server: &'a DevServer, pace: Pace, stop: &'a Stop) -> Self {
         let config = ClientConfig::plain(&server.url());
         let options = ClientOptions {
             qps: 0.0,
@@ -84,7 +80,7 @@ impl<'a> Stage<'a> {
             hands,
             controller: None,
             stop,
-            display,
+            lines: Lines::new(std::io::stdout()),
             pace,
             started: Instant::now(),
             scene: Scene::default(),
@@ -95,16 +91,15 @@ impl<'a> Stage<'a> {
         self.started.elapsed()
     }
 
-    pub(super) fn display(&mut self) -> &mut dyn Display {
-        &mut *self.display
+    pub(super) fn lines(&mut self) -> &mut Lines<Stdout> {
+        &mut self.lines
     }
 
     /// Opens a chapter.
-    pub(super) fn open(&mut self, chapter: (usize, usize), headline: &str, about: &'static str) {
+    pub(super) fn open(&mut self, chapter: (usize, usize), headline: &str) {
         self.scene = Scene {
             chapter,
             headline: headline.to_owned(),
-            about,
             ..Scene::default()
         };
     }
@@ -114,17 +109,17 @@ impl<'a> Stage<'a> {
         self.scene.command = text.into();
     }
 
-    /// Adds a note below the table.
+    /// Adds a note.
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.scene.notes.push(text.into());
     }
 
-    /// Replaces the notes below the table.
+    /// Replaces the notes.
     pub(super) fn set_notes(&mut self, notes: Vec<String>) {
         self.scene.notes = notes;
     }
 
-    /// Takes a snapshot of the server's objects and shows it.
+    /// Takes a snapshot of the server's objects and prints what is new.
     pub(super) fn look(&mut self) -> ChapterResult<World> {
         if self.stop.is_stopped() {
             return Err(ChapterError::Stopped);
@@ -142,7 +137,7 @@ impl<'a> Stage<'a> {
         let world = World::read(&sets, &pods, &events);
         self.scene.rows = rows(&world);
         self.scene.elapsed = self.started.elapsed();
-        self.display.show(&self.scene);
+        self.lines.show(&self.scene);
         Ok(world)
     }
 
@@ -171,7 +166,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Pauses for this many seconds of the steady pace; the display stays up to date.
+    /// Pauses for this many seconds of the steady pace; changes are printed.
     pub(super) fn pause(&mut self, seconds: f64) -> ChapterResult<World> {
         self.hold("", seconds * self.pace.pause_scale, |_| true)
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{PATIENCE, collection, pod_path, pod_spec, replica_set, until_complete};
 use crate::run::stand_in::demo::stage::{ChapterResult, Stage, check};
 
-pub(super) const SET: &str = "front";
+const SET: &str = "front";
 
 const REPLICAS: usize = 3;
 

@@ -8,7 +8,7 @@ use super::{PATIENCE, collection, replica_set, until_complete};
 use crate::devserver::{Action, Matcher, Rule};
 use crate::run::stand_in::demo::stage::{ChapterResult, Stage, check};
 
-pub(super) const SET: &str = "phoenix";
+const SET: &str = "phoenix";
 
 const REPLICAS: usize = 120;
 

@@ -9,7 +9,7 @@ use super::{PATIENCE, annotate, annotations, collection, replica_set, set_path};
 use crate::run::stand_in::demo::stage::{ChapterResult, Stage, check};
 use crate::run::stand_in::world::World;
 
-pub(super) const SET: &str = "fragile";
+const SET: &str = "fragile";
 
 const REPLICAS: usize = 5;
 

@@ -10,9 +10,6 @@ const NAMESPACE: &str = "tight";
 
 const SET: &str = "greedy";
 
-/// Name of the ReplicaSet's row.
-pub(super) const ROW: &str = "tight/greedy";
-
 const REPLICAS: usize = 8;
 
 /// Number of pods that the quota allows.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{PATIENCE, pod_path, until_complete};
 use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 
-pub(super) const SET: &str = "web";
+const SET: &str = "web";
 
 pub(super) fn play(stage: &mut Stage<'_>) -> ChapterResult<String> {
     until_complete(stage, SET)?;

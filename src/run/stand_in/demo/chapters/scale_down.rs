@@ -10,7 +10,7 @@ use crate::devserver::behaviour::{FATE, NODE};
 use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 use crate::run::stand_in::world::{DELETION_COST, PodFacts, SCALE_DOWN, World};
 
-pub(super) const SET: &str = "picky";
+const SET: &str = "picky";
 
 /// Nodes without any other pods.
 const EMPTIED: &str = "node-a";

@@ -13,7 +13,7 @@ use crate::devserver::{Action, Matcher, Recorded, Rule};
 use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
 
 /// The ReplicaSet of the sample that scales to 200.
-pub(super) const LARGE: &str = "worker";
+const LARGE: &str = "worker";
 
 const LARGE_REPLICAS: usize = 200;
 

@@ -1,10 +1,10 @@
-//! Lines with times, for pipes, files and logs.
+//! What the demo prints: lines with times, each once.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::scene::{Display, Outcome, Row, Scene, wrap};
+use crate::run::stand_in::world::{SetFacts, World};
 
 /// Minimum time between two lines about the counts of one ReplicaSet.
 const ROW_PERIOD: Duration = Duration::from_millis(400);
@@ -17,15 +17,62 @@ const SIGNS: &str = "desired is spec.replicas; current, ready and available are 
 /// Width of the paragraphs at the beginning.
 const WIDTH: usize = 95;
 
-/// The display for outputs other than terminals.
-pub(super) struct Plain<W> {
+/// What there is to print about a chapter at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Scene {
+    /// Time since the start of the demo.
+    pub(super) elapsed: Duration,
+    /// Number of the chapter, from 1, and number of chapters.
+    pub(super) chapter: (usize, usize),
+    /// Title of the chapter.
+    pub(super) headline: String,
+    /// The command with the same effect; empty if there is none.
+    pub(super) command: String,
+    pub(super) rows: Vec<Row>,
+    pub(super) notes: Vec<String>,
+}
+
+/// A ReplicaSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    name: String,
+    desired: usize,
+    current: usize,
+    ready: usize,
+    available: usize,
+    /// Pods that are neither terminating nor Failed. The status follows a little later.
+    pods: usize,
+}
+
+/// All ReplicaSets.
+pub(super) fn rows(world: &World) -> Vec<Row> {
+    let row = |set: &SetFacts| {
+        let pods = world.pods_of(set);
+        Row {
+            name: match set.namespace.as_str() {
+                "default" => set.name.clone(),
+                namespace => format!("{namespace}/{}", set.name),
+            },
+            desired: set.desired,
+            current: set.current,
+            ready: set.ready,
+            available: set.available,
+            pods: pods.iter().filter(|pod| pod.phase != "Failed").count(),
+        }
+    };
+    world.sets.iter().map(row).collect()
+}
+
+/// Prints what is new of each [`Scene`]. Only [`Lines::end`] reports write errors: a closed pipe must
+/// not end the demo, whose exit code still counts.
+pub(super) struct Lines<W> {
     out: W,
     shown: Scene,
     /// The last line about each ReplicaSet, and its time.
     rows: HashMap<String, (Row, Duration)>,
 }
 
-impl<W: Write> Plain<W> {
+impl<W: Write> Lines<W> {
     pub(super) fn new(out: W) -> Self {
         Self {
             out,
@@ -55,15 +102,9 @@ impl<W: Write> Plain<W> {
         self.line(at, &line);
         self.rows.insert(row.name.clone(), (row.clone(), at));
     }
-}
 
-fn counts(row: &Row) -> [usize; 5] {
-    let (_, pods) = row.pods;
-    [row.desired, row.current, row.ready, row.available, pods]
-}
-
-impl<W: Write> Display for Plain<W> {
-    fn introduce(&mut self, text: &str) {
+    /// Prints the first paragraph, and what the lines mean.
+    pub(super) fn introduce(&mut self, text: &str) {
         for paragraph in [text, SIGNS] {
             for line in wrap(paragraph, WIDTH) {
                 writeln!(self.out, "{line}").unwrap_or_default();
@@ -72,7 +113,8 @@ impl<W: Write> Display for Plain<W> {
         }
     }
 
-    fn show(&mut self, scene: &Scene) {
+    /// Prints what is new.
+    pub(super) fn show(&mut self, scene: &Scene) {
         let at = scene.elapsed;
         if scene.chapter != self.shown.chapter {
             let (number, of) = scene.chapter;
@@ -93,15 +135,20 @@ impl<W: Write> Display for Plain<W> {
         self.out.flush().unwrap_or_default();
     }
 
-    fn tell_outcome(&mut self, outcome: &Outcome, elapsed: Duration) {
-        let line = match &outcome.text {
+    /// Prints how a chapter ended.
+    pub(super) fn end_chapter(&mut self, outcome: &Result<String, String>, elapsed: Duration) {
+        let line = match outcome {
             Ok(text) => format!("  ok: {text}"),
             Err(why) => format!("  FAILED: {why}"),
         };
         self.line(elapsed, &line);
     }
 
-    fn tell(&mut self, lines: &[String]) -> io::Result<()> {
+    /// Prints the final lines.
+    ///
+    /// # Errors
+    /// If the lines cannot be written.
+    pub(super) fn end(&mut self, lines: &[String]) -> io::Result<()> {
         for line in lines {
             writeln!(self.out, "{line}")?;
         }
@@ -109,19 +156,41 @@ impl<W: Write> Display for Plain<W> {
     }
 }
 
+fn counts(row: &Row) -> [usize; 5] {
+    [row.desired, row.current, row.ready, row.available, row.pods]
+}
+
+/// Breaks a text between words into lines of at most `width` characters; a longer word has a line
+/// of its own. All lines begin with the spaces at the beginning of the text.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let words = text.trim_start_matches(' ');
+    let indent = &text[..text.len() - words.len()];
+    let mut lines = vec![indent.to_owned()];
+    for word in words.split(' ') {
+        let line = lines.last_mut().expect("there is a first line");
+        let is_first = line.len() == indent.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            let gap = if is_first { "" } else { " " };
+            line.push_str(gap);
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::super::scene::{Display, Outcome, Row, Scene};
-    use super::Plain;
+    use super::{Lines, Row, Scene, wrap};
 
     fn scene(ms: u64, ready: usize, notes: &[&str]) -> Scene {
         Scene {
             elapsed: Duration::from_millis(ms),
             chapter: (2, 6),
             headline: "A pod is killed".to_owned(),
-            about: "web",
             command: "kubectl delete pod web-1".to_owned(),
             rows: vec![Row {
                 name: "web".to_owned(),
@@ -129,8 +198,7 @@ mod tests {
                 current: 3,
                 ready,
                 available: ready,
-                pods: (ready, 3),
-                ..Row::default()
+                pods: 3,
             }],
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
         }
@@ -139,7 +207,7 @@ mod tests {
     #[test]
     fn the_lines_are_explained_first() {
         let mut out = Vec::new();
-        Plain::new(&mut out).introduce("One process.");
+        Lines::new(&mut out).introduce("One process.");
         let text = String::from_utf8(out).expect("text");
         assert!(text.starts_with("One process.\n\ndesired is"), "{text}");
         assert!(text.ends_with("\n\n"), "{text}");
@@ -148,19 +216,14 @@ mod tests {
     #[test]
     fn each_thing_is_told_once_and_rows_at_a_steady_pace() {
         let mut out = Vec::new();
-        let mut plain = Plain::new(&mut out);
-        plain.show(&scene(0, 0, &[]));
-        plain.show(&scene(100, 1, &["one", ""]));
-        plain.show(&scene(450, 2, &["one", "two"]));
-        plain.show(&scene(500, 3, &["one", "two"]));
-        plain.show(&scene(600, 3, &["one", "two"]));
-        for text in [Ok("replaced".to_owned()), Err("no pod came".to_owned())] {
-            let outcome = Outcome {
-                chapter: (2, 6),
-                headline: String::new(),
-                text,
-            };
-            plain.tell_outcome(&outcome, Duration::from_secs(1));
+        let mut lines = Lines::new(&mut out);
+        lines.show(&scene(0, 0, &[]));
+        lines.show(&scene(100, 1, &["one", ""]));
+        lines.show(&scene(450, 2, &["one", "two"]));
+        lines.show(&scene(500, 3, &["one", "two"]));
+        lines.show(&scene(600, 3, &["one", "two"]));
+        for outcome in [Ok("replaced".to_owned()), Err("no pod came".to_owned())] {
+            lines.end_chapter(&outcome, Duration::from_secs(1));
         }
         let expected = "   0.0 s  2/6 A pod is killed
    0.0 s    $ kubectl delete pod web-1
@@ -173,5 +236,15 @@ mod tests {
    1.0 s    FAILED: no pod came
 ";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
+    }
+
+    #[test]
+    fn lines_break_between_words_and_keep_the_indent() {
+        let text = "  front-9tsj7 replaced it";
+        assert_eq!(wrap(text, 80), [text]);
+        assert_eq!(wrap(text, 22), ["  front-9tsj7 replaced", "  it"]);
+        assert_eq!(wrap(text, 5), ["  front-9tsj7", "  replaced", "  it"]);
+        assert_eq!(wrap("  --kubeconfig=FILE    reports", 80).len(), 1);
+        assert_eq!(wrap("", 10), [""]);
     }
 }
