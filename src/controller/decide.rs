@@ -103,7 +103,7 @@ impl View<'_> {
             Readiness::Overdue => return self.not_now(May::Verify(Doubt::Overdue)),
             Readiness::Ready => {}
         }
-        // rsNeedsSync.
+        // SatisfiedExpectations: `may` judges those that are open.
         if self.record.expectations == Satisfaction::Expired {
             return self.not_now(May::Verify(Doubt::Unseen));
         }
@@ -142,7 +142,7 @@ impl View<'_> {
         match plan {
             Plan::Create(count) => {
                 retry = self.names_to_retry(owned);
-                is_unclear = retry.len() > count;
+                is_unclear = retry.len() > count && !self.record.unknowns_are_compared;
             }
             Plan::Delete(count) => is_unclear = self.deletes_are_unclear(&active, count),
             Plan::Nothing => {}
@@ -213,7 +213,7 @@ impl View<'_> {
             }
             Plan::Create(_) | Plan::Nothing => {}
         }
-        if is_unclear && !record.unknowns_are_compared {
+        if is_unclear {
             return May::Verify(Doubt::Unknown);
         }
         May::Act
@@ -227,11 +227,11 @@ impl View<'_> {
     }
 
     /// True if more than `count` of the active pods may be deleted already, or one whose delete can
-    /// take no effect any more.
+    /// take no effect any more: the query settles what became of that one.
     fn deletes_are_unclear(&self, active: &[Arc<Pod>], count: usize) -> bool {
         let unknown = &self.record.unknown_deletions;
         let is_active = |uid: &&Uid| active.iter().any(|pod| pod.uid == **uid);
-        unknown.iter().filter(is_active).count() > count
+        !self.record.unknowns_are_compared && unknown.iter().filter(is_active).count() > count
             || unknown[..self.record.n_overdue]
                 .iter()
                 .any(|uid| is_active(&uid))

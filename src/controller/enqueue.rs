@@ -91,7 +91,8 @@ impl ReplicaSetController {
             self.memories.get(&rs.key, &rs.uid, place);
             return;
         }
-        let (priority, delay) = self.memories.with(&rs.key, &rs.uid, place);
+        let place = self.memories.observe(&rs.key, &rs.uid, place);
+        let (priority, delay) = place.unwrap_or((Priority::High, Duration::ZERO));
         self.add_to_queue(&rs.key, priority, delay);
     }
 

@@ -56,9 +56,6 @@ pub enum SyncError {
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
-    /// The cache or the API server has other pods than those on which the sync was to act.
-    #[error("{0}")]
-    Outdated(String),
     /// The sync panicked; the panic was logged.
     #[error("the sync panicked: {0}")]
     Panic(String),
@@ -104,7 +101,7 @@ impl SyncError {
     /// the watch event that ends it is on its way.
     pub(super) fn level(&self) -> log::Level {
         match self {
-            Self::Deleted(_) | Self::Outdated(_) => log::Level::Debug,
+            Self::Deleted(_) => log::Level::Debug,
             _ => log::Level::Warn,
         }
     }

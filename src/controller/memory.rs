@@ -140,24 +140,21 @@ impl Memories {
         owner: &Uid,
         change: impl FnOnce(&mut Memory) -> R,
     ) -> R {
+        self.change(&mut self.lock(), key, owner, change)
+    }
+
+    /// As [`with`](Self::with), but leaves the record of another owner alone: `None` then. For the
+    /// watch threads, whose `owner` may be older than what a worker has recorded since.
+    pub fn observe<R>(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        change: impl FnOnce(&mut Memory) -> R,
+    ) -> Option<R> {
         let mut state = self.lock();
-        if state.records.len() >= state.sweep_at.max(SWEEP_AT_LEAST)
-            && !state.records.contains_key(key)
-        {
-            let now = self.clock.now();
-            state.records.retain(|_, memory| !memory.is_over(now));
-            state.sweep_at = 2 * state.records.len();
-        }
-        if let Some(memory) = state.records.get_mut(key) {
-            if memory.owner == *owner {
-                return change(memory);
-            }
-            self.forget_in(&mut state, key);
-        }
-        let mut memory = Memory::of(owner);
-        let result = change(&mut memory);
-        state.records.insert(key.clone(), memory);
-        result
+        let memory = state.records.get(key);
+        let is_its = memory.is_none_or(|memory| memory.owner == *owner);
+        is_its.then(|| self.change(&mut state, key, owner, change))
     }
 
     /// Reads or changes the record of `owner`; `None` without one.
@@ -308,6 +305,32 @@ impl Memories {
         let state = self.lock();
         let counts = state.records.values().map(|it| it.history.n_held_back());
         counts.sum()
+    }
+
+    fn change<R>(
+        &self,
+        state: &mut State,
+        key: &ObjectKey,
+        owner: &Uid,
+        change: impl FnOnce(&mut Memory) -> R,
+    ) -> R {
+        if state.records.len() >= state.sweep_at.max(SWEEP_AT_LEAST)
+            && !state.records.contains_key(key)
+        {
+            let now = self.clock.now();
+            state.records.retain(|_, memory| !memory.is_over(now));
+            state.sweep_at = 2 * state.records.len();
+        }
+        if let Some(memory) = state.records.get_mut(key) {
+            if memory.owner == *owner {
+                return change(memory);
+            }
+            self.forget_in(state, key);
+        }
+        let mut memory = Memory::of(owner);
+        let result = change(&mut memory);
+        state.records.insert(key.clone(), memory);
+        result
     }
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {

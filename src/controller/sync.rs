@@ -2,8 +2,6 @@
 //! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`, whose steps the comments
 //! name).
 
-use std::time::Duration;
-
 use super::act::Writer;
 use super::decide::May;
 use super::decide::step::{LARGE, Next};
@@ -35,7 +33,7 @@ impl ReplicaSetController {
         key: &ObjectKey,
         writer: &Writer,
     ) -> Result<SyncOutcome, SyncError> {
-        // EnsureReady and SatisfiedExpectations: `decide` judges what the record says here.
+        // EnsureReady, SatisfiedExpectations: read before the objects, judged by `decide`.
         let began = self.clock.now();
         let record = self.capture_record(key);
         turns::reached("sync: between the record and the ReplicaSet");
@@ -49,22 +47,12 @@ impl ReplicaSetController {
             self.log_unusable_selector(&rs);
             return Ok(SyncOutcome::Synced);
         };
-        // GetPodsForOwner, FilterActivePods.
+        // GetPodsForOwner: the pods, or their counts where these suffice. `decide` filters them.
         let view = self.view(&rs, selector, record);
         let mut step = view.decide();
-        match step.may {
-            May::Act | May::Count(_) => {}
-            not_now => {
-                self.count_skip(&view);
-                let delay = match not_now {
-                    May::Verify(doubt) => writer.verify(&rs, selector, doubt)?,
-                    _ => Duration::ZERO,
-                };
-                self.requeue(key, step.next(&rs, began + delay));
-                return Ok(SyncOutcome::TooEarly);
-            }
+        if self.puts_off(writer, &view, &step, began)? {
+            return Ok(SyncOutcome::TooEarly);
         }
-        writer.report_other_writer(&rs);
         writer.report_mistakes(&rs);
         // A large sync without a permit still writes the status: it may hide a loss.
         let waits_for_permit =
@@ -73,6 +61,9 @@ impl ReplicaSetController {
         let gone = writer.claim_pods(&view, &step)?;
         if !gone.is_empty() {
             step = view.decide_without(&gone);
+            if self.puts_off(writer, &view, &step, began)? {
+                return Ok(SyncOutcome::TooEarly);
+            }
         }
         if waits_for_permit {
             step.may = May::Count(None);
@@ -92,9 +83,11 @@ impl ReplicaSetController {
         };
         let mut next = step.next(&rs, began);
         self.note_held_back(&rs, &step);
-        writer.sync_status(&rs, &step, failure.as_ref(), &mut next)?;
-        writer.delete_leftovers(&rs, &step, managed.is_err(), &mut next);
-        if let Err(error) = managed {
+        let written = writer.sync_status(&rs, &step, failure.as_ref(), &mut next);
+        let ended = managed.and(written);
+        writer.delete_leftovers(&rs, &step, ended.is_err(), &mut next);
+        writer.report_other_writer(&rs);
+        if let Err(error) = ended {
             // The back-off brings everything else.
             let mut next = Next::default();
             step.opt_ins.add_next(began, &mut next);

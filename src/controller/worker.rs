@@ -1,11 +1,12 @@
 //! The worker: it takes a key from the queue, syncs it, records how that ended, and marks it done.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::decide::{Step, View};
+use super::act::Writer;
+use super::decide::{May, Step, View};
 use super::error::Batch;
 use super::memory::Memory;
 use super::memory::history::{LastSync, SyncEnd};
@@ -150,6 +151,25 @@ impl ReplicaSetController {
         }
     }
 
+    /// Ends a sync that must wait for the caches: returns true if `step` neither acts nor reports,
+    /// with the key requeued. Where a wait alone resolves nothing, this queries the API server.
+    pub(super) fn puts_off(
+        &self,
+        writer: &Writer,
+        view: &View<'_>,
+        step: &Step,
+        began: Instant,
+    ) -> Result<bool, SyncError> {
+        let delay = match step.may {
+            May::Act | May::Count(_) => return Ok(false),
+            May::Wait(_) => Duration::ZERO,
+            May::Verify(doubt) => writer.verify(view.rs, view.selector, doubt)?,
+        };
+        self.count_skip(view);
+        self.requeue(&view.rs.key, step.next(view.rs, began + delay));
+        Ok(true)
+    }
+
     /// Records how a sync ended. Returns true if it failed for another reason than the one before.
     fn note_sync(&self, key: &ObjectKey, sync: LastSync, error: Option<&SyncError>) -> bool {
         let error = error.map(ToString::to_string);
@@ -167,7 +187,7 @@ impl ReplicaSetController {
 
     /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache
     /// does not.
-    pub(super) fn count_skip(&self, view: &View<'_>) {
+    fn count_skip(&self, view: &View<'_>) {
         match view.record.readiness {
             Readiness::TooEarly(Resource::Pods, _) => self.metrics.stale_pods_skips.inc(),
             Readiness::TooEarly(Resource::ReplicaSets, _) => self.metrics.stale_owners_skips.inc(),

@@ -153,8 +153,10 @@ impl Writer {
             .filter(|pod| pod.is_active() && selector.matches(&pod.labels))
             .filter(|pod| !live_uids.contains(&pod.uid))
             .collect();
-        // INVARIANT: the loops below observe every event since the cache read above, because it may
-        // precede the new expectation. The next sync follows at once: no event wakes its key.
+        // The loops below observe the events since the cache read above, which may precede the new
+        // expectation. The next sync follows at once: no event wakes its key. A pod that has come
+        // and gone since is expected until that expires: a version that the cache has passed proves
+        // nothing after a restore, and would let each sync query again.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
         let uids = deletions.iter().map(|pod| pod.uid.clone());
         self.expect(rs, names, uids);

@@ -246,9 +246,12 @@ impl OwnWrites {
         }
     }
 
-    /// The outcome of the create of this pod is unknown, although it may have been answered.
-    pub fn creation_is_unknown(&mut self, name: &Arc<str>, is_answered: bool) {
-        let creation = self.creations.entry(Arc::clone(name)).or_default();
+    /// The outcome of the create of this pod is unknown, although it may have been answered. If the
+    /// watch has shown the pod, it is known.
+    pub fn creation_is_unknown(&mut self, name: &str, is_answered: bool) {
+        let Some(creation) = self.creations.get_mut(name) else {
+            return;
+        };
         creation.expected = None;
         *creation.unknown.get_or_insert(true) &= is_answered;
         self.are_compared = false;
@@ -315,10 +318,13 @@ impl OwnWrites {
         self.unknown_deletions.remove(pod);
     }
 
-    /// The outcome of the delete of the pod with this UID is unknown.
+    /// The outcome of the expected delete of the pod with this UID is unknown. If the watch has
+    /// shown it, it is known.
     pub fn deletion_is_unknown(&mut self, pod: &Uid, now: Instant) {
-        self.unknown_deletions.insert(pod.clone(), now);
-        self.are_compared = false;
+        if self.expects_deletion(pod) {
+            self.unknown_deletions.insert(pod.clone(), now);
+            self.are_compared = false;
+        }
     }
 
     /// The deletes with an unknown outcome, in the order of their UIDs.

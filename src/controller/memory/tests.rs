@@ -183,3 +183,21 @@ fn deleted_replica_sets_leave_no_records() {
     assert_eq!(rig.memories.lock().waiting.len(), 0);
     rig.clock.advance(Duration::from_secs(1));
 }
+
+/// A watch thread of the pods may have read the ReplicaSet before another one took its name.
+#[test]
+fn a_late_event_of_an_earlier_owner_forgets_nothing() {
+    let clock = Arc::new(FakeClock::default());
+    let memories = Memories::new(clock.clone(), true, Arc::default());
+    let (key, old, new) = (
+        ObjectKey::new("default", "web"),
+        Uid::new("old"),
+        Uid::new("new"),
+    );
+    memories.with(&key, &new, |memory| {
+        memory.own_writes.expect(["web-1".into()], [], clock.now());
+    });
+    assert_eq!(memories.observe(&key, &old, |_| ()), None);
+    assert_eq!(memories.n_expected(), (1, 0));
+    assert_eq!(memories.observe(&key, &new, |_| ()), Some(()));
+}

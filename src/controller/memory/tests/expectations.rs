@@ -199,8 +199,11 @@ fn an_unknown_delete_that_is_repeated_may_arrive_as_much_later() {
     let (mut writes, began) = (OwnWrites::default(), Instant::now());
     let pod = Uid::new("a");
     let repeated = began + DELETE_ARRIVES_WITHIN;
-    writes.deletion_is_unknown(&pod, began);
-    writes.deletion_is_unknown(&pod, repeated);
+    for at in [began, repeated] {
+        writes.expect([], [pod.clone()], at);
+        writes.deletion_is_unknown(&pod, at);
+        writes.deletion_failed(&pod);
+    }
     let unknown = writes.unknown_deletions(repeated + DELETE_ARRIVES_WITHIN);
     assert_eq!(unknown.under_way, [pod]);
 }
@@ -210,10 +213,24 @@ fn a_create_without_response_is_first_whatever_came_later() {
     let all: [Arc<str>; 4] = ["a", "b", "c", "d"].map(Arc::from);
     for open in &all {
         let mut writes = OwnWrites::default();
+        writes.expect(all.iter().cloned(), [], Instant::now());
         for name in &all {
             writes.creation_is_unknown(name, name != open);
         }
         writes.creation_is_unknown(open, true);
         assert_eq!(writes.unknown_creations().first(), Some(open));
     }
+}
+
+/// The watch shows a pod long before its create times out.
+#[test]
+fn what_the_watch_has_shown_has_no_unknown_outcome() {
+    let (mut writes, now, pod) = (OwnWrites::default(), Instant::now(), Uid::new("a"));
+    writes.expect(["web-1".into()], [], now);
+    writes.creation_seen("web-1");
+    writes.creation_is_unknown("web-1", false);
+    writes.expect([], [pod.clone()], now);
+    writes.deletion_seen(&pod);
+    writes.deletion_is_unknown(&pod, now);
+    assert!(writes.is_empty());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::ReplicaSet;
 use crate::controller::memory::Memory;
 use crate::controller::sync::SyncOutcome;
-use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, replica_set};
+use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, refused, replica_set};
 
 /// A new leader with caches at version 10, while the API server is at 20.
 fn new_leader(rs: &ReplicaSet) -> Fixture {
@@ -256,4 +256,25 @@ fn a_sync_without_work_sends_no_query() {
     fixture.cache_silently(None, [owned_pod("x", &rs)]);
     fixture.sync_ok("a");
     assert_eq!(fixture.writes.take().len(), 1, "a status");
+}
+
+/// The orphan that makes the number right is gone already, so only the second decision acts.
+#[test]
+fn a_create_in_place_of_an_orphan_that_is_gone_needs_the_proof() {
+    let rs = replica_set("a", 1);
+    let fixture = new_leader(&rs);
+    let orphan = crate::api::Pod {
+        labels: owned_pod("x", &rs).labels,
+        ..pod("x")
+    };
+    fixture.cache_silently(None, [orphan]);
+    fixture
+        .writes
+        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    let writes = fixture.writes.take();
+    assert!(writes.contains(&Write::GetVersions), "{writes:?}");
+    assert!(fixture.writes.status_updates().is_empty());
+    fixture.sync_ok("a");
+    fixture.assert_counts(1, 0, 1);
 }

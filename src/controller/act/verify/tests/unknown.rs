@@ -416,6 +416,48 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
     assert_eq!(repeated, unknown);
 }
 
+/// The query came when the delete could still take effect. Since then another pod goes first.
+#[test]
+fn a_delete_that_has_become_overdue_is_queried_again() {
+    let mut rs = replica_set("web", 1);
+    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
+    let fixture = fixture(&rs, pods.clone());
+    fixture.writes.on_delete(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("two answers were lost");
+    let unknown = deletes(&fixture);
+    let is_kept = |pod: &&Pod| !unknown.iter().any(|name| **name == *pod.key.name);
+    let kept = pods.iter().find(is_kept).expect("one of three");
+    let cheap = Pod {
+        resource_version: "2".into(),
+        deletion_cost: -1,
+        ..kept.clone()
+    };
+    fixture.deliver_pod(cheap.clone());
+    fixture.writes.on_delete(|_, _| None);
+    fixture.writes.set_live_pods(pods.to_vec());
+    rs.replicas = 2;
+    rs.resource_version = "2".into();
+    fixture.deliver_replica_set(rs.clone());
+    fixture.deliver_bookmarks("2", "");
+    fixture.sync_verified("web");
+    let gone = deletes(&fixture).remove(0);
+    fixture.deliver_pod_deleted(owned_pod(&gone, &rs));
+    fixture.clock.advance(Duration::from_hours(3));
+    let mut live: Vec<Pod> = pods
+        .into_iter()
+        .filter(|pod| *pod.key.name != *gone)
+        .collect();
+    live.retain(|pod| pod.key.name != cheap.key.name);
+    live.push(cheap.clone());
+    fixture.writes.set_live_pods(live);
+    rs.replicas = 1;
+    rs.resource_version = "3".into();
+    fixture.deliver_replica_set(rs);
+    fixture.deliver_bookmarks("3", "");
+    fixture.sync_verified("web");
+    assert_eq!(deletes(&fixture), [&*cheap.key.name]);
+}
+
 /// A fixture of three pods, scaled down to two and back up to three. The response to its only
 /// delete was lost; returns the name of that pod. Another pod goes first afterwards.
 fn unneeded_unknown_deletion() -> (Fixture, ReplicaSet, String) {
