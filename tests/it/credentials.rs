@@ -273,7 +273,7 @@ fn a_plugin_runs_again_after_a_401_and_at_sighup() {
     for sample in [
         format!("{calls}{{call_status=\"no_error\",code=\"0\"}} 3"),
         format!("{calls}{{call_status=\"plugin_execution_error\",code=\"3\"}} "),
-        "rest_client_exec_plugin_ttl_seconds +Inf".to_owned(),
+        "rest_client_exec_plugin_ttl_seconds inf".to_owned(),
     ] {
         let found = metrics.lines().any(|line| line.starts_with(&sample));
         assert!(found, "no {sample} in\n{metrics}");
