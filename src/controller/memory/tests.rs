@@ -188,7 +188,7 @@ fn deleted_replica_sets_leave_no_records() {
 #[test]
 fn a_late_event_of_an_earlier_owner_forgets_nothing() {
     let clock = Arc::new(FakeClock::default());
-    let memories = Memories::new(clock.clone(), true, Arc::default());
+    let memories = Memories::new(Arc::<FakeClock>::clone(&clock), true, Arc::default());
     let (key, old, new) = (
         ObjectKey::new("default", "web"),
         Uid::new("old"),
