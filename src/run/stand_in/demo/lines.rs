@@ -63,8 +63,8 @@ pub(super) fn rows(world: &World) -> Vec<Row> {
     world.sets.iter().map(row).collect()
 }
 
-/// Prints what is new of each [`Scene`]. Only [`Lines::end`] reports write errors: a closed pipe must
-/// not end the demo, whose exit code still counts.
+/// Prints what is new of each [`Scene`]. Only [`Lines::end`] reports write errors: a closed pipe
+/// must not end the demo, whose exit code still counts.
 pub(super) struct Lines<W> {
     out: W,
     shown: Scene,

@@ -1,6 +1,6 @@
 //! The stage of the chapters: the dev server, a controller that can be killed, a client for the
-//! demo's own requests, and what it prints. Runs on the main thread; every wait ends at a deadline or
-//! at the stop signal.
+//! demo's own requests, and what it prints. Runs on the main thread; every wait ends at a deadline
+//! or at the stop signal.
 
 use std::io::Stdout;
 use std::sync::Arc;
