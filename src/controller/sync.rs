@@ -53,6 +53,8 @@ impl ReplicaSetController {
         if self.puts_off(writer, &view, &step, began)? {
             return Ok(SyncOutcome::TooEarly);
         }
+        // First: the API server forgets who wrote a pod that this sync deletes.
+        writer.report_other_writer(&rs);
         writer.report_mistakes(&rs);
         // A large sync without a permit still writes the status: it may hide a loss.
         let waits_for_permit =
@@ -86,7 +88,6 @@ impl ReplicaSetController {
         let written = writer.sync_status(&rs, &step, failure.as_ref(), &mut next);
         let ended = managed.and(written);
         writer.delete_leftovers(&rs, &step, ended.is_err(), &mut next);
-        writer.report_other_writer(&rs);
         if let Err(error) = ended {
             // The back-off brings everything else.
             let mut next = Next::default();
