@@ -33,8 +33,10 @@
 //! # Locks
 //!
 //! - [`memory`] guards the records of all ReplicaSets, which key waits for which version, and what
-//!   a new leader still has to prove. Workers, watch threads, `lease` and `http-N` take it.
-//! - [`other_writers`] guards when the API server was last asked for a writer. Workers take it.
+//!   a new leader still has to prove. Workers, `batch-N`, watch threads, `lease` and `http-N` take
+//!   it.
+//! - [`other_writers`] guards the last query for a writer and the last report. Workers and `http-N`
+//!   take it.
 //! - [`dry_run`] guards the last decisions of a dry run. Workers take it, and `main` at the stop.
 //!
 //! [`workqueue`]: crate::workqueue

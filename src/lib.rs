@@ -132,7 +132,7 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | large sync | a sync with 32 pods or more to create, delete or claim ([`batches::LARGE`]) |
+//! | large sync | a sync with 32 pods or more to create or delete ([`batches::LARGE`]) |
 //! | giant | in tests: a ReplicaSet whose syncs are large |
 //! | tally | pod counts that the cache keeps up to date for each bucket, such as one owner's pods |
 //! | expectation | a create (by name) or delete (by UID) that the watch has not shown yet |

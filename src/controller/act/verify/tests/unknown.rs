@@ -381,14 +381,21 @@ fn a_delete_of_unknown_outcome_is_forgotten_with_its_pod() {
     );
 }
 
-#[test]
-fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
-    let mut rs = replica_set("web", 1);
+/// A fixture of three pods, scaled down to one. The responses to both deletes were lost; returns
+/// all pods and the names of those two.
+fn two_unknown_deletions() -> (Fixture, ReplicaSet, [Pod; 3], Vec<String>) {
+    let rs = replica_set("web", 1);
     let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
     let fixture = fixture(&rs, pods.clone());
     fixture.writes.on_delete(|_, _| Some(Err(lost())));
     fixture.sync("web").expect_err("two answers were lost");
-    let mut unknown = deletes(&fixture);
+    let unknown = deletes(&fixture);
+    (fixture, rs, pods, unknown)
+}
+
+#[test]
+fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
+    let (fixture, mut rs, pods, mut unknown) = two_unknown_deletions();
     unknown.sort();
     let kept = pods
         .iter()
@@ -419,12 +426,7 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
 /// The query came when the delete could still take effect. Since then another pod goes first.
 #[test]
 fn a_delete_that_has_become_overdue_is_queried_again() {
-    let mut rs = replica_set("web", 1);
-    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
-    let fixture = fixture(&rs, pods.clone());
-    fixture.writes.on_delete(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("two answers were lost");
-    let unknown = deletes(&fixture);
+    let (fixture, mut rs, pods, unknown) = two_unknown_deletions();
     let is_kept = |pod: &&Pod| !unknown.iter().any(|name| **name == *pod.key.name);
     let kept = pods.iter().find(is_kept).expect("one of three");
     let cheap = Pod {
@@ -610,12 +612,7 @@ fn a_pod_that_arrives_while_names_are_chosen_counts() {
 
 #[test]
 fn with_too_many_unknown_deletes_gone_pods_go_first() {
-    let mut rs = replica_set("web", 1);
-    let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
-    let fixture = fixture(&rs, pods.clone());
-    fixture.writes.on_delete(|_, _| Some(Err(lost())));
-    fixture.sync("web").expect_err("two answers were lost");
-    let unknown = deletes(&fixture);
+    let (fixture, mut rs, pods, unknown) = two_unknown_deletions();
     let gone = unknown.iter().max().expect("two names").clone();
     rs.replicas = 2;
     rs.resource_version = "2".into();
