@@ -214,6 +214,30 @@ mod tests {
         assert_eq!(noted().flatten().as_deref(), Some("foreign"));
     }
 
+    /// The cache shows a pod before the watch thread handles its event.
+    #[test]
+    fn an_own_pod_is_not_foreign_if_a_sync_finds_it_before_its_event() {
+        let rs = replica_set("web", 1);
+        let fixture = fixture(&rs, []);
+        fixture.controller.start_detection();
+        fixture.writer().expect(&rs, ["own".into()], []);
+        let answered = |memory: &mut Memory| memory.own_writes.creation_answered("own", &"4".into());
+        let memories = &fixture.controller.memories;
+        memories.with(&rs.key, &rs.uid, answered);
+        let pod = Pod {
+            resource_version: "4".into(),
+            ..owned_pod("own", &rs)
+        };
+        let event = fixture.cache.pods.apply(pod).expect("a new pod");
+        fixture.sync_ok("web");
+        fixture.controller.handle_pod_event(&event);
+        let foreign = |memory: &mut Memory| memory.foreign_pod.take();
+        assert_eq!(memories.get(&rs.key, &rs.uid, foreign), Some(None));
+        fixture.sync_ok("web");
+        let is_empty = |memory: &mut Memory| memory.own_writes.is_empty();
+        assert_eq!(memories.get(&rs.key, &rs.uid, is_empty), Some(true));
+    }
+
     #[test]
     fn queries_and_reports_are_rate_limited() {
         let (others, clock) = (OtherWriters::default(), FakeClock::default());

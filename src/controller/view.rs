@@ -40,7 +40,7 @@ impl ReplicaSetController {
         if !seen.is_empty() {
             let expectations = self.memories.get(key, owner, |memory| {
                 for name in seen {
-                    memory.own_writes.creation_seen(name);
+                    memory.own_writes.creation_found(name);
                 }
                 memory.own_writes.satisfaction(self.clock.now())
             });

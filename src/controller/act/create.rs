@@ -38,7 +38,7 @@ impl Writer {
         let shown = |name: &&Arc<str>| !step.retry.contains(name);
         self.own_writes(rs, |writes| {
             for name in view.record.unknown_creations.iter().filter(shown) {
-                writes.creation_seen(name);
+                writes.creation_found(name);
             }
         });
         let mut names = step.retry.clone();

@@ -100,11 +100,14 @@ struct Creation {
     unknown: Option<bool>,
     /// If no pod was stored, and nothing else is known: why, and the order of the returns.
     returned: Option<(Returned, usize)>,
+    /// If a sync found the pod in the cache: the watch thread may not have handled its event yet.
+    is_found: bool,
 }
 
 impl Creation {
     fn is_over(&self) -> bool {
-        self.expected.is_none() && self.unknown.is_none() && self.returned.is_none()
+        let is_settled = self.expected.is_none() && self.unknown.is_none();
+        is_settled && self.returned.is_none() && !self.is_found
     }
 }
 
@@ -217,6 +220,26 @@ impl OwnWrites {
         self.creations.remove(name);
     }
 
+    /// A sync found the pod with this name in the cache, so its create is neither expected nor
+    /// retried. Until the next sync the name still tells the pod's event from a foreign pod's: the
+    /// cache shows a pod before the watch thread handles it.
+    pub fn creation_found(&mut self, name: &str) {
+        if let Some(creation) = self.creations.get_mut(name) {
+            *creation = Creation {
+                is_found: true,
+                ..Creation::default()
+            };
+        }
+    }
+
+    /// Forgets the names of [`Self::creation_found`].
+    pub fn forget_found(&mut self) {
+        self.creations.retain(|_, creation| {
+            creation.is_found = false;
+            !creation.is_over()
+        });
+    }
+
     /// The response to the create of this pod names the stored `version`.
     pub fn creation_answered(&mut self, name: &str, version: &ResourceVersion) {
         self.update(name, |creation| {
@@ -265,7 +288,8 @@ impl OwnWrites {
         other
     }
 
-    /// True if a create of this name is expected or its outcome is unknown.
+    /// True if a create of this name is expected, its outcome is unknown, or the last sync found its
+    /// pod.
     pub fn has_creation(&self, name: &str) -> bool {
         let creation = self.creations.get(name);
         creation.is_some_and(|it| it.returned.is_none())

@@ -121,6 +121,7 @@ impl Memory {
     /// Takes the view at `cached`. Own writes and losses that `cached` shows are forgotten.
     /// The take-over may need no proof; only [`Memories`](super::Memories) knows that.
     pub(super) fn view(&mut self, cached: Versions, now: Instant) -> RecordView {
+        self.own_writes.forget_found();
         let writes = &self.own_writes;
         let unknown_deletions = writes.unknown_deletions(now);
         RecordView {
