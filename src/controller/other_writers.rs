@@ -216,14 +216,15 @@ mod tests {
 
     /// The cache shows a pod before the watch thread handles its event.
     #[test]
-    fn an_own_pod_is_not_foreign_if_a_sync_finds_it_before_its_event() {
+    fn an_own_pod_found_before_its_event_is_not_foreign() {
         let rs = replica_set("web", 1);
         let fixture = fixture(&rs, []);
         fixture.controller.start_detection();
         fixture.writer().expect(&rs, ["own".into()], []);
-        let answered = |memory: &mut Memory| memory.own_writes.creation_answered("own", &"4".into());
         let memories = &fixture.controller.memories;
-        memories.with(&rs.key, &rs.uid, answered);
+        memories.with(&rs.key, &rs.uid, |memory| {
+            memory.own_writes.creation_answered("own", &"4".into());
+        });
         let pod = Pod {
             resource_version: "4".into(),
             ..owned_pod("own", &rs)

@@ -66,7 +66,7 @@ impl Writer {
 
     /// Writes `status` as the status of `rs`. Returns the resulting ReplicaSet.
     /// Blocks for at most three requests: an update, and after a failure a read and one more
-    /// update.
+    /// update. If `rs` is not complete, a read precedes them.
     ///
     /// # Errors
     /// The error of the read, or of the second update.
@@ -84,6 +84,10 @@ impl Writer {
             status.observed_generation
         );
         let mut current = Arc::clone(rs);
+        if !rs.is_complete() {
+            current = self.read_again(rs, "the ReplicaSet was recreated")?;
+            status = carry_over(&current.status, status);
+        }
         let mut tries = 1;
         loop {
             let error = match self.replica_set_control.update_status(&current, &status) {
@@ -107,15 +111,24 @@ impl Writer {
             tries += 1;
             // As upstream: the read yields the version for the second attempt, whatever the error
             // was.
-            let fresh = self.live.get_replica_set(&rs.key);
-            let fresh = fresh.map_err(SyncError::of_replica_set)?;
-            if fresh.uid != rs.uid {
-                // Upstream writes the old object's counts into the new object in this case.
-                return Err(SyncError::Deleted(error.to_string()));
-            }
-            status = carry_over(&fresh.status, status);
-            current = Arc::new(fresh);
+            current = self.read_again(rs, &error.to_string())?;
+            status = carry_over(&current.status, status);
         }
+    }
+
+    /// Reads `rs` from the API server. Blocks for one GET.
+    ///
+    /// # Errors
+    /// The error of the read; [`SyncError::Deleted`] with this reason if another object has its
+    /// name.
+    fn read_again(&self, rs: &ReplicaSet, reason: &str) -> Result<Arc<ReplicaSet>, SyncError> {
+        let fresh = self.live.get_replica_set(&rs.key);
+        let fresh = fresh.map_err(SyncError::of_replica_set)?;
+        if fresh.uid != rs.uid {
+            // Upstream writes the old object's counts into the new object in this case.
+            return Err(SyncError::Deleted(reason.to_owned()));
+        }
+        Ok(Arc::new(fresh))
     }
 
     /// When a status with mere progress may be written.

@@ -288,8 +288,8 @@ impl OwnWrites {
         other
     }
 
-    /// True if a create of this name is expected, its outcome is unknown, or the last sync found its
-    /// pod.
+    /// True if a create of this name is expected, its outcome is unknown, or the last sync found
+    /// its pod.
     pub fn has_creation(&self, name: &str) -> bool {
         let creation = self.creations.get(name);
         creation.is_some_and(|it| it.returned.is_none())

@@ -57,7 +57,7 @@ pub struct ReplicaSet {
     /// `status`.
     pub status: ReplicaSetStatus,
     /// `metadata` without `managedFields`, and `spec`, as received. Status updates send them back.
-    carried: Carried,
+    carried: Option<Carried>,
 }
 
 /// Kept in the received encoding, since any conversion would lose unknown fields.
@@ -156,9 +156,39 @@ impl ReplicaSet {
         object.map_err(|error| error.to_string())
     }
 
-    /// `spec.template` as received; `None` if absent.
+    /// The ReplicaSet as a cache stores it: without `metadata` and `spec` as received if it is
+    /// [at rest](Self::is_at_rest). Old revisions of Deployments are, and these bytes are most of
+    /// their size. The event that ends the rest brings them back before the first create.
+    #[must_use]
+    pub fn for_cache(mut self) -> Self {
+        if self.is_at_rest() {
+            self.carried = None;
+        }
+        self
+    }
+
+    /// True if neither the spec asks for pods nor the status reports any, and the status is of this
+    /// spec.
+    fn is_at_rest(&self) -> bool {
+        let status = &self.status;
+        let n_terminating = status.terminating_replicas.unwrap_or(0);
+        self.replicas == 0
+            && status.replicas == 0
+            && n_terminating == 0
+            && status.observed_generation == self.generation
+            && !self.is_terminating()
+    }
+
+    /// True if the object has `metadata` and `spec` as received: template and status updates need
+    /// them.
+    pub fn is_complete(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    /// `spec.template` as received; `None` if absent, or if the object is not
+    /// [complete](Self::is_complete).
     pub fn template(&self) -> Option<Template<'_>> {
-        match &self.carried {
+        match self.carried.as_ref()? {
             Carried::Json(carried) => carried.template().map(Template::Json),
             Carried::Protobuf(carried) => carried.template().map(Template::Protobuf),
         }
@@ -174,15 +204,17 @@ impl ReplicaSet {
     /// received bytes without `managedFields`.
     ///
     /// # Errors
-    /// If serialization of the status to JSON fails.
+    /// If serialization of the status to JSON fails, or the object is not
+    /// [complete](Self::is_complete).
     pub fn with_status(
         &self,
         kind: &WorkloadKind,
         status: &ReplicaSetStatus,
     ) -> Result<Encoded, serde_json::Error> {
         match &self.carried {
-            Carried::Json(carried) => carried.with_status(kind, status),
-            Carried::Protobuf(carried) => Ok(carried.with_status(kind, status)),
+            Some(Carried::Json(carried)) => carried.with_status(kind, status),
+            Some(Carried::Protobuf(carried)) => Ok(carried.with_status(kind, status)),
+            None => Err(serde::ser::Error::custom("its spec must be read first")),
         }
     }
 
@@ -248,10 +280,10 @@ fn read(
         selector: Selector::new(read_selector(kind.selector, spec.selector)?),
         template_labels: interner.labels(template_labels.unwrap_or_default()),
         status: object.status.unwrap_or_default(),
-        carried: Carried::Json(CarriedJson {
+        carried: Some(Carried::Json(CarriedJson {
             metadata: without_managed_fields(object.metadata)?,
             spec: object.spec.to_owned(),
-        }),
+        })),
     })
 }
 

@@ -75,11 +75,11 @@ impl Decode for ReplicaSet {
     const RESOURCE: &'static str = REPLICA_SET.resource;
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
-        Self::from_json(json, interner)
+        Self::from_json(json, interner).map(Self::for_cache)
     }
 
     fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
-        Self::from_protobuf(&REPLICA_SET, message, interner)
+        Self::from_protobuf(&REPLICA_SET, message, interner).map(Self::for_cache)
     }
 }
 
@@ -94,11 +94,12 @@ impl Decode for ReplicationController {
     const RESOURCE: &'static str = REPLICATION_CONTROLLER.resource;
 
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<ReplicaSet, serde_json::Error> {
-        ReplicaSet::of_kind(&REPLICATION_CONTROLLER, json, interner)
+        ReplicaSet::of_kind(&REPLICATION_CONTROLLER, json, interner).map(ReplicaSet::for_cache)
     }
 
     fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<ReplicaSet, ProtobufError> {
         ReplicaSet::from_protobuf(&REPLICATION_CONTROLLER, message, interner)
+            .map(ReplicaSet::for_cache)
     }
 }
 

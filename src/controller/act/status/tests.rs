@@ -422,6 +422,23 @@ fn f_23_a_failing_update_is_tried_twice_with_a_read_in_between() {
     assert_eq!(fixture.writes.take(), [computed.clone(), get, computed]);
 }
 
+/// An old revision that adopts a pod.
+#[test]
+fn a_replica_set_at_rest_is_read_before_its_status_is_written() {
+    let (fixture, mut rs) = (Fixture::new(), replica_set("web", 0));
+    rs.status.observed_generation = rs.generation;
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    let rs = rs.for_cache();
+    fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs)]);
+    fixture.sync_ok("web");
+    let writes = fixture.writes.take();
+    let get = Write::GetReplicaSet("default/web".to_owned());
+    let [.., first, Write::UpdateStatus(status)] = &writes[..] else {
+        panic!("{writes:?}");
+    };
+    assert_eq!((first, status.replicas), (&get, 1));
+}
+
 #[test]
 fn f_25_a_failing_read_ends_it() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));

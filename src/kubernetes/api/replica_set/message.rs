@@ -109,10 +109,10 @@ pub(super) fn read(
         selector: Selector::new(read_selector(kind.selector, parts.spec)?),
         template_labels: interner.labels(template_labels),
         status: read_status(parts.status)?,
-        carried: Carried::Protobuf(CarriedMessage {
+        carried: Some(Carried::Protobuf(CarriedMessage {
             metadata: all_but(parts.metadata, &[ObjectMeta::MANAGED_FIELDS])?.into(),
             spec: parts.spec.into(),
-        }),
+        })),
     })
 }
 

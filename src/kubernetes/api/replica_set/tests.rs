@@ -201,3 +201,34 @@ fn a_template_that_cannot_be_read_has_no_topology() {
     }
     assert_eq!(topology_key(Template::Protobuf(b"\x12\x05ab")), None);
 }
+
+#[test]
+fn only_a_replica_set_at_rest_is_cached_without_its_spec() {
+    let at = |replicas: i32, status: Value| {
+        let mut object = sample();
+        object["spec"]["replicas"] = replicas.into();
+        object["status"] = status;
+        read(&object).for_cache()
+    };
+    let at_rest = at(0, json!({"replicas": 0, "observedGeneration": 3}));
+    assert!(!at_rest.is_complete() && at_rest.template().is_none());
+    let status = ReplicaSetStatus::default();
+    assert!(at_rest.with_status(&REPLICA_SET, &status).is_err());
+    for (replicas, status) in [
+        (1, json!({"replicas": 0, "observedGeneration": 3})),
+        (0, json!({"replicas": 1, "observedGeneration": 3})),
+        (
+            0,
+            json!({"replicas": 0, "terminatingReplicas": 1, "observedGeneration": 3}),
+        ),
+        (0, json!({"replicas": 0, "observedGeneration": 2})),
+    ] {
+        let rs = at(replicas, status);
+        assert!(rs.is_complete() && rs.template().is_some(), "{rs:?}");
+    }
+    let mut terminating = sample();
+    terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    terminating["spec"]["replicas"] = 0.into();
+    terminating["status"] = json!({"replicas": 0, "observedGeneration": 3});
+    assert!(read(&terminating).for_cache().is_complete());
+}
