@@ -4,13 +4,13 @@
 //! DIFFERS: kube-apiserver answers an unknown group with a text page, and an unknown resource with
 //! "the server could not find the requested resource".
 
-use super::discovery;
-use super::resource::Resource;
-use super::status_error::StatusError;
-use super::target::Target;
+use crate::discovery;
+use crate::exchange::Target;
+use crate::resource::Resource;
+use crate::status_error::StatusError;
 
 /// The error for a resource that is not among `all`.
-pub(super) fn resource(target: &Target, all: &[Resource]) -> StatusError {
+pub(crate) fn resource(target: &Target, all: &[Resource]) -> StatusError {
     let Target { group, version, .. } = target;
     let is_of_group = |resource: &&Resource| resource.group() == group;
     let of_group: Vec<&Resource> = all.iter().filter(is_of_group).collect();
@@ -37,7 +37,7 @@ pub(super) fn resource(target: &Target, all: &[Resource]) -> StatusError {
 }
 
 /// The error for a group without resources.
-pub(super) fn group(name: &str, all: &[Resource]) -> StatusError {
+pub(crate) fn group(name: &str, all: &[Resource]) -> StatusError {
     let groups = discovery::groups(all).join(", ");
     StatusError::absent(format!(
         "the dev server has no group {name}; it has the core group, {groups}, and those of the \
@@ -46,7 +46,7 @@ pub(super) fn group(name: &str, all: &[Resource]) -> StatusError {
 }
 
 /// The error for a path of the API that names no resource.
-pub(super) fn path(path: &str, all: &[Resource]) -> StatusError {
+pub(crate) fn path(path: &str, all: &[Resource]) -> StatusError {
     let mut segments = path.trim_matches('/').split('/');
     match (segments.next(), segments.next()) {
         (Some("apis"), Some(name)) if !discovery::groups(all).contains(&name) => group(name, all),
@@ -55,7 +55,7 @@ pub(super) fn path(path: &str, all: &[Resource]) -> StatusError {
 }
 
 /// The error for a subresource that `resource` does not have.
-pub(super) fn subresource(resource: Resource, name: &str) -> StatusError {
+pub(crate) fn subresource(resource: Resource, name: &str) -> StatusError {
     let lack = match (resource, name) {
         (Resource::Pods, "log") => "there are no logs",
         (Resource::Pods, "exec") => "no command can run in one",

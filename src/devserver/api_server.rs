@@ -4,35 +4,29 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::absent;
-use super::apply;
-use super::body;
-use super::create::create;
-use super::delete::{Deleted, delete};
-use super::discovery;
-use super::exchange::{ApiCall, ApiRequest, Handler, Response};
-use super::list::{check_match, list, parse_version};
-use super::objects::text;
-use super::options::{self, WriteOptions};
-use super::patching::Patch;
-use super::resource::Resource;
-use super::reviews;
-use super::scale;
-use super::selector::Scope;
-use super::status_error::StatusError;
-use super::store::{Object, State, Store, key_of};
-use super::table::Form;
-use super::target::Target;
-use super::update::{self, Part};
-use super::watch::Watch;
+use crate::delete::{Deleted, delete};
+use crate::exchange::{ApiCall, ApiRequest, Handler, Response, Target};
+use crate::list::{check_match, list, parse_version};
+use crate::objects::{number, text};
+use crate::options::WriteOptions;
+use crate::patch::Patch;
+use crate::plain::ScalePaths;
+use crate::resource::Resource;
+use crate::selector::{Scope, selector_text};
+use crate::status_error::{FieldError, StatusError};
+use crate::store::{Object, State, Store, key_of};
+use crate::table::Form;
+use crate::update::{Part, create};
+use crate::watch::Watch;
+use crate::{absent, apply, body, discovery, options, reviews, update};
 
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Serves API requests from a store.
 #[derive(Debug)]
-pub(super) struct ApiServer {
-    pub(super) store: Arc<Store>,
+pub(crate) struct ApiServer {
+    pub(crate) store: Arc<Store>,
 }
 
 /// The object that a request addresses.
@@ -282,7 +276,7 @@ impl ApiServer {
                 let manager = manager_of(&options, request);
                 let scale = body::any_object(request, "Scale")?;
                 self.change(options.dry_run, |state| {
-                    scale::put(state, resource, key, &scale, &manager)
+                    put_scale(state, resource, key, &scale, &manager)
                 })?
             }
             "PATCH" => {
@@ -290,14 +284,14 @@ impl ApiServer {
                 let options = WriteOptions::read(request)?;
                 let manager = manager_of(&options, request);
                 self.change(options.dry_run, |state| {
-                    let mut scale = scale::of(resource, &state.current(resource, key)?);
+                    let mut scale = scale_of(resource, &state.current(resource, key)?);
                     patch.change(&mut scale)?;
-                    scale::put(state, resource, key, &scale, &manager)
+                    put_scale(state, resource, key, &scale, &manager)
                 })?
             }
             _ => return Err(StatusError::method_not_allowed()),
         };
-        Ok(Response::object(200, &scale::of(resource, &object)))
+        Ok(Response::object(200, &scale_of(resource, &object)))
     }
 
     fn delete(
@@ -401,4 +395,91 @@ fn success_of(resource: Resource, object: &Object) -> Value {
 /// The response outside all API groups, in plain text.
 fn page_not_found() -> Response {
     Response::text(404, "404 page not found\n")
+}
+
+/// The `Scale` of an object.
+pub(crate) fn scale_of(resource: Resource, object: &Object) -> Value {
+    let value = object.value();
+    let metadata = &value["metadata"];
+    let paths = paths_of(resource);
+    // The API server omits `replicas: 0`.
+    let spec = match number(&value, paths.spec_replicas).unwrap_or(0) {
+        0 => json!({}),
+        replicas => json!({"replicas": replicas}),
+    };
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": spec,
+        "status": {
+            "replicas": number(&value, paths.status_replicas).unwrap_or(0),
+            "selector": selector_text(resource, &value),
+        },
+    })
+}
+
+fn paths_of(resource: Resource) -> ScalePaths {
+    match resource {
+        Resource::Plain(plain) => plain.scale,
+        _ => ScalePaths::USUAL,
+    }
+}
+
+/// Sets the number at `pointer`, and the maps that lead to it.
+fn set_number(object: &mut Value, pointer: &str, number: i64) {
+    let mut place = object;
+    for name in pointer.split('/').skip(1) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[name];
+    }
+    *place = json!(number);
+}
+
+/// Applies a `Scale` on behalf of the field manager `manager`; returns the updated object.
+pub(crate) fn put_scale(
+    state: &mut State,
+    resource: Resource,
+    key: &str,
+    scale: &Value,
+    manager: &str,
+) -> Result<Object, StatusError> {
+    let object = state.current(resource, key)?;
+    let uid = text(scale, "/metadata/uid");
+    let mut new = object.value();
+    if !uid.is_empty() && uid != text(&new, "/metadata/uid") {
+        return Err(StatusError::conflict(
+            resource,
+            object.name(),
+            "the UID differs",
+        ));
+    }
+    let replicas = number(scale, "/spec/replicas").unwrap_or(0);
+    if i32::try_from(replicas).is_err() {
+        return Err(StatusError::bad_request(format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal number \
+             {replicas} into Go struct field ScaleSpec.spec.replicas scale_of type int32"
+        )));
+    }
+    if replicas < 0 {
+        let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
+        let error = FieldError::invalid("spec.replicas", &value, why);
+        return Err(StatusError::invalid_scale(object.name(), error));
+    }
+    new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
+        "" => json!(object.version.to_string()),
+        version => json!(version),
+    };
+    let old = new.clone();
+    set_number(&mut new, paths_of(resource).spec_replicas, replicas);
+    let managers = apply::managers_after(resource, &old, &new, Part::Main, manager);
+    update::replace_managed(state, resource, &object, Part::Main, new, managers)
 }

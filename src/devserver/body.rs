@@ -3,15 +3,15 @@
 
 use serde_json::Value;
 
-use super::delete::DeleteOptions;
-use super::exchange::ApiRequest;
-use super::json_patch::depth_of;
-use super::objects::text;
-use super::protobuf::{self, DecodeError};
-use super::resource::Resource;
-use super::shape;
-use super::status_error::StatusError;
 use crate::api::protobuf::MEDIA_TYPE;
+use crate::delete::DeleteOptions;
+use crate::exchange::ApiRequest;
+use crate::objects::text;
+use crate::patch::depth_of;
+use crate::protobuf::DecodeError;
+use crate::resource::Resource;
+use crate::status_error::StatusError;
+use crate::{protobuf, schema};
 
 const YAML: &str = "application/yaml";
 
@@ -22,16 +22,16 @@ const YAML: &str = "application/yaml";
 const DEPTH_MAX: usize = 100;
 
 /// Decodes the object in the body, without `kind` and `apiVersion`.
-pub(super) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
+pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
     let mut object = any_object(request, resource.kind())?;
     check_kind(resource, &object)?;
-    shape::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
+    schema::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
     strip_kind(&mut object);
     Ok(object)
 }
 
 /// Decodes the object in the body, of any kind; error messages name the kind `expected`.
-pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, StatusError> {
+pub(crate) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, StatusError> {
     let body = &request.body;
     let unrecognized = |why: &str| {
         StatusError::bad_request(format!(
@@ -63,7 +63,7 @@ pub(super) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
 }
 
 /// Rejects a value nested so deep that a client might fail to parse it.
-pub(super) fn check_depth(value: &Value) -> Result<(), StatusError> {
+pub(crate) fn check_depth(value: &Value) -> Result<(), StatusError> {
     if depth_of(value) <= DEPTH_MAX {
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub(super) fn check_depth(value: &Value) -> Result<(), StatusError> {
 }
 
 /// Decodes YAML, which includes JSON.
-pub(super) fn yaml(body: &[u8]) -> Result<Value, StatusError> {
+pub(crate) fn yaml(body: &[u8]) -> Result<Value, StatusError> {
     let value = json_or_yaml(body)?;
     check_depth(&value)?;
     Ok(value)
@@ -90,7 +90,7 @@ fn json_or_yaml(body: &[u8]) -> Result<Value, StatusError> {
 }
 
 /// Rejects an object of another kind. An object without a kind counts as the path's kind.
-pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
+pub(crate) fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
     let (kind, api_version) = (text(object, "/kind"), text(object, "/apiVersion"));
     let is_kind = matches!(kind, "") || kind == resource.kind();
     let is_version = matches!(api_version, "") || api_version == resource.api_version();
@@ -110,7 +110,7 @@ pub(super) fn check_kind(resource: Resource, object: &Value) -> Result<(), Statu
 }
 
 /// Removes the fields that are the same in all objects of a resource.
-pub(super) fn strip_kind(object: &mut Value) {
+pub(crate) fn strip_kind(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
         map.remove("kind");
         map.remove("apiVersion");
@@ -118,7 +118,7 @@ pub(super) fn strip_kind(object: &mut Value) {
 }
 
 /// Decodes the delete options in body and query.
-pub(super) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, StatusError> {
+pub(crate) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, StatusError> {
     let mut options = DeleteOptions::default();
     if !request.body.is_empty() {
         let value = any_object(request, "DeleteOptions")?;

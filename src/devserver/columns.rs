@@ -1,15 +1,15 @@
 //! The table columns of kube-apiserver 1.37 (kubernetes
 //! `pkg/printers/internalversion/printers.go`). Pure, except for the clock.
 
-pub(super) mod plain;
+pub(crate) mod plain;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::objects::{entries, number, text};
-use super::resource::Resource;
-use super::selector::selector_text;
 use crate::api::CompactTimestamp;
+use crate::objects::{entries, number, text};
+use crate::resource::Resource;
+use crate::selector::selector_text;
 
 /// A column with its name.
 enum Column {
@@ -85,7 +85,7 @@ fn columns(resource: Resource) -> &'static [Column] {
 }
 
 /// The column definitions of a table.
-pub(super) fn definitions(resource: Resource) -> Vec<Value> {
+pub(crate) fn definitions(resource: Resource) -> Vec<Value> {
     let definition = |name: &str, kind: &str, priority: i32| {
         let format = if name == "Name" { "name" } else { "" };
         json!({
@@ -111,7 +111,7 @@ pub(super) fn definitions(resource: Resource) -> Vec<Value> {
 }
 
 /// The row of an object.
-pub(super) fn cells(resource: Resource, object: &Value) -> Value {
+pub(crate) fn cells(resource: Resource, object: &Value) -> Value {
     let name = text(object, "/metadata/name");
     let age = since(text(object, "/metadata/creationTimestamp"));
     match resource {

@@ -7,16 +7,16 @@ use std::cmp::Reverse;
 
 use serde_json::Value;
 
-use super::columns::plain::{Cell, Column};
-use super::objects::{entries, number, plain, text};
-use super::plain::{N_BUILT_IN, Plain, ScalePaths, Template};
-use super::removal::remove;
-use super::resource::{Facts, Resource};
-use super::store::{Object, State};
+use crate::columns::plain::{Cell, Column};
+use crate::objects::{entries, number, plain, text};
+use crate::plain::{N_BUILT_IN, Plain, ScalePaths, Template};
+use crate::resource::{Facts, Resource};
+use crate::store::{Object, State};
+use crate::update::remove;
 
 /// The custom resources of a server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Custom {
+pub(crate) struct Custom {
     /// One for each served version, those of a resource by the priority of their names.
     served: Vec<Served>,
     /// Group and plural name of each resource ever served; the index gives its place.
@@ -33,7 +33,7 @@ struct Served {
 }
 
 impl Custom {
-    pub(super) fn served(&self) -> impl Iterator<Item = Resource> {
+    pub(crate) fn served(&self) -> impl Iterator<Item = Resource> {
         self.served.iter().map(|served| served.resource)
     }
 
@@ -49,7 +49,7 @@ impl Custom {
 }
 
 /// Serves what the definitions in `state` define, after one of them has changed.
-pub(super) fn refresh(state: &mut State) {
+pub(crate) fn refresh(state: &mut State) {
     let definitions = state.collection(Resource::Definitions).objects.values();
     let definitions: Vec<Value> = definitions.map(|object| object.value()).collect();
     let mut served = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn refresh(state: &mut State) {
 }
 
 /// Removes the objects of a definition that goes, and no longer serves them.
-pub(super) fn remove_defined(state: &mut State, definition: &Value) {
+pub(crate) fn remove_defined(state: &mut State, definition: &Value) {
     let (group, plural) = (
         text(definition, "/spec/group"),
         text(definition, "/spec/names/plural"),

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::objects::{entries, map_of, meta, number, pod, text};
-use super::options::check_dry_run;
-use super::removal::{is_released, remove};
-use super::resource::Resource;
-use super::status_error::{FieldError, StatusError};
-use super::store::{Consequence, Object, State};
+use crate::objects::{entries, map_of, meta, number, pod, text};
+use crate::options::check_dry_run;
+use crate::resource::Resource;
+use crate::status_error::{FieldError, StatusError};
+use crate::store::{Consequence, Object, State};
+use crate::update::{is_released, remove};
 
 /// The finalizer of an owner whose dependents stay.
-pub(super) const ORPHAN: &str = "orphan";
+pub(crate) const ORPHAN: &str = "orphan";
 
 /// The finalizer of an owner that is removed after its dependents.
-pub(super) const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// The namespaces that nobody can delete (apiserver
 /// `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
@@ -25,17 +25,17 @@ const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"]
 /// The options of a DELETE.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct DeleteOptions {
-    pub(super) grace_period_seconds: Option<i64>,
-    pub(super) preconditions: Option<Preconditions>,
-    pub(super) propagation_policy: Option<String>,
-    pub(super) orphan_dependents: Option<bool>,
-    pub(super) dry_run: Vec<String>,
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) preconditions: Option<Preconditions>,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) dry_run: Vec<String>,
 }
 
 impl DeleteOptions {
     /// Validates the options (apimachinery `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
-    pub(super) fn check(&self) -> Result<(), StatusError> {
+    pub(crate) fn check(&self) -> Result<(), StatusError> {
         let mut errors = Vec::new();
         if let Some(policy) = &self.propagation_policy {
             let value = json!(policy).to_string();
@@ -61,14 +61,14 @@ impl DeleteOptions {
 /// Conditions on the object for the delete to proceed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Preconditions {
+pub(crate) struct Preconditions {
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
 /// The result of a delete.
 #[derive(Debug)]
-pub(super) enum Deleted {
+pub(crate) enum Deleted {
     /// The object is removed; this is its last state.
     Gone(Object),
     /// The object stays until its grace period ends or its last finalizer is removed.
@@ -76,7 +76,7 @@ pub(super) enum Deleted {
 }
 
 /// Deletes an object, or begins its deletion.
-pub(super) fn delete(
+pub(crate) fn delete(
     state: &mut State,
     resource: Resource,
     key: &str,
@@ -244,7 +244,7 @@ fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteO
 
 /// The options for the garbage collector's delete of `value`: Background, unless an earlier delete
 /// chose another policy.
-pub(super) fn collector_options(value: &Value) -> DeleteOptions {
+pub(crate) fn collector_options(value: &Value) -> DeleteOptions {
     let has = |finalizer: &str| entries(value, "/metadata/finalizers").contains(&json!(finalizer));
     let policy = match (has(ORPHAN), has(FOREGROUND)) {
         (true, _) => "Orphan",

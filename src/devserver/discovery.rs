@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::exchange::{ApiRequest, Response};
-use super::openapi;
-use super::resource::Resource;
-use super::reviews;
+use crate::exchange::{ApiRequest, Response};
+use crate::openapi;
+use crate::resource::Resource;
+use crate::reviews;
 
 /// The emulated Kubernetes release.
 const GIT_VERSION: &str = "v1.37.2";
@@ -16,7 +16,7 @@ const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
 
 /// The response to a path without a resource, on a server with these resources; `None` for an
 /// unknown path.
-pub(super) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Response> {
+pub(crate) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Response> {
     let path = request.path.trim_end_matches('/');
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
         return Some(Response::text(200, "ok"));
@@ -60,7 +60,7 @@ pub(super) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Respons
 }
 
 /// The API groups besides the core group, in the order of their first resource.
-pub(super) fn groups(all: &[Resource]) -> Vec<&'static str> {
+pub(crate) fn groups(all: &[Resource]) -> Vec<&'static str> {
     let of_resources = all.iter().map(|resource| resource.group());
     let mut groups: Vec<&'static str> = Vec::new();
     for group in of_resources.chain(reviews::GROUPS) {

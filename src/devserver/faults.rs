@@ -1,22 +1,21 @@
-//! A layer around any [`Handler`] that records requests and injects faults.
+//! A layer around any [`Handler`] that records requests and injects faults. A watch with faults is
+//! held, delayed, severed, or gets injected frames.
 //!
-//! Tests add and remove rules while the server runs. Connection threads apply the rules for
-//! requests; the stream around a watch applies the rules for watches.
+//! Tests add and remove rules while the server runs, and read what the controller sent and when.
+//! Connection threads apply the rules for requests; the stream around a watch applies the rules for
+//! watches.
 
 mod rule;
-mod stream;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::exchange::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody};
-use super::recorder::{Recorded, Recorder};
+use crate::exchange::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody};
 use crate::stdx::stop::Stop;
 
 pub use rule::{Action, Matcher, Rule};
-use stream::FaultyStream;
 
 /// How often a held request checks for the daemon's stop.
 const HOLD_CHECK: Duration = Duration::from_millis(25);
@@ -354,5 +353,260 @@ impl ChunkStream for Torn {
             Some(body) if !body.is_empty() => Next::Chunk(body),
             _ => Next::Cut,
         }
+    }
+}
+
+/// How soon a running watch notices a test's commands.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
+
+struct FaultyStream {
+    inner: Box<dyn ChunkStream>,
+    shared: Arc<Shared>,
+    request: Arc<Recorded>,
+    id: u64,
+    /// The rules' generation that `lag` and `holds` reflect.
+    generation: Option<u64>,
+    lag: Duration,
+    holds: bool,
+    /// Frames of `inner` not sent yet, with their arrival times. The last entry may be the end.
+    waiting: VecDeque<(Instant, Next)>,
+}
+
+/// The test's commands for this watch since the last poll.
+struct Commands {
+    injected: Vec<Vec<u8>>,
+    ending: Option<Ending>,
+    generation: u64,
+}
+
+impl FaultyStream {
+    fn new(inner: Box<dyn ChunkStream>, shared: Arc<Shared>, request: Arc<Recorded>) -> Self {
+        let mut state = shared.lock();
+        let id = state.n_added;
+        state.n_added += 1;
+        let watch = RunningWatch {
+            request: Arc::clone(&request),
+            injected: Vec::new(),
+            ending: None,
+        };
+        state.watches.insert(id, watch);
+        drop(state);
+        Self {
+            inner,
+            shared,
+            request,
+            id,
+            generation: None,
+            lag: Duration::ZERO,
+            holds: false,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    fn commands(&self) -> Commands {
+        let mut state = self.shared.lock();
+        let generation = state.generation;
+        let watch = state.watches.get_mut(&self.id);
+        let (injected, ending) = watch.map_or((Vec::new(), None), |watch| {
+            (std::mem::take(&mut watch.injected), watch.ending)
+        });
+        Commands {
+            injected,
+            ending,
+            generation,
+        }
+    }
+
+    fn read_rules(&mut self, generation: u64) {
+        if self.generation == Some(generation) {
+            return;
+        }
+        self.generation = Some(generation);
+        let rules = self.shared.matching(&self.request.request);
+        self.holds = rules
+            .iter()
+            .any(|(_, action)| matches!(action, Action::HoldWatch));
+        let lags = rules.iter().filter_map(|(_, action)| match action {
+            Action::LagWatch(lag) => Some(*lag),
+            _ => None,
+        });
+        self.lag = lags.max().unwrap_or_default();
+    }
+
+    /// The next frame, if it is due.
+    fn due(&mut self) -> Option<Next> {
+        let (arrived, _) = self.waiting.front()?;
+        if self.holds || arrived.elapsed() < self.lag {
+            return None;
+        }
+        self.waiting.pop_front().map(|(_, next)| next)
+    }
+
+    fn is_ended(&self) -> bool {
+        let last = self.waiting.back();
+        last.is_some_and(|(_, next)| matches!(next, Next::End | Next::Cut))
+    }
+
+    /// Reads from the inner stream, with a short wait.
+    fn fetch(&mut self, timeout: Duration) {
+        if self.is_ended() {
+            // The inner stream has ended; only time or a test can release the waiting frames.
+            std::thread::park_timeout(timeout);
+            return;
+        }
+        match self.inner.next(timeout) {
+            Next::Idle => {}
+            next => self.waiting.push_back((Instant::now(), next)),
+        }
+    }
+}
+
+impl ChunkStream for FaultyStream {
+    fn next(&mut self, timeout: Duration) -> Next {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let commands = self.commands();
+            if !commands.injected.is_empty() {
+                return Next::Chunk(commands.injected.concat());
+            }
+            match commands.ending {
+                Some(Ending::Close) => return Next::End,
+                Some(Ending::Cut) => return Next::Cut,
+                None => {}
+            }
+            self.read_rules(commands.generation);
+            if let Some(next) = self.due() {
+                return next;
+            }
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return Next::Idle;
+            }
+            self.fetch(remaining.min(POLL_PERIOD));
+        }
+    }
+}
+
+impl Drop for FaultyStream {
+    fn drop(&mut self) {
+        self.shared.lock().watches.remove(&self.id);
+    }
+}
+
+/// Maximum bytes of recorded bodies; beyond it the recorder drops the oldest requests.
+const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// One request and its response code.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The request as received.
+    pub request: ApiRequest,
+    /// When the server had read the whole request.
+    pub started: Instant,
+    response: OnceLock<(u16, Instant)>,
+}
+
+impl Recorded {
+    /// The HTTP code of the response; 0 if the connection was cut, `None` before the response.
+    pub fn code(&self) -> Option<u16> {
+        self.response.get().map(|(code, _)| *code)
+    }
+
+    /// When the response was ready to send; `None` before that.
+    pub fn answered(&self) -> Option<Instant> {
+        self.response.get().map(|(_, at)| *at)
+    }
+
+    /// Verb and resource, such as `create pods` or `update replicasets/status`.
+    pub fn action(&self) -> String {
+        format!("{} {}", self.request.verb(), self.request.resource())
+    }
+
+    /// The body as text, empty if the request has none.
+    pub fn body(&self) -> String {
+        String::from_utf8_lossy(&self.request.body).into_owned()
+    }
+
+    pub(crate) fn set_code(&self, code: u16) {
+        // Set once per request, by the thread that serves it.
+        self.response
+            .set((code, Instant::now()))
+            .unwrap_or_default();
+    }
+}
+
+/// Keeps the latest requests. Clones share the record.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// The number of requests kept; the recorder drops older ones.
+    length: usize,
+    state: Arc<Mutex<Record>>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    requests: VecDeque<Arc<Recorded>>,
+    /// The bytes of all recorded bodies.
+    n_bytes: usize,
+}
+
+impl Record {
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.requests.pop_front() {
+            self.n_bytes -= oldest.request.body.len();
+        }
+    }
+}
+
+impl Recorder {
+    /// A recorder that keeps the latest `length` requests.
+    pub fn new(length: usize) -> Self {
+        Self {
+            length,
+            state: Arc::default(),
+        }
+    }
+
+    /// All recorded requests, in the order received.
+    pub fn requests(&self) -> Vec<Arc<Recorded>> {
+        self.lock().requests.iter().cloned().collect()
+    }
+
+    /// The requests with this verb and resource, as in `find("create", "pods")`.
+    pub fn find(&self, verb: &str, resource: &str) -> Vec<Arc<Recorded>> {
+        let mut requests = self.requests();
+        requests.retain(|recorded| {
+            recorded.request.verb() == verb && recorded.request.resource() == resource
+        });
+        requests
+    }
+
+    /// Drops all recorded requests.
+    pub fn clear(&self) {
+        *self.lock() = Record::default();
+    }
+
+    pub(crate) fn add(&self, request: ApiRequest) -> Arc<Recorded> {
+        let recorded = Arc::new(Recorded {
+            request,
+            started: Instant::now(),
+            response: OnceLock::new(),
+        });
+        if self.length > 0 {
+            let mut state = self.lock();
+            if state.requests.len() >= self.length {
+                state.drop_oldest();
+            }
+            state.n_bytes += recorded.request.body.len();
+            state.requests.push_back(Arc::clone(&recorded));
+            while state.n_bytes > BODY_BYTES_MAX {
+                state.drop_oldest();
+            }
+        }
+        recorded
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
 //! Garbage collection: dependents are deleted after their owner, and contents with their namespace.
-//! Runs only with [`super::store::Settings::garbage_collection`]. Without it, the server keeps all
+//! Runs only with [`crate::store::Settings::garbage_collection`]. Without it, the server keeps all
 //! dependents, like a control plane without these controllers.
 //!
 //! The thread `dev-gc` runs a moment after the deleting request, as in a cluster. The watch of the
@@ -15,13 +15,13 @@ use std::time::Duration;
 use crossbeam_channel::select;
 use serde_json::{Value, json};
 
-use super::delete::{self, FOREGROUND, ORPHAN};
-use super::objects::{entries, text};
-use super::resource::Resource;
-use super::store::{Consequence, Object, State, Store, key_of};
-use super::update::{self, Part};
+use crate::delete::{self, FOREGROUND, ORPHAN};
+use crate::objects::{entries, text};
+use crate::resource::Resource;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
+use crate::store::{Consequence, Object, State, Store, key_of};
+use crate::update::{self, Part};
 
 /// Kinds whose objects are gone if they are not here. Owners of other kinds may exist outside this
 /// server: in the cluster that the objects were exported from.
@@ -32,13 +32,13 @@ const OWNERS: [Resource; 3] = [
 ];
 
 /// Minimum delay between a change and its garbage collection.
-pub(super) const COLLECTED_AFTER: Duration = Duration::from_millis(20);
+pub(crate) const COLLECTED_AFTER: Duration = Duration::from_millis(20);
 
 /// Starts the thread `dev-gc`, which processes the consequences in `store` until `stop`.
 ///
 /// # Errors
 /// If the thread cannot start.
-pub(super) fn start(store: &Arc<Store>, stop: &Stop) -> io::Result<JoinHandle<()>> {
+pub(crate) fn start(store: &Arc<Store>, stop: &Stop) -> io::Result<JoinHandle<()>> {
     let (store, stopping) = (Arc::clone(store), stop.clone());
     thread::try_spawn("dev-gc", stop, move || {
         loop {

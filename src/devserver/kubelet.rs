@@ -3,8 +3,6 @@
 //! follows the store's pods and takes due steps, many pods under one lock.
 
 pub mod behaviour;
-mod nodes;
-mod pod_status;
 mod step;
 
 use std::cmp::Reverse;
@@ -14,13 +12,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::step::{Step, next_step};
-use super::resource::Resource;
-use super::store::{Change, Object, Store};
+use crate::objects::meta;
+use crate::resource::Resource;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
+use crate::store::{Change, Object, State, Store};
+use crate::update::create;
 
 /// How long the thread waits for pods before it checks for a stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -71,12 +71,12 @@ struct Kubelet {
 ///
 /// # Errors
 /// If the thread cannot start.
-pub(super) fn start(
+pub(crate) fn start(
     store: &Arc<Store>,
     options: KubeletOptions,
     stop: &Stop,
 ) -> io::Result<JoinHandle<()>> {
-    store.write(|state| nodes::create_all(state, options.n_nodes.max(1)));
+    store.write(|state| create_nodes(state, options.n_nodes.max(1)));
     let mut kubelet = Kubelet {
         store: Arc::clone(store),
         options,
@@ -208,11 +208,65 @@ impl Kubelet {
             let Some((_, step)) = self.planned.get(&key).filter(|known| known.0 == due) else {
                 continue;
             };
-            let node = nodes::name(self.n_assigned % self.options.n_nodes.max(1));
+            let node = node_name(self.n_assigned % self.options.n_nodes.max(1));
             self.n_assigned += usize::from(*step == Step::Bind);
             steps.push((*step, key.clone(), node));
             self.planned.remove(&key);
         }
         steps
     }
+}
+
+/// The pod capacity in a node's status; nothing enforces it.
+const CAPACITY_PODS: &str = "10000";
+
+/// The name of a node.
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// Creates the nodes that do not exist yet.
+pub(crate) fn create_nodes(state: &mut State, n_nodes: usize) {
+    for number in 0..n_nodes {
+        let node_name = node_name(number);
+        if state.get(Resource::Nodes, &node_name).is_some() {
+            continue;
+        }
+        let object = json!({
+            "metadata": {"name": node_name, "labels": {
+                "kubernetes.io/hostname": node_name, "kubernetes.io/os": "linux",
+            }},
+            "spec": {},
+        });
+        match create(state, Resource::Nodes, None, object) {
+            Ok(node) => {
+                let mut value = node.value();
+                value["status"] = node_status(number);
+                state.put(Resource::Nodes, &node_name, value);
+            }
+            Err(error) => log::warn!("cannot create node {node_name}: {error:?}"),
+        }
+    }
+}
+
+fn node_status(number: usize) -> Value {
+    let now = meta::now();
+    let resources = json!({"cpu": "64", "memory": "256Gi", "pods": CAPACITY_PODS});
+    let [.., a, b] = (number + 1).to_be_bytes();
+    json!({
+        "capacity": resources,
+        "allocatable": resources,
+        "addresses": [{"type": "InternalIP", "address": format!("192.168.{a}.{b}")}],
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "KubeletReady",
+            "message": "a simulated kubelet is ready",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }],
+        "nodeInfo": {
+            "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-simulated"),
+            "containerRuntimeVersion": "none", "osImage": "none", "kernelVersion": "none",
+            "operatingSystem": "linux", "architecture": "simulated", "machineID": "",
+            "systemUUID": "", "bootID": "", "kubeProxyVersion": "",
+        },
+    })
 }

@@ -39,67 +39,54 @@ mod api_server;
 mod apply;
 mod body;
 mod columns;
-mod create;
 mod custom;
 mod delete;
 mod discovery;
 mod exchange;
 mod faults;
 mod garbage;
-mod json_patch;
 mod kubelet;
 mod list;
-mod managers;
 mod objects;
 mod openapi;
 mod options;
 mod patch;
-mod patching;
 mod plain;
 mod protobuf;
-mod quota;
-mod recorder;
-mod removal;
 mod resource;
 mod reviews;
-mod scale;
+mod schema;
 mod selector;
-mod shape;
 mod snapshot;
 mod status_error;
 mod store;
-mod strict;
 mod table;
 mod tally;
-mod target;
-#[cfg(test)]
-mod tests;
+mod types;
 mod update;
 mod watch;
-
-use kubernetes::{api, http_server, stdx};
 
 use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use serde_json::{Value, json};
-
 use api_server::ApiServer;
+use kubernetes::{api, http_server, stdx};
 use resource::Resource;
+use serde_json::{Value, json};
 use store::{Settings, Store, key_of};
 
 use crate::http_server::{Server, ServerOptions};
 use crate::stdx::stop::{Cause, Stop};
 
-pub use exchange::{ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody};
-pub use faults::{Action, Ending, Faults, Matcher, Rule, RuleHandle};
+pub use exchange::{
+    ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody, Target,
+};
+pub use faults::{Action, Ending, Faults, Matcher, Recorded, Recorder, Rule, RuleHandle};
 pub use kubelet::{KubeletOptions, behaviour};
-pub use recorder::{Recorded, Recorder};
 pub use snapshot::Rejected;
 pub use tally::Tally;
-pub use target::Target;
 
 /// Maximum body bytes the server keeps: one more than the API's limit, so that the API can detect a
 /// longer body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
@@ -316,7 +303,7 @@ fn new_store(settings: Settings) -> Arc<Store> {
     store.write(|state| {
         for name in INITIAL_NAMESPACES {
             let namespace = json!({"metadata": {"name": name}});
-            create::create(state, Resource::Namespaces, None, namespace)
+            self::update::create(state, Resource::Namespaces, None, namespace)
                 .expect("an empty server takes a good namespace");
         }
     });
@@ -353,3 +340,6 @@ fn own_stop(stop: &Stop) -> Stop {
     });
     own
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,22 +7,22 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 
-use super::exchange::{ApiRequest, ChunkStream, Next, Response};
-use super::options;
-use super::resource::Resource;
-use super::selector::Scope;
-use super::status_error::{FieldError, StatusError};
-use super::store::{Object, State, Store, in_namespace};
+use crate::exchange::{ApiRequest, ChunkStream, Next, Response};
+use crate::options;
+use crate::resource::Resource;
+use crate::selector::Scope;
+use crate::status_error::{FieldError, StatusError};
+use crate::store::{Object, State, Store, in_namespace};
 
 /// How long a request waits for a future version (apiserver
 /// `pkg/storage/cacher/watch_cache.go:blockTimeout`).
-pub(super) const FUTURE_VERSION_WAIT: Duration = Duration::from_secs(3);
+pub(crate) const FUTURE_VERSION_WAIT: Duration = Duration::from_secs(3);
 
 /// Bytes of a list per chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Responds with the list of the objects in `scope`.
-pub(super) fn list(
+pub(crate) fn list(
     store: &Store,
     resource: Resource,
     scope: &Scope,
@@ -52,7 +52,7 @@ fn await_version(store: &Store, resource: Resource, version: u64) -> Result<(), 
 }
 
 /// Parses a resource version; an empty one becomes 0, which means any version.
-pub(super) fn parse_version(text: &str) -> Option<u64> {
+pub(crate) fn parse_version(text: &str) -> Option<u64> {
     if text.is_empty() {
         return Some(0);
     }
@@ -193,7 +193,7 @@ impl Options {
 }
 
 /// Rejects a `resourceVersionMatch` that is unknown or does not fit the version.
-pub(super) fn check_match(request: &ApiRequest) -> Result<(), StatusError> {
+pub(crate) fn check_match(request: &ApiRequest) -> Result<(), StatusError> {
     let version = request.query_value("resourceVersion");
     let version_match = request.query_value("resourceVersionMatch");
     if !request.query_value("continue").is_empty() {

@@ -1,23 +1,23 @@
 //! Defaults and validation per kind. Pure functions on JSON trees without `kind` and `apiVersion`.
 
-pub(super) mod definition;
+pub(crate) mod definition;
 mod event;
-pub(super) mod labels;
-pub(super) mod meta;
+pub(crate) mod labels;
+pub(crate) mod meta;
 mod node;
-pub(super) mod plain;
-pub(super) mod pod;
+pub(crate) mod plain;
+pub(crate) mod pod;
 mod quota;
-pub(super) mod replica_set;
+pub(crate) mod replica_set;
 mod replication_controller;
 
 use serde_json::{Map, Value, json};
 
-use super::resource::Resource;
-use super::status_error::FieldError;
+use crate::resource::Resource;
+use crate::status_error::FieldError;
 
 /// Sets the API server's defaults on a created or changed object.
-pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
+pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
         Resource::Pods => pod::set_defaults(object),
         Resource::ReplicaSets => {
@@ -36,7 +36,7 @@ pub(super) fn set_defaults(resource: Resource, object: &mut Value) {
 }
 
 /// Sets the initial status of a new object, and discards the request's status.
-pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
+pub(crate) fn set_first_status(resource: Resource, object: &mut Value) {
     object["status"] = match resource {
         Resource::Pods => json!({"phase": "Pending", "qosClass": pod::qos_class(object)}),
         Resource::ReplicaSets | Resource::ReplicationControllers => json!({"replicas": 0}),
@@ -48,7 +48,7 @@ pub(super) fn set_first_status(resource: Resource, object: &mut Value) {
 }
 
 /// Normalizes a written status as the API server does.
-pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
+pub(crate) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
     match resource {
         Resource::Pods => pod::prepare_status(old, new),
         Resource::ReplicaSets | Resource::ReplicationControllers => {
@@ -59,7 +59,7 @@ pub(super) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
 }
 
 /// Restores what a write of the status does not change.
-pub(super) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Value) {
+pub(crate) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Value) {
     if let Resource::Plain(_) = resource {
         plain::keep_all_but_status(old, new);
     } else {
@@ -68,7 +68,7 @@ pub(super) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Val
 }
 
 /// Restores the status, which only the subresource writes.
-pub(super) fn keep_status(old: &Value, new: &mut Value) {
+pub(crate) fn keep_status(old: &Value, new: &mut Value) {
     let Some(members) = new.as_object_mut() else {
         return;
     };
@@ -79,7 +79,7 @@ pub(super) fn keep_status(old: &Value, new: &mut Value) {
 }
 
 /// True for a change that counts in `metadata.generation`.
-pub(super) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
+pub(crate) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
     if !resource.is_custom() {
         return old.get("spec") != new.get("spec");
     }
@@ -95,7 +95,7 @@ pub(super) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
 }
 
 /// The validation errors of a new object.
-pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = meta::validate(resource, object);
     match resource {
         Resource::Pods => errors.extend(pod::validate(object)),
@@ -120,7 +120,7 @@ pub(super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
 }
 
 /// The validation errors of a change from `old` to `new`, without those of the metadata.
-pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     match resource {
         Resource::Pods => pod::validate_update(old, new),
         Resource::ReplicaSets => replica_set::validate_update(old, new),
@@ -133,7 +133,7 @@ pub(super) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
 }
 
 /// The validation errors of a written status.
-pub(super) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
         Resource::ReplicaSets | Resource::ReplicationControllers => {
             replica_set::validate_status(new)
@@ -143,24 +143,24 @@ pub(super) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError
 }
 
 /// The text at `pointer`, or the empty string.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer);
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The number at `pointer`, if any.
-pub(super) fn number(object: &Value, pointer: &str) -> Option<i64> {
+pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
 /// The entries of the list at `pointer`; empty without a list.
-pub(super) fn entries<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub(crate) fn entries<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     let found = object.pointer(pointer).and_then(Value::as_array);
     found.map_or(&[], Vec::as_slice)
 }
 
 /// The member `name` as a map; replaces any other value with an empty map.
-pub(super) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
+pub(crate) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
     if !object[name].is_object() {
         object[name] = Value::Object(Map::new());
     }
@@ -170,12 +170,12 @@ pub(super) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<Strin
 }
 
 /// Sets the member `name` unless it exists.
-pub(super) fn set_default(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+pub(crate) fn set_default(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     map.entry(name).or_insert_with(|| value.into());
 }
 
 /// Removes `null` members at every depth, because `null` means absent.
-pub(super) fn drop_nulls(value: &mut Value) {
+pub(crate) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|_, value| !value.is_null());

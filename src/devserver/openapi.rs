@@ -9,8 +9,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
-use super::exchange::{ApiRequest, Response, ResponseBody};
-use super::resource::Resource;
+use crate::exchange::{ApiRequest, Response, ResponseBody};
+use crate::resource::Resource;
 
 const VERSION: &str = "1.37";
 
@@ -18,7 +18,7 @@ const VERSION: &str = "1.37";
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The response to `/openapi/` followed by `rest`.
-pub(super) fn response(rest: &str, request: &ApiRequest, all: &[Resource]) -> Option<Response> {
+pub(crate) fn response(rest: &str, request: &ApiRequest, all: &[Resource]) -> Option<Response> {
     match rest {
         "v2" if request.header("accept").contains("spec.v2") => {
             let mut response = Response::text(200, "");

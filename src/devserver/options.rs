@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::exchange::{ApiRequest, is_true};
-use super::resource::Resource;
-use super::status_error::{FieldError, StatusError};
-use super::strict;
 use crate::api::protobuf::MEDIA_TYPE;
+use crate::exchange::{ApiRequest, is_true};
+use crate::resource::Resource;
+use crate::schema;
+use crate::status_error::{FieldError, StatusError};
 
 /// Maximum bytes of a field manager's name (apimachinery
 /// `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
@@ -15,12 +15,12 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 /// The query options of a POST, PUT or PATCH.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WriteOptions {
+pub(crate) struct WriteOptions {
     /// Process the request without storing the result.
-    pub(super) dry_run: bool,
-    pub(super) field_manager: String,
+    pub(crate) dry_run: bool,
+    pub(crate) field_manager: String,
     /// Let an apply take over other managers' fields.
-    pub(super) force: bool,
+    pub(crate) force: bool,
     validation: FieldValidation,
     is_protobuf: bool,
 }
@@ -37,7 +37,7 @@ enum FieldValidation {
 }
 
 impl WriteOptions {
-    pub(super) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
+    pub(crate) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let kind = match request.method.as_str() {
             "POST" => "CreateOptions",
             "PUT" => "UpdateOptions",
@@ -91,7 +91,7 @@ impl WriteOptions {
     /// Returns the unknown fields of `new` that `old` does not have, for warnings. With strict
     /// validation, returns an error that `error_of` builds from a text such as
     /// `strict decoding error: unknown field "spec.replica"`.
-    pub(super) fn unknown_fields(
+    pub(crate) fn unknown_fields(
         &self,
         resource: Resource,
         old: Option<&Value>,
@@ -101,9 +101,9 @@ impl WriteOptions {
         if self.validation == FieldValidation::Ignore || self.is_protobuf {
             return Ok(Vec::new());
         }
-        let mut unknown = strict::unknown_fields(resource, new);
+        let mut unknown = schema::unknown_fields(resource, new);
         if let Some(old) = old.filter(|_| !unknown.is_empty()) {
-            let known = strict::unknown_fields(resource, old);
+            let known = schema::unknown_fields(resource, old);
             unknown.retain(|field| !known.contains(field));
         }
         let unknown = unknown
@@ -118,7 +118,7 @@ impl WriteOptions {
     }
 
     /// [`Self::unknown_fields`] for an object that is the whole body.
-    pub(super) fn unknown_fields_of_body(
+    pub(crate) fn unknown_fields_of_body(
         &self,
         resource: Resource,
         object: &Value,
@@ -130,7 +130,7 @@ impl WriteOptions {
 }
 
 /// Every non-empty value of a query parameter.
-pub(super) fn all_values<'a>(
+pub(crate) fn all_values<'a>(
     request: &'a ApiRequest,
     name: &'a str,
 ) -> impl Iterator<Item = &'a str> {
@@ -140,7 +140,7 @@ pub(super) fn all_values<'a>(
 }
 
 /// A number in the query; `None` if absent.
-pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, StatusError> {
+pub(crate) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, StatusError> {
     let text = request.query_value(name);
     if text.is_empty() {
         return Ok(None);
@@ -153,7 +153,7 @@ pub(super) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, St
 }
 
 /// The only valid dry run is `All`.
-pub(super) fn check_dry_run(values: &[&str]) -> Option<FieldError> {
+pub(crate) fn check_dry_run(values: &[&str]) -> Option<FieldError> {
     let is_known = values.iter().all(|value| *value == "All");
     let value = json!(values).to_string();
     (!is_known).then(|| FieldError::not_supported("dryRun", &value, "\"All\""))

@@ -1,13 +1,25 @@
-//! Strategic merge patch, which has the shape of its target and merges certain lists by a key of
-//! their entries. Pure functions on JSON trees.
+//! PATCH: the kinds of patch besides server-side apply. Pure functions on JSON trees.
+//!
+//! A strategic merge patch has the shape of its target and merges certain lists by a key of their
+//! entries. A JSON patch (RFC 6902) is a list of operations, applied as a whole or not at all: the
+//! crate `json_patch` does the operations, and this file adds the behaviours in which the API server's
+//! library differs, and limits that keep a patch from building an object too large to store or parse.
 
 use std::collections::{HashMap, VecDeque};
 
-use serde_json::{Map, Value};
+use StrategicError::{BadPatch, BadValue};
+use json_patch::{AddOperation, PatchOperation};
+use serde_json::{Map, Value, json};
+
+use crate::exchange::ApiRequest;
+use crate::objects::text;
+use crate::resource::Resource;
+use crate::status_error::{FieldError, StatusError};
+use crate::{body, schema};
 
 /// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListMerge {
+pub(crate) enum ListMerge {
     /// Entries are maps, identified by this member.
     ByKey(&'static str),
     /// Entries are plain values without duplicates.
@@ -18,7 +30,7 @@ pub(super) enum ListMerge {
 
 /// kubernetes `api/core/v1/types.go` and `api/apps/v1/types.go`: the tags `patchStrategy` and
 /// `patchMergeKey` of the kinds served here, for a list with these new entries.
-pub(super) fn list_merge(name: &str, entries: &[Value]) -> ListMerge {
+pub(crate) fn list_merge(name: &str, entries: &[Value]) -> ListMerge {
     match name {
         // Those of a Service.
         "ports" if entries.iter().any(|entry| entry.get("port").is_some()) => {
@@ -45,20 +57,18 @@ pub(super) fn list_merge(name: &str, entries: &[Value]) -> ListMerge {
 
 /// Why a strategic merge patch fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StrategicError {
+pub(crate) enum StrategicError {
     /// The patch violates its own rules, such as a list entry without its merge key.
     BadPatch(String),
     /// A value of the patch does not fit its field.
     BadValue(String),
 }
 
-use StrategicError::{BadPatch, BadValue};
-
 /// Merges a strategic merge patch into `target`.
 ///
 /// # Errors
 /// See [`StrategicError`]. The caller must then discard the target.
-pub(super) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), StrategicError> {
+pub(crate) fn strategic_merge(target: &mut Value, patch: &Value) -> Result<(), StrategicError> {
     let Some(patch) = patch.as_object() else {
         return Err(BadValue("cannot unmarshal the patch into a map".to_owned()));
     };
@@ -266,11 +276,259 @@ fn without_directives(patch: &Map<String, Value>) -> Value {
         .collect()
 }
 
+/// A patch as received.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    Json(Value),
+    Merge(Value),
+    Strategic(Value),
+    /// The desired fields of a field manager.
+    Apply(Value),
+}
+
+impl Patch {
+    /// Parses the body by its media type.
+    pub(crate) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
+        let body = &request.body;
+        match request.content_type() {
+            "application/json-patch+json" => Ok(Self::Json(decode(body)?)),
+            "application/merge-patch+json" => {
+                let prefix = "error decoding patch: ";
+                Ok(Self::Merge(map_only(decode(body)?, prefix)?))
+            }
+            "application/strategic-merge-patch+json" => {
+                Ok(Self::Strategic(map_only(decode(body)?, "")?))
+            }
+            "application/apply-patch+yaml" => {
+                let config = body::yaml(body)?;
+                if config.is_object() {
+                    return Ok(Self::Apply(config));
+                }
+                Err(StatusError::bad_request(
+                    "error decoding YAML: it is no object",
+                ))
+            }
+            _ => Err(StatusError::unsupported_patch_type()),
+        }
+    }
+
+    /// Applies the patch to `target`, an object with `kind` and `apiVersion`.
+    pub(crate) fn change(&self, target: &mut Value) -> Result<(), StatusError> {
+        match self {
+            Self::Json(operations) => {
+                apply_operations(target, operations).map_err(|failure| match failure {
+                    Failure::Malformed(kind) => StatusError::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {kind} into Go value of \
+                         type []handlers.jsonPatchOp"
+                    )),
+                    Failure::TooMany(n) => StatusError::too_many_operations(n),
+                    Failure::Rejected => StatusError::patch_rejected(),
+                })
+            }
+            Self::Merge(patch) => {
+                ::json_patch::merge(target, patch);
+                Ok(())
+            }
+            Self::Strategic(patch) => strategic_merge(target, patch).map_err(|error| match error {
+                StrategicError::BadPatch(why) => StatusError::internal(why),
+                StrategicError::BadValue(why) => unprocessable(patch, &why),
+            }),
+            Self::Apply(_) => Err(StatusError::unsupported_patch_type()),
+        }
+    }
+
+    /// The patched `object` (without `kind`), validated against the shape of its kind.
+    pub(crate) fn changed(
+        &self,
+        resource: Resource,
+        mut object: Value,
+    ) -> Result<Value, StatusError> {
+        object["kind"] = json!(resource.kind());
+        object["apiVersion"] = json!(resource.api_version());
+        self.change(&mut object)?;
+        if !object.is_object() {
+            return Err(StatusError::patch_rejected());
+        }
+        let kind = text(&object, "/kind");
+        if kind != resource.kind() || text(&object, "/apiVersion") != resource.api_version() {
+            return Err(unprocessable(
+                self.value(),
+                &format!("the kind cannot become {kind}"),
+            ));
+        }
+        schema::check(resource, &object).map_err(|why| unprocessable(self.value(), &why))?;
+        body::strip_kind(&mut object);
+        Ok(object)
+    }
+
+    /// 422 for a patch that produces an invalid object.
+    pub(crate) fn unprocessable(&self, why: &str) -> StatusError {
+        unprocessable(self.value(), why)
+    }
+
+    fn value(&self) -> &Value {
+        match self {
+            Self::Json(value)
+            | Self::Merge(value)
+            | Self::Strategic(value)
+            | Self::Apply(value) => value,
+        }
+    }
+}
+
+/// 422 for a patch that produces an invalid object.
+fn unprocessable(patch: &Value, why: &str) -> StatusError {
+    let value = json!(patch.to_string()).to_string();
+    StatusError::invalid_patch(FieldError::invalid("patch", &value, why))
+}
+
+fn decode(body: &[u8]) -> Result<Value, StatusError> {
+    let invalid = |_: serde_json::Error| StatusError::bad_request("invalid JSON patch");
+    let value = serde_json::from_slice(body).map_err(invalid)?;
+    body::check_depth(&value)?;
+    Ok(value)
+}
+
+fn map_only(patch: Value, prefix: &str) -> Result<Value, StatusError> {
+    let kind = match &patch {
+        Value::Object(_) => return Ok(patch),
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    let go_type = "map[string]interface {}";
+    Err(StatusError::bad_request(format!(
+        "{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}"
+    )))
+}
+
+/// Maximum operations per patch (apiserver
+/// `pkg/endpoints/handlers/patch.go:maxJSONPatchOperations`).
+const OPERATIONS_MAX: usize = 10_000;
+
+/// Maximum bytes that all `copy` operations of a patch may copy (apiserver
+/// `pkg/server/config.go:JSONPatchMaxCopyBytes`). Without a limit, each could double the object.
+const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Maximum nesting depth of a result; the server cannot parse deeper objects.
+const DEPTH_MAX: usize = 100;
+
+/// Why a patch fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The body is not a list of operations.
+    Malformed(&'static str),
+    /// The patch has more operations than allowed.
+    TooMany(usize),
+    /// An operation does not fit the target, or its test failed.
+    Rejected,
+}
+
+/// Applies all operations of `patch` to `target`, which stays unchanged if one fails.
+///
+/// # Errors
+/// See [`Failure`].
+pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), Failure> {
+    let Some(operations) = patch.as_array() else {
+        return Err(Failure::Malformed(kind_name(patch)));
+    };
+    if operations.len() > OPERATIONS_MAX {
+        return Err(Failure::TooMany(operations.len()));
+    }
+    if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
+        return Err(Failure::Malformed(kind_name(other)));
+    }
+    let mut patched = target.clone();
+    let mut n_copied = 0;
+    for operation in operations {
+        apply_operation(&mut patched, operation, &mut n_copied).ok_or(Failure::Rejected)?;
+    }
+    *target = patched;
+    Ok(())
+}
+
+/// The JSON type of an unexpected value.
+fn kind_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn apply_operation(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
+    if operation.get("op")? == "test" {
+        // The API server's library treats a missing value as `null` in a test.
+        let expected = operation.get("value").unwrap_or(&Value::Null);
+        let found = target.pointer(operation.get("path")?.as_str()?);
+        return (found.unwrap_or(&Value::Null) == expected).then_some(());
+    }
+    let operation = serde_json::from_value(operation.clone()).ok()?;
+    let operation = within_limits(operation, target, n_copied)?;
+    json_patch::patch(target, &[operation]).ok()
+}
+
+/// The operation to apply; `None` if it exceeds a limit.
+fn within_limits(
+    operation: PatchOperation,
+    target: &Value,
+    n_copied: &mut usize,
+) -> Option<PatchOperation> {
+    match &operation {
+        PatchOperation::Add(add) => fits_depth(add.path.as_str(), &add.value)?,
+        PatchOperation::Replace(replace) => {
+            let path = replace.path.as_str();
+            fits_depth(path, &replace.value)?;
+            // The API server's library also replaces members that do not exist.
+            let (parent, _) = path.rsplit_once('/').unwrap_or_default();
+            if target.pointer(path).is_none() && target.pointer(parent)?.is_object() {
+                return Some(PatchOperation::Add(AddOperation {
+                    path: replace.path.clone(),
+                    value: replace.value.clone(),
+                }));
+            }
+        }
+        PatchOperation::Move(moved) => {
+            fits_depth(moved.path.as_str(), target.pointer(moved.from.as_str())?)?;
+        }
+        PatchOperation::Copy(copy) => {
+            let value = target.pointer(copy.from.as_str())?;
+            *n_copied += value.to_string().len();
+            if *n_copied > COPY_BYTES_MAX {
+                return None;
+            }
+            fits_depth(copy.path.as_str(), value)?;
+        }
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => {}
+    }
+    Some(operation)
+}
+
+/// The nesting depth of a value; 0 for a scalar.
+pub(crate) fn depth_of(value: &Value) -> usize {
+    let deepest = match value {
+        Value::Object(map) => map.values().map(depth_of).max(),
+        Value::Array(values) => values.iter().map(depth_of).max(),
+        _ => return 0,
+    };
+    1 + deepest.unwrap_or(0)
+}
+
+fn fits_depth(path: &str, value: &Value) -> Option<()> {
+    let n_above = path.matches('/').count();
+    (n_above + depth_of(value) <= DEPTH_MAX).then_some(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{StrategicError, strategic_merge};
+    use super::{Failure, StrategicError, apply_operations, strategic_merge};
 
     #[track_caller]
     fn check(target: Value, patch: &Value, expected: &Value) {
@@ -351,5 +609,106 @@ mod tests {
         let why = "cannot restore slice from string";
         let patch = json!({"containers": "x"});
         check(patch, StrategicError::BadValue(why.to_owned()));
+    }
+
+    #[track_caller]
+    fn check_operations(operations: &Value, expected: Option<Value>) {
+        let original = json!({"a": {"b/c": 1, "l": [1, 2, 3]}, "t~": "x"});
+        let mut target = original.clone();
+        let applied = apply_operations(&mut target, operations);
+        match expected {
+            Some(expected) => assert_eq!((applied, target), (Ok(()), expected), "{operations}"),
+            None => {
+                assert_eq!(
+                    (applied, target),
+                    (Err(Failure::Rejected), original),
+                    "{operations}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_operation_works() {
+        let with = |list: Value| Some(json!({"a": {"b/c": 1, "l": list}, "t~": "x"}));
+        let op =
+            |op: &str, path: &str, value: i32| json!([{"op": op, "path": path, "value": value}]);
+        check_operations(&op("add", "/a/l/-", 4), with(json!([1, 2, 3, 4])));
+        check_operations(&op("add", "/a/l/0", 0), with(json!([0, 1, 2, 3])));
+        check_operations(&op("replace", "/a/l/1", 9), with(json!([1, 9, 3])));
+        check_operations(&op("remove", "/a/l/2", 0), with(json!([1, 2])));
+        let moved = json!([{"op": "move", "from": "/a/b~1c", "path": "/t~0"}]);
+        check_operations(&moved, Some(json!({"a": {"l": [1, 2, 3]}, "t~": 1})));
+        let copied = json!([{"op": "copy", "from": "/t~0", "path": "/a/l/0"}]);
+        check_operations(&copied, with(json!(["x", 1, 2, 3])));
+        check_operations(
+            &op("replace", "/a/new", 5),
+            Some(json!({"a": {"b/c": 1, "l": [1, 2, 3], "new": 5}, "t~": "x"})),
+        );
+        let tested = json!([
+            {"op": "test", "path": "/a/l", "value": [1, 2, 3]},
+            {"op": "test", "path": "/nope", "value": null},
+            {"op": "remove", "path": "/a/l/0"},
+        ]);
+        check_operations(&tested, with(json!([2, 3])));
+    }
+
+    #[test]
+    fn a_failed_operation_changes_nothing() {
+        for (op, path) in [
+            ("add", "/x/y"),
+            ("add", "/a/l/4"),
+            ("add", "/a/l/01"),
+            ("add", "/a/l/+1"),
+            ("remove", "/nope"),
+            ("remove", "/a/l/3"),
+            ("remove", ""),
+            ("replace", "/nope/nope"),
+            ("replace", "/a/l/3"),
+            ("test", "/a/l/0"),
+            ("frob", "/a"),
+            ("add", "a"),
+        ] {
+            let late = json!([
+                {"op": "replace", "path": "/t~0", "value": 1},
+                {"op": op, "path": path, "value": 7},
+            ]);
+            check_operations(&late, None);
+        }
+        check_operations(&json!([{"op": "add", "value": 1}]), None);
+        check_operations(
+            &json!([{"op": "move", "from": "/a", "path": "/a/l/0"}]),
+            None,
+        );
+    }
+
+    #[test]
+    fn size_and_depth_are_bounded() {
+        let double = |at: i32| json!({"op": "copy", "from": "", "path": format!("/x{at}")});
+        let doubling: Vec<Value> = (0..40).map(double).collect();
+        check_operations(&json!(doubling), None);
+        let wrap = [
+            json!({"op": "add", "path": "/y", "value": {}}),
+            json!({"op": "move", "from": "/a", "path": "/y/a"}),
+            json!({"op": "move", "from": "/y", "path": "/a"}),
+        ];
+        let many: Vec<Value> = (0..600).map(|at| wrap[at % 3].clone()).collect();
+        check_operations(&json!(many), None);
+    }
+
+    #[test]
+    fn malformed_patches_are_rejected() {
+        let mut target = json!({});
+        let failed = apply_operations(&mut target, &json!({}));
+        assert_eq!(failed, Err(Failure::Malformed("object")));
+        assert_eq!(
+            apply_operations(&mut target, &json!([1])),
+            Err(Failure::Malformed("number"))
+        );
+        let many = vec![json!({}); 10_001];
+        assert_eq!(
+            apply_operations(&mut target, &json!(many)),
+            Err(Failure::TooMany(10_001))
+        );
     }
 }

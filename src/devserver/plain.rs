@@ -5,39 +5,39 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
-use super::columns::plain::{Cell, Column};
-use super::objects::plain;
-use super::resource::{Facts, N_KNOWN};
+use crate::columns::plain::{Cell, Column};
+use crate::objects::plain;
+use crate::resource::{Facts, N_KNOWN};
 
 /// A resource that the server stores.
 #[derive(Debug)]
-pub(super) struct Plain {
-    pub(super) facts: Facts,
-    /// See [`super::resource::Resource::place`].
-    pub(super) place: usize,
+pub(crate) struct Plain {
+    pub(crate) facts: Facts,
+    /// See [`crate::resource::Resource::place`].
+    pub(crate) place: usize,
     /// True for a resource that an object defines.
-    pub(super) is_custom: bool,
+    pub(crate) is_custom: bool,
     /// The server counts changes of an object in `metadata.generation`.
-    pub(super) has_generation: bool,
+    pub(crate) has_generation: bool,
     /// Names are path segments: they may contain colons and capital letters.
-    pub(super) has_free_names: bool,
+    pub(crate) has_free_names: bool,
     /// The members that objects get if they lack them, as JSON.
-    pub(super) defaults: &'static str,
+    pub(crate) defaults: &'static str,
     /// Completes an object after it has its defaults.
-    pub(super) complete: fn(&mut Value),
+    pub(crate) complete: fn(&mut Value),
     /// The status of a new object, as JSON; empty for none. `None` keeps the request's.
-    pub(super) first_status: Option<&'static str>,
-    pub(super) template: Template,
-    pub(super) scale: ScalePaths,
+    pub(crate) first_status: Option<&'static str>,
+    pub(crate) template: Template,
+    pub(crate) scale: ScalePaths,
     /// Why an object has no effect here, for a warning; empty without one.
-    pub(super) idle_because: &'static str,
+    pub(crate) idle_because: &'static str,
     /// Table columns between name and age.
-    pub(super) columns: &'static [Column],
+    pub(crate) columns: &'static [Column],
 }
 
 /// How the server treats `spec.template`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Template {
+pub(crate) enum Template {
     None,
     /// A pod template gets its defaults.
     Pod,
@@ -47,16 +47,16 @@ pub(super) enum Template {
 
 /// The fields of the subresource `scale`, as JSON pointers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ScalePaths {
-    pub(super) spec_replicas: &'static str,
-    pub(super) status_replicas: &'static str,
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: &'static str,
+    pub(crate) status_replicas: &'static str,
     /// A selector in its text form. Empty for the label selector in `/spec/selector`.
-    pub(super) selector: &'static str,
+    pub(crate) selector: &'static str,
 }
 
 impl ScalePaths {
     /// The fields of the built-in kinds.
-    pub(super) const USUAL: Self = Self {
+    pub(crate) const USUAL: Self = Self {
         spec_replicas: "/spec/replicas",
         status_replicas: "/status/replicas",
         selector: "",
@@ -87,7 +87,7 @@ const WEBHOOKS: &str = "it calls no webhooks";
 const N_ROWS: usize = 36;
 
 /// The built-in resources that are only stored.
-pub(super) static PLAIN: [Plain; N_ROWS] = placed([
+pub(crate) static PLAIN: [Plain; N_ROWS] = placed([
     row("", "services", "Service")
         .short(&["svc"])
         .of_all()
@@ -286,7 +286,7 @@ const fn placed(mut rows: [Plain; N_ROWS]) -> [Plain; N_ROWS] {
 }
 
 /// The number of built-in resources.
-pub(super) const N_BUILT_IN: usize = N_KNOWN + N_ROWS;
+pub(crate) const N_BUILT_IN: usize = N_KNOWN + N_ROWS;
 
 const fn row(group: &'static str, plural: &'static str, kind: &'static str) -> Plain {
     Plain {

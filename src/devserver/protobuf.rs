@@ -1,61 +1,24 @@
 //! Decodes protobuf bodies of the kinds that kubectl and leader election send as protobuf. Pure.
 //!
-//! Responses are always JSON, which every client that sends protobuf accepts. A table of fields per
-//! message replaces generated code. The tables have the fields that kubectl writes; an object with
-//! further ones is refused, so that none gets lost.
+//! Responses are always JSON, which every client that sends protobuf accepts. The table in
+//! `types` replaces generated code. It has the fields that kubectl writes; an object with further
+//! ones is refused, so that none gets lost.
 
-mod schemas;
-
-use Field::{Many, Map as MapOf, One};
-use Kind::{Integer, Text};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use serde_json::{Map, Value, json};
 
-use crate::api::protobuf;
-use crate::api::protobuf::{Envelope, Fields, MAGIC, ProtobufError};
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Bytes,
-    Integer,
-    /// An integer that is absent if it is 0.
-    Count,
-    Boolean,
-    /// A boolean that is absent if it is false.
-    Flag,
-    Time,
-    MicroTime,
-    /// A message with a text field.
-    Quantity,
-    IntegerOrText,
-    Message(&'static [Field]),
-    /// What the server sets itself.
-    Skipped,
-    /// A message that may only have zero values. Go encodes it with every object.
-    Unset,
-}
-
-/// Number, name and type.
-#[derive(Clone, Copy)]
-enum Field {
-    One(u32, &'static str, Kind),
-    Many(u32, &'static str, Kind),
-    /// Keys are texts, values are of this kind.
-    Map(u32, &'static str, Kind),
-}
-
-const TYPE_META: &[Field] = &[One(1, "apiVersion", Text), One(2, "kind", Text)];
+use crate::api::protobuf::{Envelope, Field, Fields, MAGIC, ProtobufError};
+use crate::types::{Kind, Many, Member, fields_of};
 
 /// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DecodeError {
-    /// The tables do not have the kind.
+pub(crate) enum DecodeError {
+    /// The table does not have the kind.
     UnknownKind(String),
-    /// An object of this kind has a field that the tables do not have.
+    /// An object of this kind has a field that the table does not have.
     UnknownField(String),
     /// The body is not protobuf, or is truncated.
     Malformed,
@@ -71,22 +34,24 @@ impl From<ProtobufError> for DecodeError {
 ///
 /// # Errors
 /// See [`DecodeError`].
-pub(super) fn read(body: &[u8]) -> Result<Value, DecodeError> {
+pub(crate) fn read(body: &[u8]) -> Result<Value, DecodeError> {
     let envelope = body.strip_prefix(&MAGIC).ok_or(DecodeError::Malformed)?;
     let (mut type_meta, mut raw) = (Map::new(), &[][..]);
     for field in Fields::of(envelope) {
         let field = field?;
         match field.tag {
-            Envelope::TYPE_META => type_meta = message(field.bytes, TYPE_META)?,
+            Envelope::TYPE_META => type_meta = message(field.bytes, "TypeMeta")?,
             Envelope::RAW => raw = field.bytes,
             _ => {}
         }
     }
     let kind = type_meta.get("kind").and_then(Value::as_str);
     let kind = kind.unwrap_or_default();
-    let unknown_kind = || DecodeError::UnknownKind(kind.to_owned());
-    let schema = schemas::of(kind).ok_or_else(unknown_kind)?;
-    let mut object = message(raw, schema).map_err(|error| match error {
+    let members = fields_of(kind).unwrap_or_default();
+    if members.iter().all(|member| member.number == 0) {
+        return Err(DecodeError::UnknownKind(kind.to_owned()));
+    }
+    let mut object = message(raw, kind).map_err(|error| match error {
         DecodeError::UnknownField(_) => DecodeError::UnknownField(kind.to_owned()),
         error => error,
     })?;
@@ -95,65 +60,78 @@ pub(super) fn read(body: &[u8]) -> Result<Value, DecodeError> {
 }
 
 /// Omits empty members, because Go encodes every field that is not a pointer.
-fn message(bytes: &[u8], schema: &[Field]) -> Result<Map<String, Value>, DecodeError> {
+fn message(bytes: &[u8], name: &str) -> Result<Map<String, Value>, DecodeError> {
+    let members = fields_of(name).unwrap_or_default();
     let mut object = Map::new();
     for field in Fields::of(bytes) {
         let field = field?;
-        let known = schema.iter().find(|known| known.number() == field.tag);
+        let known = members.iter().find(|known| known.number == field.tag);
         let Some(known) = known else {
             if field.bytes.is_empty() && field.number == 0 {
                 continue;
             }
             return Err(DecodeError::UnknownField(field.tag.to_string()));
         };
-        match *known {
-            One(_, name, kind) => {
-                let value = value_of(&field, kind)?;
+        match known.many {
+            Many::One => {
+                let value = value_of(&field, known)?;
                 if value != json!("") && !value.is_null() {
-                    object.insert(name.to_owned(), value);
+                    object.insert(known.name.to_owned(), value);
                 }
             }
-            Many(_, name, kind) => {
-                let list = object.entry(name).or_insert_with(|| json!([]));
+            Many::List => {
+                let list = object.entry(known.name).or_insert_with(|| json!([]));
                 if let Some(list) = list.as_array_mut() {
-                    list.push(value_of(&field, kind)?);
+                    list.push(value_of(&field, known)?);
                 }
             }
-            MapOf(_, name, kind) => {
-                let pair = [One(1, "key", Text), One(2, "value", kind)];
-                let mut pair = message(field.length_delimited()?, &pair)?;
-                let key = pair.remove("key");
-                let key = key.as_ref().and_then(Value::as_str).unwrap_or_default();
-                let value = pair.remove("value").unwrap_or_else(|| json!(""));
-                object.entry(name).or_insert_with(|| json!({}))[key] = value;
+            Many::Map => {
+                let (key, value) = field.entry()?;
+                let value = value_in(value, known.kind)?;
+                object.entry(known.name).or_insert_with(|| json!({}))[key] = value;
             }
         }
     }
     Ok(object)
 }
 
-fn value_of(field: &protobuf::Field<'_>, kind: Kind) -> Result<Value, DecodeError> {
-    Ok(match kind {
-        Text => {
-            let text = std::str::from_utf8(field.length_delimited()?);
-            json!(text.ok().ok_or(DecodeError::Malformed)?)
+fn value_of(field: &Field<'_>, member: &Member) -> Result<Value, DecodeError> {
+    Ok(match member.kind {
+        Kind::Skipped => Value::Null,
+        Kind::Int32 | Kind::Int64 | Kind::Bool if member.is_zero_absent && field.varint()? == 0 => {
+            Value::Null
         }
-        Kind::Bytes => json!(BASE64_STANDARD.encode(field.length_delimited()?)),
-        Kind::Count | Kind::Flag if field.varint()? == 0 => Value::Null,
         // Protobuf encodes negative numbers as 64-bit two's complement.
-        Integer | Kind::Count => json!(field.varint()?.cast_signed()),
-        Kind::Boolean | Kind::Flag => json!(field.varint()? != 0),
+        Kind::Int32 | Kind::Int64 => json!(field.varint()?.cast_signed()),
+        Kind::Bool => json!(field.varint()? != 0),
+        Kind::Message(_) if member.is_zero_absent => {
+            if !is_zero(field.length_delimited()?, STATUS_DEPTH_MAX) {
+                return Err(DecodeError::UnknownField(field.tag.to_string()));
+            }
+            Value::Null
+        }
+        kind => value_in(field.length_delimited()?, kind)?,
+    })
+}
+
+/// The value of a kind that protobuf encodes with its length.
+fn value_in(bytes: &[u8], kind: Kind) -> Result<Value, DecodeError> {
+    Ok(match kind {
+        Kind::Bytes => json!(BASE64_STANDARD.encode(bytes)),
         Kind::Quantity => {
-            let mut quantity = message(field.length_delimited()?, &[One(1, "string", Text)])?;
+            let mut quantity = message(bytes, "QuantityMessage")?;
             quantity.remove("string").unwrap_or_else(|| json!("0"))
         }
-        Kind::Time => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%SZ")?,
-        Kind::MicroTime => time_of(field.length_delimited()?, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
-        Kind::IntegerOrText => integer_or_text(field.length_delimited()?)?,
-        Kind::Skipped => Value::Null,
-        Kind::Unset if is_zero(field.length_delimited()?, STATUS_DEPTH_MAX) => Value::Null,
-        Kind::Unset => return Err(DecodeError::UnknownField(field.tag.to_string())),
-        Kind::Message(schema) => Value::Object(message(field.length_delimited()?, schema)?),
+        Kind::Time => time_of(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
+        Kind::MicroTime => time_of(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        Kind::IntOrString => {
+            let mut message = message(bytes, "IntOrStringMessage")?;
+            let is_text = message.get("type") == Some(&json!(1));
+            let value = message.remove(if is_text { "strVal" } else { "intVal" });
+            value.unwrap_or_else(|| json!(0))
+        }
+        Kind::Message(name) => Value::Object(message(bytes, name)?),
+        _ => json!(std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed)?),
     })
 }
 
@@ -162,23 +140,11 @@ const STATUS_DEPTH_MAX: usize = 8;
 
 /// True for a message without a value at any of `depth` levels.
 fn is_zero(message: &[u8], depth: usize) -> bool {
-    let is_zero_field = |field: protobuf::Field<'_>| {
+    let is_zero_field = |field: Field<'_>| {
         field.number == 0
             && (field.bytes.is_empty() || depth > 0 && is_zero(field.bytes, depth - 1))
     };
     Fields::of(message).all(|field| field.is_ok_and(is_zero_field))
-}
-
-fn integer_or_text(bytes: &[u8]) -> Result<Value, DecodeError> {
-    let schema = [
-        One(1, "type", Integer),
-        One(2, "number", Integer),
-        One(3, "text", Text),
-    ];
-    let mut message = message(bytes, &schema)?;
-    let is_text = message.get("type") == Some(&json!(1));
-    let value = message.remove(if is_text { "text" } else { "number" });
-    Ok(value.unwrap_or_else(|| json!(0)))
 }
 
 /// An empty message decodes as `null`.
@@ -186,26 +152,15 @@ fn time_of(bytes: &[u8], format: &str) -> Result<Value, DecodeError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    let time = message(
-        bytes,
-        &[One(1, "seconds", Integer), One(2, "nanos", Integer)],
-    )?;
+    let time = message(bytes, "Timestamp")?;
     let number = |name: &str| time.get(name).and_then(Value::as_i64).unwrap_or(0);
     let nanos = i32::try_from(number("nanos")).ok();
     let nanos = nanos.filter(|nanos| nanos.abs_diff(0) < 1_000_000_000);
     let nanos = nanos.ok_or(DecodeError::Malformed)?;
     let time = SignedDuration::new(number("seconds"), nanos);
     let time = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(time);
-    let time = time.ok().ok_or(DecodeError::Malformed)?;
+    let time = time.map_err(|_| DecodeError::Malformed)?;
     Ok(json!(time.strftime(format).to_string()))
-}
-
-impl Field {
-    fn number(&self) -> u32 {
-        match self {
-            One(number, ..) | Many(number, ..) | MapOf(number, ..) => *number,
-        }
-    }
 }
 
 #[cfg(test)]

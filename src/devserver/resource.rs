@@ -1,11 +1,11 @@
 //! The served resources: the table of those with a behaviour of their own, and what the server
 //! tells clients about each resource.
 
-use super::plain::{PLAIN, Plain};
+use crate::plain::{PLAIN, Plain};
 
 /// A served resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Resource {
+pub(crate) enum Resource {
     Pods,
     ReplicaSets,
     ReplicationControllers,
@@ -22,31 +22,31 @@ pub(super) enum Resource {
 }
 
 /// The number of resources with a behaviour of their own.
-pub(super) const N_KNOWN: usize = 10;
+pub(crate) const N_KNOWN: usize = 10;
 
 /// The names of a resource, its scope and its subresources.
 #[derive(Debug)]
-pub(super) struct Facts {
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) plural: &'static str,
+pub(crate) struct Facts {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) plural: &'static str,
     /// Empty for the kind in lower case.
-    pub(super) singular: &'static str,
-    pub(super) kind: &'static str,
+    pub(crate) singular: &'static str,
+    pub(crate) kind: &'static str,
     /// Empty for the kind followed by `List`.
-    pub(super) list_kind: &'static str,
-    pub(super) short_names: &'static [&'static str],
+    pub(crate) list_kind: &'static str,
+    pub(crate) short_names: &'static [&'static str],
     /// The groups of resources that kubectl gets by one name, such as `all`.
-    pub(super) categories: &'static [&'static str],
-    pub(super) namespaced: bool,
-    pub(super) subresources: &'static [&'static str],
+    pub(crate) categories: &'static [&'static str],
+    pub(crate) namespaced: bool,
+    pub(crate) subresources: &'static [&'static str],
     /// The fields after the metadata of an empty object, for bookmarks.
-    pub(super) empty: &'static str,
+    pub(crate) empty: &'static str,
 }
 
 impl Facts {
     /// A namespaced resource of the core group without further names and subresources.
-    pub(super) const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         group: "",
         version: "v1",
         plural: "",
@@ -161,7 +161,7 @@ static FACTS: [Facts; N_KNOWN] = [
 
 impl Resource {
     /// The resources with a behaviour of their own, in the order of the table.
-    pub(super) const KNOWN: [Self; N_KNOWN] = [
+    pub(crate) const KNOWN: [Self; N_KNOWN] = [
         Self::Pods,
         Self::ReplicaSets,
         Self::ReplicationControllers,
@@ -175,22 +175,22 @@ impl Resource {
     ];
 
     /// All resources that the server has without definitions of custom ones.
-    pub(super) fn built_in() -> impl Iterator<Item = Self> {
+    pub(crate) fn built_in() -> impl Iterator<Item = Self> {
         Self::KNOWN.into_iter().chain(PLAIN.iter().map(Self::Plain))
     }
 
     /// The built-in resource with these names.
-    pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
+    pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::built_in().find(|resource| resource.is_at(group, version, plural))
     }
 
     /// True for the resource with these names.
-    pub(super) fn is_at(self, group: &str, version: &str, plural: &str) -> bool {
+    pub(crate) fn is_at(self, group: &str, version: &str, plural: &str) -> bool {
         self.plural() == plural && self.version() == version && self.group() == group
     }
 
     /// The index of the resource's collection. Versions of one resource share it.
-    pub(super) fn place(self) -> usize {
+    pub(crate) fn place(self) -> usize {
         match self {
             Self::Pods => 0,
             Self::ReplicaSets => 1,
@@ -206,30 +206,30 @@ impl Resource {
         }
     }
 
-    pub(super) fn group(self) -> &'static str {
+    pub(crate) fn group(self) -> &'static str {
         self.facts().group
     }
 
-    pub(super) fn version(self) -> &'static str {
+    pub(crate) fn version(self) -> &'static str {
         self.facts().version
     }
 
-    pub(super) fn plural(self) -> &'static str {
+    pub(crate) fn plural(self) -> &'static str {
         self.facts().plural
     }
 
-    pub(super) fn singular(self) -> String {
+    pub(crate) fn singular(self) -> String {
         match self.facts().singular {
             "" => self.kind().to_lowercase(),
             singular => singular.to_owned(),
         }
     }
 
-    pub(super) fn kind(self) -> &'static str {
+    pub(crate) fn kind(self) -> &'static str {
         self.facts().kind
     }
 
-    pub(super) fn list_kind(self) -> String {
+    pub(crate) fn list_kind(self) -> String {
         match self.facts().list_kind {
             "" => format!("{}List", self.kind()),
             list_kind => list_kind.to_owned(),
@@ -237,54 +237,54 @@ impl Resource {
     }
 
     /// Short names for kubectl, such as `rs`.
-    pub(super) fn short_names(self) -> &'static [&'static str] {
+    pub(crate) fn short_names(self) -> &'static [&'static str] {
         self.facts().short_names
     }
 
     /// The categories for kubectl, such as `all`.
-    pub(super) fn categories(self) -> &'static [&'static str] {
+    pub(crate) fn categories(self) -> &'static [&'static str] {
         self.facts().categories
     }
 
-    pub(super) fn is_namespaced(self) -> bool {
+    pub(crate) fn is_namespaced(self) -> bool {
         self.facts().namespaced
     }
 
-    pub(super) fn subresources(self) -> &'static [&'static str] {
+    pub(crate) fn subresources(self) -> &'static [&'static str] {
         self.facts().subresources
     }
 
-    pub(super) fn empty(self) -> &'static str {
+    pub(crate) fn empty(self) -> &'static str {
         self.facts().empty
     }
 
     /// True if the resource has the subresource `scale`.
-    pub(super) fn has_scale(self) -> bool {
+    pub(crate) fn has_scale(self) -> bool {
         self.subresources().contains(&"scale")
     }
 
     /// True if a delete returns the last object; for other kinds it returns a `Success` status.
-    pub(super) fn delete_returns_object(self) -> bool {
+    pub(crate) fn delete_returns_object(self) -> bool {
         matches!(self, Self::Pods | Self::ServiceAccounts | Self::Quotas)
     }
 
     /// True if the resource supports `deletecollection`.
-    pub(super) fn has_delete_collection(self) -> bool {
+    pub(crate) fn has_delete_collection(self) -> bool {
         self != Self::Namespaces
     }
 
     /// True if only the subresource `status` writes the status.
-    pub(super) fn has_status(self) -> bool {
+    pub(crate) fn has_status(self) -> bool {
         self.subresources().contains(&"status")
     }
 
     /// True for a resource that an object defines.
-    pub(super) fn is_custom(self) -> bool {
+    pub(crate) fn is_custom(self) -> bool {
         matches!(self, Self::Plain(plain) if plain.is_custom)
     }
 
     /// `apps/v1`, or `v1` for the core group.
-    pub(super) fn api_version(self) -> String {
+    pub(crate) fn api_version(self) -> String {
         match (self.group(), self.version()) {
             ("", version) => version.to_owned(),
             (group, version) => format!("{group}/{version}"),
@@ -292,12 +292,12 @@ impl Resource {
     }
 
     /// `replicasets.apps`, or `pods` for the core group: how messages name the resource.
-    pub(super) fn qualified_plural(self) -> String {
+    pub(crate) fn qualified_plural(self) -> String {
         qualified(self.plural(), self.group())
     }
 
     /// `ReplicaSet.apps`, or `Pod` for the core group: how messages name the kind.
-    pub(super) fn qualified_kind(self) -> String {
+    pub(crate) fn qualified_kind(self) -> String {
         qualified(self.kind(), self.group())
     }
 

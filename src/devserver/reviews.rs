@@ -3,16 +3,15 @@
 
 use serde_json::{Value, json};
 
-use super::body;
-use super::exchange::{ApiRequest, Response};
-use super::status_error::StatusError;
-use super::target::Target;
+use crate::body;
+use crate::exchange::{ApiRequest, Response, Target};
+use crate::status_error::StatusError;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// The groups of the reviews.
-pub(super) const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
+pub(crate) const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
 
 /// A kind of review.
 struct Review {
@@ -92,7 +91,7 @@ fn unknown_token() -> Value {
 }
 
 /// The response to a review; `None` if `target` is not a review.
-pub(super) fn response(
+pub(crate) fn response(
     target: &Target,
     request: &ApiRequest,
 ) -> Option<Result<Response, StatusError>> {
@@ -130,7 +129,7 @@ fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
 }
 
 /// The entries of a group in discovery.
-pub(super) fn entries(group: &str) -> impl Iterator<Item = Value> {
+pub(crate) fn entries(group: &str) -> impl Iterator<Item = Value> {
     of_group(group).map(|review| {
         json!({
             "name": review.plural, "singularName": review.kind.to_lowercase(),
@@ -140,7 +139,7 @@ pub(super) fn entries(group: &str) -> impl Iterator<Item = Value> {
 }
 
 /// The entries of a group in aggregated discovery.
-pub(super) fn aggregated_entries(group: &str) -> impl Iterator<Item = Value> {
+pub(crate) fn aggregated_entries(group: &str) -> impl Iterator<Item = Value> {
     of_group(group).map(|review| {
         let scope = if review.namespaced {
             "Namespaced"

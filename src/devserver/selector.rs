@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::objects::{entries, labels, text};
-use super::resource::Resource;
-use super::status_error::StatusError;
-use super::store::Stored;
 use crate::api::Selector;
 use crate::api::label_selector::LabelSelector;
+use crate::objects::{entries, labels, text};
+use crate::resource::Resource;
+use crate::status_error::StatusError;
+use crate::store::Stored;
 
 /// The objects that a list or watch covers.
 #[derive(Clone, Debug)]
-pub(super) struct Scope {
-    pub(super) namespace: Option<String>,
+pub(crate) struct Scope {
+    pub(crate) namespace: Option<String>,
     /// `None` selects all objects.
     labels: Option<Selector>,
     fields: Vec<FieldTerm>,
@@ -28,7 +28,7 @@ struct FieldTerm {
 impl Scope {
     /// Parses both selectors. Upstream checks the other query options after the syntax and before
     /// the field names, so `check` runs in between.
-    pub(super) fn new(
+    pub(crate) fn new(
         resource: Resource,
         namespace: Option<&str>,
         label_selector: &str,
@@ -50,11 +50,11 @@ impl Scope {
     }
 
     /// True if the scope has a label or field selector.
-    pub(super) fn has_selectors(&self) -> bool {
+    pub(crate) fn has_selectors(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
     }
 
-    pub(super) fn matches(&self, object: &Stored) -> bool {
+    pub(crate) fn matches(&self, object: &Stored) -> bool {
         let mut scoped = self.namespace.iter();
         if scoped.any(|namespace| namespace != object.namespace()) {
             return false;
@@ -279,7 +279,7 @@ fn requirement(term: &str) -> Option<Requirement<'_>> {
 }
 
 /// The selector of a ReplicaSet or ReplicationController as query text.
-pub(super) fn selector_text(resource: Resource, value: &Value) -> String {
+pub(crate) fn selector_text(resource: Resource, value: &Value) -> String {
     if let Resource::Plain(plain) = resource
         && !plain.scale.selector.is_empty()
     {

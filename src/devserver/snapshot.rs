@@ -12,12 +12,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::create::create;
-use super::objects::text;
-use super::resource::Resource;
-use super::status_error::StatusError;
-use super::store::{State, key_of};
-use super::{DevServer, INITIAL_NAMESPACES};
+use crate::objects::text;
+use crate::resource::Resource;
+use crate::status_error::StatusError;
+use crate::store::{State, key_of};
+use crate::update::create;
+use crate::{DevServer, INITIAL_NAMESPACES};
 
 /// The exported resources in load order: owners before dependents, and quotas after the objects
 /// that they would reject. Other resources depend only on these.

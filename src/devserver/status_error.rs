@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::exchange::Response;
-use super::resource::Resource;
+use crate::exchange::Response;
+use crate::resource::Resource;
 
 /// An error response.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct StatusError(Box<Body>);
+pub(crate) struct StatusError(Box<Body>);
 
 /// The `Status` object, its members in the API server's order.
 #[derive(Clone, Debug, Serialize)]
@@ -56,7 +56,7 @@ struct Cause {
 
 /// The error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FieldError {
+pub(crate) struct FieldError {
     reason: &'static str,
     message: String,
     field: String,
@@ -64,16 +64,16 @@ pub(super) struct FieldError {
 
 impl FieldError {
     /// `value` is the invalid value as JSON.
-    pub(super) fn invalid(field: &str, value: &str, why: &str) -> Self {
+    pub(crate) fn invalid(field: &str, value: &str, why: &str) -> Self {
         let message = format!("Invalid value: {value}: {why}");
         Self::new("FieldValueInvalid", field, message)
     }
 
-    pub(super) fn immutable(field: &str, value: &str) -> Self {
+    pub(crate) fn immutable(field: &str, value: &str) -> Self {
         Self::invalid(field, value, "field is immutable")
     }
 
-    pub(super) fn required(field: &str, why: &str) -> Self {
+    pub(crate) fn required(field: &str, why: &str) -> Self {
         let message = match why {
             "" => "Required value".to_owned(),
             why => format!("Required value: {why}"),
@@ -81,22 +81,22 @@ impl FieldError {
         Self::new("FieldValueRequired", field, message)
     }
 
-    pub(super) fn forbidden(field: &str, why: &str) -> Self {
+    pub(crate) fn forbidden(field: &str, why: &str) -> Self {
         Self::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
     }
 
-    pub(super) fn too_long(field: &str, bytes_max: usize) -> Self {
+    pub(crate) fn too_long(field: &str, bytes_max: usize) -> Self {
         let message = format!("Too long: may not be more than {bytes_max} bytes");
         Self::new("FieldValueTooLong", field, message)
     }
 
-    pub(super) fn not_supported(field: &str, value: &str, supported: &str) -> Self {
+    pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> Self {
         let message = format!("Unsupported value: {value}: supported values: {supported}");
         Self::new("FieldValueNotSupported", field, message)
     }
 
     /// The path of the field.
-    pub(super) fn field(&self) -> &str {
+    pub(crate) fn field(&self) -> &str {
         &self.field
     }
 
@@ -139,58 +139,58 @@ impl StatusError {
     }
 
     /// 404 for a path without a resource.
-    pub(super) fn no_such_path() -> Self {
+    pub(crate) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(404, "NotFound", message).about("", "", "")
     }
 
     /// 404 for what this server does not have.
-    pub(super) fn absent(message: String) -> Self {
+    pub(crate) fn absent(message: String) -> Self {
         Self::new(404, "NotFound", message).about("", "", "")
     }
 
     /// 405 for an action on a pod that needs a container.
-    pub(super) fn not_simulated(message: String) -> Self {
+    pub(crate) fn not_simulated(message: String) -> Self {
         Self::new(405, "MethodNotAllowed", message).about("", "", "")
     }
 
-    pub(super) fn not_found(resource: Resource, name: &str) -> Self {
+    pub(crate) fn not_found(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified_plural());
         Self::new(404, "NotFound", message).about(name, resource.group(), resource.plural())
     }
 
-    pub(super) fn already_exists(resource: Resource, name: &str) -> Self {
+    pub(crate) fn already_exists(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified_plural());
         Self::new(409, "AlreadyExists", message).about(name, resource.group(), resource.plural())
     }
 
     /// 409: an object under deletion still has the name.
-    pub(super) fn still_exists(resource: Resource, name: &str) -> Self {
+    pub(crate) fn still_exists(resource: Resource, name: &str) -> Self {
         let mut status = Self::already_exists(resource, name);
         status.0.message = format!("object is being deleted: {}", status.0.message);
         status
     }
 
-    pub(super) fn conflict(resource: Resource, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict(resource: Resource, name: &str, why: &str) -> Self {
         let plural = resource.qualified_plural();
         let message = format!("Operation cannot be fulfilled on {plural} \"{name}\": {why}");
         Self::new(409, "Conflict", message).about(name, resource.group(), resource.plural())
     }
 
     /// A failed precondition of a delete, which names the kind instead of the resource.
-    pub(super) fn precondition(resource: Resource, name: &str, why: &str) -> Self {
+    pub(crate) fn precondition(resource: Resource, name: &str, why: &str) -> Self {
         let kind = resource.qualified_kind();
         let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
         Self::new(409, "Conflict", message).about(name, resource.group(), resource.kind())
     }
 
-    pub(super) fn modified(resource: Resource, name: &str) -> Self {
+    pub(crate) fn modified(resource: Resource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
                    and try again";
         Self::conflict(resource, name, why)
     }
 
-    pub(super) fn forbidden(resource: Resource, name: &str, why: &str) -> Self {
+    pub(crate) fn forbidden(resource: Resource, name: &str, why: &str) -> Self {
         let message = format!(
             "{} \"{name}\" is forbidden: {why}",
             resource.qualified_plural()
@@ -198,7 +198,7 @@ impl StatusError {
         Self::new(403, "Forbidden", message).about(name, resource.group(), resource.plural())
     }
 
-    pub(super) fn namespace_terminating(resource: Resource, name: &str, namespace: &str) -> Self {
+    pub(crate) fn namespace_terminating(resource: Resource, name: &str, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
@@ -210,7 +210,7 @@ impl StatusError {
     }
 
     /// INVARIANT: `errors` is not empty.
-    pub(super) fn invalid(resource: Resource, name: &str, errors: Vec<FieldError>) -> Self {
+    pub(crate) fn invalid(resource: Resource, name: &str, errors: Vec<FieldError>) -> Self {
         let kind = resource.qualified_kind();
         Self::new(422, "Invalid", invalid_message(&kind, name, &errors))
             .about(name, resource.group(), resource.kind())
@@ -218,7 +218,7 @@ impl StatusError {
     }
 
     /// 422 from the generic checks, which name the resource instead of the kind.
-    pub(super) fn invalid_resource(resource: Resource, name: &str, error: FieldError) -> Self {
+    pub(crate) fn invalid_resource(resource: Resource, name: &str, error: FieldError) -> Self {
         let errors = vec![error];
         let message = invalid_message(&resource.qualified_plural(), name, &errors);
         Self::new(422, "Invalid", message)
@@ -227,7 +227,7 @@ impl StatusError {
     }
 
     /// 422 about a `Scale`.
-    pub(super) fn invalid_scale(name: &str, error: FieldError) -> Self {
+    pub(crate) fn invalid_scale(name: &str, error: FieldError) -> Self {
         let errors = vec![error];
         let message = invalid_message("Scale.autoscaling", name, &errors);
         Self::new(422, "Invalid", message)
@@ -236,19 +236,19 @@ impl StatusError {
     }
 
     /// 409: the pod cannot be bound to a node.
-    pub(super) fn binding_conflict(name: &str, why: &str) -> Self {
+    pub(crate) fn binding_conflict(name: &str, why: &str) -> Self {
         let resource = "pods/binding";
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
         Self::new(409, "Conflict", message).about(name, "", resource)
     }
 
     /// 422 about the query of a list or watch.
-    pub(super) fn invalid_list_options(error: FieldError) -> Self {
+    pub(crate) fn invalid_list_options(error: FieldError) -> Self {
         Self::invalid_options("ListOptions", vec![error])
     }
 
     /// 422 about the options of a request, of a kind such as `CreateOptions`.
-    pub(super) fn invalid_options(kind: &'static str, errors: Vec<FieldError>) -> Self {
+    pub(crate) fn invalid_options(kind: &'static str, errors: Vec<FieldError>) -> Self {
         let message = invalid_message(&format!("{kind}.meta.k8s.io"), "", &errors);
         Self::new(422, "Invalid", message)
             .about("", "meta.k8s.io", kind)
@@ -256,27 +256,27 @@ impl StatusError {
     }
 
     /// 422 for a patch that produces an invalid object.
-    pub(super) fn invalid_patch(error: FieldError) -> Self {
+    pub(crate) fn invalid_patch(error: FieldError) -> Self {
         let errors = vec![error];
         let message = invalid_message("", "", &errors);
         Self::new(422, "Invalid", message).with_errors(errors)
     }
 
     /// 422 for JSON patch operations that fail on the object.
-    pub(super) fn patch_rejected() -> Self {
+    pub(crate) fn patch_rejected() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).about("", "", "")
     }
 
     /// 413 for a patch with too many operations.
-    pub(super) fn too_many_operations(n_operations: usize) -> Self {
+    pub(crate) fn too_many_operations(n_operations: usize) -> Self {
         let message =
             format!("The allowed maximum operations in a JSON patch is 10000, got {n_operations}");
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
     /// 409 for fields that other managers applied; each conflict is a manager and a field.
-    pub(super) fn apply_conflict(message: String, conflicts: Vec<(String, String)>) -> Self {
+    pub(crate) fn apply_conflict(message: String, conflicts: Vec<(String, String)>) -> Self {
         let mut status = Self::new(409, "Conflict", message);
         for (manager, field) in conflicts {
             status = status.because(Cause {
@@ -299,12 +299,12 @@ impl StatusError {
         self
     }
 
-    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
     /// 400 for an object that does not decode as its kind.
-    pub(super) fn not_handled_as(resource: Resource, why: &str) -> Self {
+    pub(crate) fn not_handled_as(resource: Resource, why: &str) -> Self {
         let kind = resource.kind();
         Self::bad_request(format!(
             "{kind} in version \"v1\" cannot be handled as a {kind}: {why}"
@@ -312,22 +312,22 @@ impl StatusError {
     }
 
     /// 500 for an unexpected error, as the API server sends it: without a reason.
-    pub(super) fn internal(message: impl Into<String>) -> Self {
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    pub(super) fn method_not_allowed() -> Self {
+    pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).about("", "", "")
     }
 
-    pub(super) fn body_too_large() -> Self {
+    pub(crate) fn body_too_large() -> Self {
         let message = "Request entity too large: limit is 3145728";
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
     /// 415 for an object with an unknown media type.
-    pub(super) fn unsupported_object_type() -> Self {
+    pub(crate) fn unsupported_object_type() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json, application/yaml, \
                        application/vnd.kubernetes.protobuf";
@@ -335,7 +335,7 @@ impl StatusError {
     }
 
     /// 415 for protobuf of a kind that this server decodes only as JSON.
-    pub(super) fn unsupported_as_protobuf(kind: &str) -> Self {
+    pub(crate) fn unsupported_as_protobuf(kind: &str) -> Self {
         let message = format!(
             "this server does not read {kind} as protobuf - accepted media types include: \
              application/json (client-go sends it with ContentType in its rest.Config, \
@@ -345,48 +345,48 @@ impl StatusError {
     }
 
     /// 415 for a patch of an unknown kind.
-    pub(super) fn unsupported_patch_type() -> Self {
+    pub(crate) fn unsupported_patch_type() -> Self {
         let message = "415: Unsupported Media Type";
         Self::new(415, "UnsupportedMediaType", message).about("", "", "")
     }
 
     /// 500 for a create whose object has a resource version.
-    pub(super) fn version_on_create() -> Self {
+    pub(crate) fn version_on_create() -> Self {
         let message = "resourceVersion should not be set on objects to be created";
         Self::new(500, "", message)
     }
 
     /// 400 for a list with a malformed resource version.
-    pub(super) fn malformed_list_version(text: &str) -> Self {
+    pub(crate) fn malformed_list_version(text: &str) -> Self {
         let why = malformed_version(text);
         Self::bad_request(format!("invalid resource version: {why}"))
     }
 
     /// 500 for an object with a malformed resource version; without a reason.
-    pub(super) fn malformed_object_version(text: &str) -> Self {
+    pub(crate) fn malformed_object_version(text: &str) -> Self {
         let message = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
         Self::new(500, "", message)
     }
 
     /// 500 for a get or watch with a malformed resource version; without a reason.
-    pub(super) fn malformed_watch_version(text: &str) -> Self {
+    pub(crate) fn malformed_watch_version(text: &str) -> Self {
         Self::new(500, "", malformed_version(text))
     }
 
     /// 410 inside a watch.
-    pub(super) fn too_old(wanted: u64, oldest: u64) -> Self {
+    pub(crate) fn too_old(wanted: u64, oldest: u64) -> Self {
         let message = format!("too old resource version: {wanted} ({oldest})");
         Self::new(410, "Expired", message)
     }
 
     /// 410 for a list at an exact version.
-    pub(super) fn list_too_old() -> Self {
+    pub(crate) fn list_too_old() -> Self {
         let message = "The resourceVersion for the provided list is too old.";
         Self::new(410, "Expired", message)
     }
 
     /// 410 for a later page. `token` continues at the same key, in the current version.
-    pub(super) fn continue_too_old(token: String) -> Self {
+    pub(crate) fn continue_too_old(token: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list \
                        result. You can start a new list without the continue parameter, or use \
                        the continue token in this response to retrieve the remainder of the \
@@ -399,7 +399,7 @@ impl StatusError {
     }
 
     /// 504 for a version that the server has not reached.
-    pub(super) fn too_large_version(wanted: u64, current: u64) -> Self {
+    pub(crate) fn too_large_version(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let mut status = Self::new(504, "Timeout", message).because(Cause {
             reason: "ResourceVersionTooLarge",
@@ -411,7 +411,7 @@ impl StatusError {
     }
 
     /// The watch frame with this error, which ends the watch.
-    pub(super) fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let status = serde_json::to_string(self).expect("a status has text keys");
         format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into_bytes()
     }

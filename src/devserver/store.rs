@@ -12,33 +12,33 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
-use super::custom::Custom;
-use super::plain::N_BUILT_IN;
-use super::resource::{N_KNOWN, Resource};
-use super::status_error::StatusError;
 use crate::api::Labels;
+use crate::custom::Custom;
+use crate::plain::N_BUILT_IN;
+use crate::resource::{N_KNOWN, Resource};
+use crate::status_error::StatusError;
 
 /// One immutable version of one object.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(crate) struct Stored {
     /// `namespace/name`, or the name alone for a cluster-scoped object.
-    pub(super) key: Box<str>,
-    pub(super) version: u64,
-    pub(super) labels: Labels,
+    pub(crate) key: Box<str>,
+    pub(crate) version: u64,
+    pub(crate) labels: Labels,
     /// The UIDs of its owner references.
-    pub(super) owners: Box<[Box<str>]>,
+    pub(crate) owners: Box<[Box<str>]>,
     /// True for a pod that is Succeeded or Failed.
-    pub(super) is_terminal: bool,
+    pub(crate) is_terminal: bool,
     /// The object without `kind` and `apiVersion`.
-    pub(super) json: Box<[u8]>,
+    pub(crate) json: Box<[u8]>,
 }
 
 /// An object at some version.
-pub(super) type Object = Arc<Stored>;
+pub(crate) type Object = Arc<Stored>;
 
 /// The type of a change in watch terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Added,
     Modified,
     Deleted,
@@ -46,39 +46,39 @@ pub(super) enum Change {
 
 /// One change of one object.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub(super) version: u64,
-    pub(super) change: Change,
+pub(crate) struct Event {
+    pub(crate) version: u64,
+    pub(crate) change: Change,
     /// The object after the change; the last state of a deleted object.
-    pub(super) object: Object,
+    pub(crate) object: Object,
     /// The object before the change; `None` for an added object.
-    pub(super) previous: Option<Object>,
+    pub(crate) previous: Option<Object>,
 }
 
 /// The objects and history of one resource.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Collection {
+pub(crate) struct Collection {
     /// Keyed in list order.
-    pub(super) objects: BTreeMap<Box<str>, Object>,
+    pub(crate) objects: BTreeMap<Box<str>, Object>,
     /// The latest changes, oldest first.
-    pub(super) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<Event>,
     /// The history may miss changes up to this version.
-    pub(super) forgotten: u64,
+    pub(crate) forgotten: u64,
 }
 
 /// The options of a server's store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// Changes kept per resource.
-    pub(super) history_length: usize,
+    pub(crate) history_length: usize,
     /// Runs the garbage collector for dependents and for namespace contents, and creates the
     /// service account `default` in new namespaces.
-    pub(super) garbage_collection: bool,
+    pub(crate) garbage_collection: bool,
 }
 
 /// A change that the garbage collector must process.
 #[derive(Clone, Debug)]
-pub(super) enum Consequence {
+pub(crate) enum Consequence {
     /// The object was removed; this is its last state.
     Gone(Object),
     /// An object with finalizers began its deletion.
@@ -101,14 +101,14 @@ const N_SIGNALS: usize = N_KNOWN + 1;
 
 /// All resources and their common version.
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    pub(super) version: u64,
-    pub(super) settings: Settings,
+pub(crate) struct State {
+    pub(crate) version: u64,
+    pub(crate) settings: Settings,
     /// True in a copy for a dry run: writes get no new version.
     is_dry_run: bool,
     /// The queue of the garbage collector; stays empty without one.
-    pub(super) consequences: VecDeque<Consequence>,
-    pub(super) custom: Custom,
+    pub(crate) consequences: VecDeque<Consequence>,
+    pub(crate) custom: Custom,
     /// By the place of the resource.
     collections: Vec<Collection>,
     /// The signals to give, for the changes since the lock was taken.
@@ -117,7 +117,7 @@ pub(super) struct State {
 
 /// The state behind its lock, shared by all connections.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     state: Mutex<State>,
     /// Signals that there are consequences to process.
     is_due: (Sender<()>, Receiver<()>),
@@ -135,7 +135,7 @@ const PAUSE_PER_WATCH: Duration = Duration::from_micros(50);
 
 impl Store {
     /// An empty store.
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         Self {
             is_due: bounded(1),
             state: Mutex::new(State {
@@ -153,34 +153,34 @@ impl Store {
     }
 
     /// Counts a new watch.
-    pub(super) fn add_watch(&self) {
+    pub(crate) fn add_watch(&self) {
         self.n_watches.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a closed watch.
-    pub(super) fn remove_watch(&self) {
+    pub(crate) fn remove_watch(&self) {
         self.n_watches.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// How long a watch pauses after a read of the state. The pause grows with the number of
     /// watches, so that all watches together read at most twenty thousand times a second.
-    pub(super) fn watch_pause(&self) -> Duration {
+    pub(crate) fn watch_pause(&self) -> Duration {
         let n_watches = self.n_watches.load(Ordering::Relaxed);
         PAUSE_PER_WATCH.saturating_mul(u32::try_from(n_watches).unwrap_or(u32::MAX))
     }
 
     /// Calls `view` with the state.
-    pub(super) fn read<T>(&self, view: impl FnOnce(&State) -> T) -> T {
+    pub(crate) fn read<T>(&self, view: impl FnOnce(&State) -> T) -> T {
         view(&self.lock())
     }
 
     /// Receives a signal when there are consequences to process.
-    pub(super) fn consequences(&self) -> &Receiver<()> {
+    pub(crate) fn consequences(&self) -> &Receiver<()> {
         &self.is_due.1
     }
 
     /// Changes the state and wakes the watches of the changed resources.
-    pub(super) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
         if !state.settings.garbage_collection {
@@ -205,7 +205,7 @@ impl Store {
     }
 
     /// Applies a change to a copy of the state and discards the copy, for dry runs.
-    pub(super) fn dry_run<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn dry_run<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock().clone();
         state.is_dry_run = true;
         change(&mut state)
@@ -213,7 +213,7 @@ impl Store {
 
     /// Calls `view` and, if it finds nothing, waits for one change of `resource` or for `timeout`
     /// and calls it once more.
-    pub(super) fn wait<T>(
+    pub(crate) fn wait<T>(
         &self,
         resource: Resource,
         timeout: Duration,
@@ -229,7 +229,7 @@ impl Store {
     }
 
     /// Drops the history, so requests from earlier versions fail as too old.
-    pub(super) fn forget_history(&self) {
+    pub(crate) fn forget_history(&self) {
         self.write(|state| {
             let version = state.version;
             for collection in &mut state.collections {
@@ -245,7 +245,7 @@ impl Store {
 }
 
 impl State {
-    pub(super) fn collection(&self, resource: Resource) -> &Collection {
+    pub(crate) fn collection(&self, resource: Resource) -> &Collection {
         self.collections.get(resource.place()).unwrap_or(&EMPTY)
     }
 
@@ -258,36 +258,36 @@ impl State {
     }
 
     /// All resources that the server has.
-    pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
+    pub(crate) fn resources(&self) -> impl Iterator<Item = Resource> {
         Resource::built_in().chain(self.custom.served())
     }
 
     /// One resource for each collection: the first version of each.
-    pub(super) fn stored(&self) -> Vec<Resource> {
+    pub(crate) fn stored(&self) -> Vec<Resource> {
         let mut stored: Vec<Resource> = self.resources().collect();
         stored.dedup_by_key(|resource| resource.place());
         stored
     }
 
     /// The resource of the objects with this kind and version.
-    pub(super) fn resource_of(&self, kind: &str, api_version: &str) -> Option<Resource> {
+    pub(crate) fn resource_of(&self, kind: &str, api_version: &str) -> Option<Resource> {
         let mut all = self.resources();
         all.find(|known| known.kind() == kind && known.api_version() == api_version)
     }
 
-    pub(super) fn get(&self, resource: Resource, key: &str) -> Option<&Object> {
+    pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<&Object> {
         self.collection(resource).objects.get(key)
     }
 
     /// The current object, or a 404 error.
-    pub(super) fn current(&self, resource: Resource, key: &str) -> Result<Object, StatusError> {
+    pub(crate) fn current(&self, resource: Resource, key: &str) -> Result<Object, StatusError> {
         let name = key.rsplit('/').next().unwrap_or(key);
         let object = self.get(resource, key).cloned();
         object.ok_or_else(|| StatusError::not_found(resource, name))
     }
 
     /// The objects of one namespace, or of all namespaces.
-    pub(super) fn of_namespace(
+    pub(crate) fn of_namespace(
         &self,
         resource: Resource,
         namespace: Option<&str>,
@@ -296,7 +296,7 @@ impl State {
     }
 
     /// Stores `value` under a new version, as a new object or a replacement.
-    pub(super) fn put(&mut self, resource: Resource, key: &str, value: Value) -> Object {
+    pub(crate) fn put(&mut self, resource: Resource, key: &str, value: Value) -> Object {
         let object = self.next_version(key, value);
         let collection = self.collection_mut(resource);
         let previous = collection.objects.insert(key.into(), Arc::clone(&object));
@@ -316,7 +316,7 @@ impl State {
     }
 
     /// Removes an object; its last state is `value` under a new version.
-    pub(super) fn remove(&mut self, resource: Resource, key: &str, value: Value) -> Object {
+    pub(crate) fn remove(&mut self, resource: Resource, key: &str, value: Value) -> Object {
         let object = self.next_version(key, value);
         let collection = self.collection_mut(resource);
         let previous = collection.objects.remove(key);
@@ -359,7 +359,7 @@ impl State {
 
 impl Collection {
     /// The changes after `version`, oldest first.
-    pub(super) fn events_after(&self, version: u64) -> impl Iterator<Item = &Event> {
+    pub(crate) fn events_after(&self, version: u64) -> impl Iterator<Item = &Event> {
         let first = self
             .events
             .partition_point(|event| event.version <= version);
@@ -367,7 +367,7 @@ impl Collection {
     }
 
     /// All objects as of `version`; `None` if the history does not reach that far.
-    pub(super) fn objects_at(&self, version: u64) -> Option<BTreeMap<Box<str>, Object>> {
+    pub(crate) fn objects_at(&self, version: u64) -> Option<BTreeMap<Box<str>, Object>> {
         if version < self.forgotten {
             return None;
         }
@@ -388,7 +388,7 @@ impl Collection {
 }
 
 impl Stored {
-    pub(super) fn new(key: &str, version: u64, value: &Value) -> Self {
+    pub(crate) fn new(key: &str, version: u64, value: &Value) -> Self {
         let labels = value["metadata"]["labels"].as_object();
         let labels = labels.into_iter().flatten().map(|(name, value)| {
             let value = value.as_str().unwrap_or_default();
@@ -413,23 +413,23 @@ impl Stored {
     }
 
     /// The namespace; empty for a cluster-scoped object.
-    pub(super) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.key
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.key.split_once('/').map_or(&self.key, |(_, name)| name)
     }
 
     /// The object as a value tree, without `kind` and `apiVersion`.
-    pub(super) fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.json).expect("the text was written from a value")
     }
 
     /// Appends the object's JSON text with `kind` and `apiVersion`.
-    pub(super) fn write_full(&self, resource: Resource, text: &mut Vec<u8>) {
+    pub(crate) fn write_full(&self, resource: Resource, text: &mut Vec<u8>) {
         let (kind, api_version) = (resource.kind(), resource.api_version());
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",");
         text.extend_from_slice(head.as_bytes());
@@ -443,7 +443,7 @@ fn signal_of(resource: Resource) -> usize {
 }
 
 /// `namespace/name`, or the name alone for a cluster-scoped object.
-pub(super) fn key_of(namespace: Option<&str>, name: &str) -> String {
+pub(crate) fn key_of(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
@@ -451,7 +451,7 @@ pub(super) fn key_of(namespace: Option<&str>, name: &str) -> String {
 }
 
 /// The objects of one namespace, or of all namespaces, in key order.
-pub(super) fn in_namespace<'a>(
+pub(crate) fn in_namespace<'a>(
     objects: &'a BTreeMap<Box<str>, Object>,
     namespace: Option<&str>,
 ) -> impl Iterator<Item = &'a Object> + use<'a> {

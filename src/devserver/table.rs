@@ -3,15 +3,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::columns;
-use super::exchange::{ApiRequest, Response, ResponseBody};
-use super::objects::text;
-use super::resource::Resource;
-use super::status_error::StatusError;
+use crate::columns;
+use crate::exchange::{ApiRequest, Response, ResponseBody};
+use crate::objects::text;
+use crate::resource::Resource;
+use crate::status_error::StatusError;
 
 /// The form of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// The objects themselves.
     Whole,
     /// Table rows, each with this part of its object.
@@ -22,7 +22,7 @@ pub(super) enum Form {
 
 /// The part of the object that a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Include {
+pub(crate) enum Include {
     Nothing,
     Metadata,
     Whole,
@@ -30,7 +30,7 @@ pub(super) enum Include {
 
 impl Form {
     /// The first form in the `Accept` header that the server supports.
-    pub(super) fn requested_by(request: &ApiRequest) -> Result<Self, StatusError> {
+    pub(crate) fn requested_by(request: &ApiRequest) -> Result<Self, StatusError> {
         for kind in request.header("accept").split(',') {
             let mut parameters = kind.split(';').map(str::trim);
             if parameters.next() != Some("application/json") {
@@ -51,7 +51,7 @@ impl Form {
     }
 
     /// Converts a response (an object or a list) into this form.
-    pub(super) fn convert(self, resource: Resource, mut response: Response) -> Response {
+    pub(crate) fn convert(self, resource: Resource, mut response: Response) -> Response {
         // An error is a `Status` in every form.
         if self == Self::Whole || response.code >= 300 {
             return response;
@@ -91,7 +91,7 @@ impl Form {
 
     /// Converts `object` (with `kind`) for a watch frame. Only the first table has column
     /// definitions.
-    pub(super) fn frame_object(self, resource: Resource, object: &Value, is_first: bool) -> Value {
+    pub(crate) fn frame_object(self, resource: Resource, object: &Value, is_first: bool) -> Value {
         match self {
             Self::Whole => object.clone(),
             Self::Metadata => metadata_of(object),
@@ -104,7 +104,7 @@ impl Form {
     }
 
     /// Converts a bookmark's object.
-    pub(super) fn frame_bookmark(self, resource: Resource, object: Value) -> Value {
+    pub(crate) fn frame_bookmark(self, resource: Resource, object: Value) -> Value {
         match self {
             Self::Whole => object,
             Self::Metadata => metadata_of(&object),

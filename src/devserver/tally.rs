@@ -1,7 +1,7 @@
 //! Counts changes since a version, without scanning the objects.
 
-use super::DevServer;
-use super::store::Change;
+use crate::DevServer;
+use crate::store::Change;
 
 /// The changes to the objects of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

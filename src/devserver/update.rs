@@ -1,20 +1,19 @@
-//! Changes to existing objects: PUT, PATCH, and the subresources `status`, `scale` and `binding`.
+//! Creates and changes objects: POST, PUT, PATCH, and the subresources `status` and `binding`;
+//! quota admission; and the end of an object that nothing holds any more.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::custom;
-use super::objects::{self, meta, text};
-use super::quota;
-use super::removal::{is_released, remove};
-use super::resource::Resource;
-use super::status_error::{FieldError, StatusError};
-use super::store::{Object, State, Stored};
+use crate::objects::{entries, meta, number, text};
+use crate::resource::Resource;
+use crate::status_error::{FieldError, StatusError};
+use crate::store::{Consequence, Object, State, Stored, key_of};
+use crate::{custom, objects};
 
 /// The part of an object that a request writes; the other part stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Everything except the status.
     Main,
     Status,
@@ -23,7 +22,7 @@ pub(super) enum Part {
 }
 
 /// Replaces an object with `new`, as PUT does; for `managers` see [`replace_managed`].
-pub(super) fn put(
+pub(crate) fn put(
     state: &mut State,
     resource: Resource,
     key: &str,
@@ -52,7 +51,7 @@ pub(super) fn put(
 /// (kubernetes `pkg/registry/core/event/strategy.go:AllowCreateOnUpdate`, and for leases).
 ///
 /// DIFFERS: the server creates nothing.
-pub(super) fn missing_put_target(resource: Resource, key: &str, new: &Value) -> StatusError {
+pub(crate) fn missing_put_target(resource: Resource, key: &str, new: &Value) -> StatusError {
     let name = key.rsplit('/').next().unwrap_or(key);
     let uid = text(new, "/metadata/uid");
     if matches!(resource, Resource::Events | Resource::Leases) && !uid.is_empty() {
@@ -77,7 +76,7 @@ fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Statu
 }
 
 /// Rejects an object whose name or namespace differs from the path.
-pub(super) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
+pub(crate) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
     let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
     let own = text(new, "/metadata/namespace");
     if !own.is_empty() && own != namespace {
@@ -102,7 +101,7 @@ pub(super) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
 
 /// Stores `new` in place of `object`, if it is valid and based on the same version. An unchanged
 /// object keeps its version.
-pub(super) fn replace(
+pub(crate) fn replace(
     state: &mut State,
     resource: Resource,
     object: &Object,
@@ -113,7 +112,7 @@ pub(super) fn replace(
 }
 
 /// As [`replace`], with new `managedFields`; `None` keeps the current ones.
-pub(super) fn replace_managed(
+pub(crate) fn replace_managed(
     state: &mut State,
     resource: Resource,
     object: &Object,
@@ -178,7 +177,7 @@ pub(super) fn replace_managed(
     let object = state.put(resource, key, new);
     let is_of_quota = resource == Resource::Quotas && part == Part::Main;
     if resource == Resource::Pods || is_of_quota {
-        quota::refresh(state, object.namespace());
+        refresh_quotas(state, object.namespace());
     }
     if resource == Resource::Definitions {
         custom::refresh(state);
@@ -187,7 +186,7 @@ pub(super) fn replace_managed(
 }
 
 /// Binds a pod to a node, as a scheduler does.
-pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), StatusError> {
+pub(crate) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), StatusError> {
     let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
     let node = text(&pod, "/spec/nodeName");
@@ -209,7 +208,7 @@ pub(super) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
 }
 
 /// Sets a pod's condition, with the current time as its transition time.
-pub(super) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
+pub(crate) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
     let entry = json!({
         "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": meta::now(),
     });
@@ -223,4 +222,184 @@ pub(super) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
         Some(condition) => *condition = entry,
         None => conditions.push(entry),
     }
+}
+
+/// Creates `object` (without `kind` and `apiVersion`).
+pub(crate) fn create(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
+    object: Value,
+) -> Result<Object, StatusError> {
+    create_managed(state, resource, namespace, object, None)
+}
+
+/// As [`create`], with the entries of `managedFields`.
+pub(crate) fn create_managed(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
+    mut object: Value,
+    managers: Option<Vec<Value>>,
+) -> Result<Object, StatusError> {
+    check_namespace(state, resource, namespace, &object)?;
+    if !text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(StatusError::version_on_create());
+    }
+    meta::prepare(resource, namespace, &mut object);
+    if let Some(managers) = managers {
+        object["metadata"]["managedFields"] = json!(managers);
+    }
+    objects::set_defaults(resource, &mut object);
+    objects::set_first_status(resource, &mut object);
+    prepare_by_kind(state, resource, namespace, &mut object);
+    let name = text(&object, "/metadata/name").to_owned();
+    // The order is upstream's: validation, quota admission, then the uniqueness of the name.
+    let errors = objects::validate(resource, &object);
+    if !errors.is_empty() {
+        return Err(StatusError::invalid(resource, &name, errors));
+    }
+    if resource == Resource::Pods {
+        check_quota(state, namespace.unwrap_or_default(), &name)?;
+    }
+    let key = key_of(namespace, &name);
+    if let Some(found) = state.get(resource, &key) {
+        let found = found.value();
+        return Err(match found.pointer("/metadata/deletionTimestamp") {
+            Some(_) => StatusError::still_exists(resource, &name),
+            None => StatusError::already_exists(resource, &name),
+        });
+    }
+    let object = state.put(resource, &key, object);
+    match resource {
+        Resource::Pods => refresh_quotas(state, object.namespace()),
+        Resource::Namespaces if state.settings.garbage_collection => {
+            let account = json!({"metadata": {"name": "default"}});
+            create(state, Resource::ServiceAccounts, Some(&name), account)?;
+        }
+        Resource::Definitions => custom::refresh(state),
+        _ => {}
+    }
+    Ok(object)
+}
+
+fn check_namespace(
+    state: &State,
+    resource: Resource,
+    namespace: Option<&str>,
+    object: &Value,
+) -> Result<(), StatusError> {
+    let Some(namespace) = namespace else {
+        return Ok(());
+    };
+    let own = text(object, "/metadata/namespace");
+    if !own.is_empty() && own != namespace {
+        return Err(StatusError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let Some(found) = state.get(Resource::Namespaces, namespace) else {
+        return Err(StatusError::not_found(Resource::Namespaces, namespace));
+    };
+    if text(&found.value(), "/status/phase") == "Terminating" {
+        let name = match text(object, "/metadata/name") {
+            "" => text(object, "/metadata/generateName"),
+            name => name,
+        };
+        return Err(StatusError::namespace_terminating(
+            resource, name, namespace,
+        ));
+    }
+    Ok(())
+}
+
+fn prepare_by_kind(state: &State, resource: Resource, namespace: Option<&str>, object: &mut Value) {
+    match resource {
+        Resource::Namespaces => {
+            let name = object["metadata"]["name"].clone();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+        }
+        Resource::Quotas => {
+            object["status"] = quota_status(state, namespace.unwrap_or_default(), object);
+        }
+        _ => {}
+    }
+}
+
+/// True for an object under deletion without finalizers and grace period.
+pub(crate) fn is_released(value: &Value) -> bool {
+    value.pointer("/metadata/deletionTimestamp").is_some()
+        && entries(value, "/metadata/finalizers").is_empty()
+        && entries(value, "/spec/finalizers").is_empty()
+        && number(value, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
+}
+
+/// Removes an object and queues the garbage collection of its dependents.
+pub(crate) fn remove(state: &mut State, resource: Resource, key: &str, value: Value) -> Object {
+    let object = state.remove(resource, key, value);
+    if resource == Resource::Pods {
+        refresh_quotas(state, object.namespace());
+    }
+    if resource == Resource::Definitions {
+        custom::remove_defined(state, &object.value());
+    }
+    let consequence = Consequence::Gone(Arc::clone(&object));
+    state.consequences.push_back(consequence);
+    object
+}
+
+/// Rejects a new pod called `name` if a quota of the namespace is used up.
+pub(crate) fn check_quota(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
+    let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
+    for quota in quotas {
+        let value = quota.value();
+        let Some(limit) = pods_limit(&value) else {
+            continue;
+        };
+        let used = n_pods(state, namespace);
+        if used + 1 > limit {
+            let why = format!(
+                "exceeded quota: {}, requested: pods=1, used: pods={used}, limited: pods={limit}",
+                quota.name()
+            );
+            return Err(StatusError::forbidden(Resource::Pods, name, &why));
+        }
+    }
+    Ok(())
+}
+
+/// The current status of a quota.
+pub(crate) fn quota_status(state: &State, namespace: &str, quota: &Value) -> Value {
+    let hard = quota.pointer("/spec/hard").cloned();
+    let hard = hard.unwrap_or_else(|| json!({}));
+    let mut used = json!({});
+    if hard.get("pods").is_some() {
+        used["pods"] = json!(n_pods(state, namespace).to_string());
+    }
+    json!({"hard": hard, "used": used})
+}
+
+/// Updates the status of the namespace's quotas if it changed.
+pub(crate) fn refresh_quotas(state: &mut State, namespace: &str) {
+    let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
+    let quotas: Vec<Object> = quotas.cloned().collect();
+    for quota in quotas {
+        let mut value = quota.value();
+        let quota_status = quota_status(state, namespace, &value);
+        if value["status"] != quota_status {
+            value["status"] = quota_status;
+            state.put(Resource::Quotas, &quota.key, value);
+        }
+    }
+}
+
+fn pods_limit(quota: &Value) -> Option<usize> {
+    let limit = text(quota, "/spec/hard/pods");
+    limit.parse().ok()
+}
+
+fn n_pods(state: &State, namespace: &str) -> usize {
+    let pods = state.of_namespace(Resource::Pods, Some(namespace));
+    pods.filter(|pod| !pod.is_terminal).count()
 }

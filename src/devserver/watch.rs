@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::exchange::{ApiRequest, ChunkStream, Next, is_true};
-use super::list::{FUTURE_VERSION_WAIT, parse_version};
-use super::options;
-use super::resource::Resource;
-use super::selector::Scope;
-use super::status_error::{FieldError, StatusError};
-use super::store::{Change, Event, Object, State, Store, Stored};
-use super::table::Form;
+use crate::exchange::{ApiRequest, ChunkStream, Next, is_true};
+use crate::list::{FUTURE_VERSION_WAIT, parse_version};
+use crate::options;
+use crate::resource::Resource;
+use crate::selector::Scope;
+use crate::status_error::{FieldError, StatusError};
+use crate::store::{Change, Event, Object, State, Store, Stored};
+use crate::table::Form;
 
 /// How often an idle watch sends a bookmark (apiserver
 /// `pkg/storage/cacher/cacher.go:defaultBookmarkFrequency`).
@@ -36,7 +36,7 @@ const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 365);
 const EVENTS_PER_CHUNK: usize = 128;
 
 /// One watch; its connection pulls the frames.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     store: Arc<Store>,
     resource: Resource,
     scope: Scope,
@@ -74,7 +74,7 @@ enum Phase {
 
 impl Watch {
     /// Creates the watch of `request`. Sends nothing and does not block.
-    pub(super) fn new(
+    pub(crate) fn new(
         store: Arc<Store>,
         resource: Resource,
         scope: Scope,

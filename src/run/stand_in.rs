@@ -3,7 +3,7 @@
 
 mod demo;
 mod dev;
-mod new_file;
+mod files;
 mod world;
 
 use super::RunError;

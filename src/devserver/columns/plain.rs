@@ -3,16 +3,16 @@
 
 use serde_json::{Value, json};
 
-use super::super::objects::{number, text};
-use super::since;
+use crate::columns::since;
+use crate::objects::{number, text};
 
 /// A column with its name.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Column(pub(in super::super) &'static str, pub(in super::super) Cell);
+pub(crate) struct Column(pub(crate) &'static str, pub(crate) Cell);
 
 /// The content of a column. The texts are JSON pointers.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Cell {
+pub(crate) enum Cell {
     Text(&'static str),
     Count(&'static str),
     /// The number of members.
@@ -25,14 +25,14 @@ pub(in super::super) enum Cell {
 
 impl Cell {
     /// The column's type in a table.
-    pub(super) fn kind(self) -> &'static str {
+    pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Count(_) => "integer",
             _ => "string",
         }
     }
 
-    pub(super) fn of(self, object: &Value) -> Value {
+    pub(crate) fn of(self, object: &Value) -> Value {
         let count = |pointer: &str| number(object, pointer).unwrap_or(0);
         match self {
             Self::Text(pointer) => match object.pointer(pointer) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::exchange::{ApiCall, ApiRequest, Response};
 use crate::api::Status;
+use crate::exchange::{ApiCall, ApiRequest, Response};
 
 type Predicate = dyn Fn(&ApiRequest) -> bool + Send + Sync;
 type MakeResponse = dyn Fn(&ApiRequest) -> Response + Send + Sync;
@@ -139,12 +139,12 @@ impl fmt::Debug for Action {
 /// responds or cuts.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    pub(super) matcher: Matcher,
-    pub(super) action: Action,
+    pub(crate) matcher: Matcher,
+    pub(crate) action: Action,
     /// The number of matching requests to skip first.
-    pub(super) after: usize,
+    pub(crate) after: usize,
     /// The number of requests to act on; `None` means all.
-    pub(super) times: Option<usize>,
+    pub(crate) times: Option<usize>,
 }
 
 impl Rule {

@@ -47,7 +47,7 @@ pub const FATES: [&str; 7] = [
 
 /// The simulated course of a pod's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// The pod runs and becomes ready.
     #[default]
     Healthy,
@@ -69,18 +69,18 @@ pub(super) enum Fate {
 
 /// The settings in one pod's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Behaviour {
-    pub(super) fate: Fate,
-    pub(super) node: Option<String>,
-    pub(super) ready_after: Option<Duration>,
-    pub(super) terminate_after: Option<Duration>,
-    pub(super) restarts: i64,
-    pub(super) sidecar_restarts: i64,
+pub(crate) struct Behaviour {
+    pub(crate) fate: Fate,
+    pub(crate) node: Option<String>,
+    pub(crate) ready_after: Option<Duration>,
+    pub(crate) terminate_after: Option<Duration>,
+    pub(crate) restarts: i64,
+    pub(crate) sidecar_restarts: i64,
 }
 
 impl Behaviour {
     /// Parses a pod's annotations. Ignores invalid values, which [`mistakes`] returns.
-    pub(super) fn of(pod: &Value) -> Self {
+    pub(crate) fn of(pod: &Value) -> Self {
         let value = |name: &str| annotation(pod, name);
         Self {
             fate: value(FATE).and_then(fate).unwrap_or_default(),
@@ -94,7 +94,7 @@ impl Behaviour {
 }
 
 /// A sentence for each annotation of a pod with an invalid value.
-pub(super) fn mistakes(pod: &Value) -> Vec<String> {
+pub(crate) fn mistakes(pod: &Value) -> Vec<String> {
     let mut mistakes = Vec::new();
     for name in ANNOTATIONS {
         let Some(text) = annotation(pod, name) else {

@@ -1,18 +1,19 @@
-//! The next step of a pod, as a pure function of the pod, and its execution.
+//! The next step of a pod, as a pure function of the pod, its execution, and the pod status that a
+//! kubelet writes.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::delete::{DeleteOptions, delete};
-use super::super::objects::{meta, text};
-use super::super::resource::Resource;
-use super::super::status_error::StatusError;
-use super::super::store::State;
-use super::super::update::{self, Part};
-use super::KubeletOptions;
-use super::behaviour::{Behaviour, Fate};
-use super::pod_status;
+use crate::delete::{DeleteOptions, delete};
+use crate::kubelet::KubeletOptions;
+use crate::kubelet::behaviour::{Behaviour, Fate};
+use crate::objects::{entries, meta, number, text};
+use crate::resource::Resource;
+use crate::status_error::StatusError;
+use crate::store::State;
+use crate::update;
+use crate::update::{Part, set_condition};
 
 /// The back-off before the first restart of a crashed container.
 ///
@@ -24,7 +25,7 @@ const CRASH_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A step in a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Bind,
     MarkUnschedulable,
     Run,
@@ -39,7 +40,7 @@ pub(super) enum Step {
 }
 
 /// The next step of `pod` and its delay; `None` if the pod needs a change by a client first.
-pub(super) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, Duration)> {
+pub(crate) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, Duration)> {
     let behaviour = Behaviour::of(pod);
     let is_assigned = !text(pod, "/spec/nodeName").is_empty();
     if pod.pointer("/metadata/deletionTimestamp").is_some() {
@@ -55,7 +56,7 @@ pub(super) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, 
     match text(pod, "/status/phase") {
         "Pending" if !is_assigned && !options.schedules => None,
         "Pending" if !is_assigned && behaviour.fate == Fate::Unscheduled => {
-            let is_marked = pod_status::condition(pod, "PodScheduled") == "False";
+            let is_marked = condition(pod, "PodScheduled") == "False";
             (!is_marked).then_some((Step::MarkUnschedulable, Duration::ZERO))
         }
         "Pending" if !is_assigned => at_once(Step::Bind),
@@ -75,9 +76,9 @@ fn running_step(
     behaviour: &Behaviour,
     ready_after: Duration,
 ) -> Option<(Step, Duration)> {
-    let is_ready = pod_status::condition(pod, "Ready") == "True";
-    let restarts = pod_status::restarts(pod, "containerStatuses");
-    let sidecar_restarts = pod_status::sidecar_restarts(pod);
+    let is_ready = condition(pod, "Ready") == "True";
+    let restarts = restarts(pod, "containerStatuses");
+    let sidecar_restarts = sidecar_restarts(pod);
     if restarts < behaviour.restarts
         || sidecar_restarts.is_some_and(|count| count < behaviour.sidecar_restarts)
     {
@@ -100,7 +101,7 @@ fn crash_pause(restarts: i64) -> Duration {
 
 /// Takes `step` if it is still the pod's next step; the pod may have changed or be gone. `node` is
 /// the next node in turn.
-pub(super) fn take(
+pub(crate) fn take(
     state: &mut State,
     step: Step,
     key: &str,
@@ -127,39 +128,194 @@ pub(super) fn take(
             let node = behaviour.node.as_deref().unwrap_or(node);
             return update::bind(state, key, &json!({"target": {"name": node}}));
         }
-        Step::MarkUnschedulable => pod_status::set_unschedulable(&mut pod),
+        Step::MarkUnschedulable => set_unschedulable(&mut pod),
         Step::Run => {
-            pod_status::set_started(&mut pod, &behaviour);
-            pod_status::set_ready(&mut pod, false);
+            set_started(&mut pod, &behaviour);
+            set_ready(&mut pod, false);
         }
         Step::MarkReady => {
-            pod_status::set_containers(&mut pod, &behaviour, true);
-            pod_status::set_ready(&mut pod, true);
+            set_containers(&mut pod, &behaviour, true);
+            set_ready(&mut pod, true);
         }
         Step::MarkUnready => {
-            pod_status::set_containers(&mut pod, &behaviour, false);
-            pod_status::set_ready(&mut pod, false);
+            set_containers(&mut pod, &behaviour, false);
+            set_ready(&mut pod, false);
         }
         Step::SetRestarts => {
-            let is_ready = pod_status::condition(&pod, "Ready") == "True";
-            pod_status::set_containers(&mut pod, &behaviour, is_ready);
+            let is_ready = condition(&pod, "Ready") == "True";
+            set_containers(&mut pod, &behaviour, is_ready);
         }
         Step::Crash => {
-            let is_first = pod_status::condition(&pod, "Ready") == "True";
-            pod_status::crash(&mut pod, &behaviour);
+            let is_first = condition(&pod, "Ready") == "True";
+            crash(&mut pod, &behaviour);
             if is_first {
-                pod_status::set_ready(&mut pod, false);
+                set_ready(&mut pod, false);
             }
         }
-        Step::Fail => pod_status::fail(&mut pod, &behaviour),
-        Step::Reject => pod_status::reject(&mut pod, &meta::now()),
+        Step::Fail => fail(&mut pod, &behaviour),
+        Step::Reject => reject(&mut pod, &meta::now()),
         Step::LoseNode => {
             pod["status"]["phase"] = json!("Unknown");
             pod["status"]["reason"] = json!("NodeLost");
-            pod_status::set_ready(&mut pod, false);
+            set_ready(&mut pod, false);
         }
     }
     update::replace(state, Resource::Pods, &object, Part::Status, pod).map(|_| ())
+}
+
+/// The status of a condition: `True`, `False`, `Unknown`, or empty without the condition.
+pub(crate) fn condition<'a>(pod: &'a Value, kind: &str) -> &'a str {
+    let mut conditions = entries(pod, "/status/conditions").iter();
+    let found = conditions.find(|condition| text(condition, "/type") == kind);
+    found.map_or("", |condition| text(condition, "/status"))
+}
+
+/// The highest restart count in `list`, which is a member of the status.
+pub(crate) fn restarts(pod: &Value, list: &str) -> i64 {
+    let statuses = entries(pod, &format!("/status/{list}")).iter();
+    let counts = statuses.filter_map(|status| number(status, "/restartCount"));
+    counts.max().unwrap_or(0)
+}
+
+/// The highest restart count of a sidecar; `None` if the pod has no sidecar.
+pub(crate) fn sidecar_restarts(pod: &Value) -> Option<i64> {
+    let mut containers = entries(pod, "/spec/initContainers").iter();
+    containers.find(|container| is_sidecar(container))?;
+    Some(restarts(pod, "initContainerStatuses"))
+}
+
+/// Starts the containers: the pod is Running.
+pub(crate) fn set_started(pod: &mut Value, behaviour: &Behaviour) {
+    pod["status"]["phase"] = json!("Running");
+    if let Some(status) = pod["status"].as_object_mut() {
+        status.remove("reason");
+    }
+    if pod["status"]["startTime"].is_null() {
+        pod["status"]["startTime"] = json!(meta::now());
+        let ip = ip_of(text(pod, "/metadata/uid"));
+        pod["status"]["podIP"] = json!(ip);
+        pod["status"]["podIPs"] = json!([{"ip": ip}]);
+        set_condition(pod, "Initialized", "True");
+    }
+    set_containers(pod, behaviour, false);
+}
+
+/// Sets the two readiness conditions.
+pub(crate) fn set_ready(pod: &mut Value, is_ready: bool) {
+    let status = if is_ready { "True" } else { "False" };
+    set_condition(pod, "ContainersReady", status);
+    set_condition(pod, "Ready", status);
+}
+
+/// All containers run, with at least the configured restart counts.
+pub(crate) fn set_containers(pod: &mut Value, behaviour: &Behaviour, is_ready: bool) {
+    let running = json!({"running": {"startedAt": meta::now()}});
+    write_containers(pod, behaviour, is_ready, 0, &running);
+}
+
+/// The containers have crashed once more and wait for their restart.
+pub(crate) fn crash(pod: &mut Value, behaviour: &Behaviour) {
+    let message = "back-off restarting failed container";
+    let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+    write_containers(pod, behaviour, false, 1, &waiting);
+}
+
+/// The containers have exited, and the pod is Failed.
+pub(crate) fn fail(pod: &mut Value, behaviour: &Behaviour) {
+    let ended = json!({"terminated": {
+        "exitCode": 1, "reason": "Error", "startedAt": text(pod, "/status/startTime"),
+        "finishedAt": meta::now(),
+    }});
+    write_containers(pod, behaviour, false, 0, &ended);
+    pod["status"]["phase"] = json!("Failed");
+    set_ready(pod, false);
+}
+
+/// The node has rejected the pod, as a full node does (kubernetes
+/// `pkg/kubelet/lifecycle/predicate.go:InsufficientResourceError`).
+pub(crate) fn reject(pod: &mut Value, now: &str) {
+    let status = &mut pod["status"];
+    status["phase"] = json!("Failed");
+    status["reason"] = json!("OutOfpods");
+    status["message"] = json!(
+        "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 110, \
+         capacity: 110"
+    );
+    status["startTime"] = json!(now);
+}
+
+/// The scheduler finds no node; the condition has the reason.
+pub(crate) fn set_unschedulable(pod: &mut Value) {
+    set_condition(pod, "PodScheduled", "False");
+    let conditions = pod["status"]["conditions"].as_array_mut();
+    let mut conditions = conditions.into_iter().flatten();
+    let scheduled = conditions.find(|condition| text(condition, "/type") == "PodScheduled");
+    if let Some(scheduled) = scheduled {
+        scheduled["reason"] = json!("Unschedulable");
+        scheduled["message"] = json!("0 nodes are available: an annotation of the pod wants none.");
+    }
+}
+
+fn write_containers(
+    pod: &mut Value,
+    behaviour: &Behaviour,
+    is_ready: bool,
+    more: i64,
+    state: &Value,
+) {
+    let containers = entries(pod, "/spec/containers").iter();
+    let statuses = containers.map(|container| {
+        let count = restart_count(pod, "containerStatuses", container);
+        let count = (count + more).max(behaviour.restarts);
+        container_status(container, is_ready, count, state)
+    });
+    let statuses: Vec<Value> = statuses.collect();
+    pod["status"]["containerStatuses"] = json!(statuses);
+    let containers = entries(pod, "/spec/initContainers").iter();
+    let statuses = containers.map(|container| {
+        if !is_sidecar(container) {
+            let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+            return container_status(container, true, 0, &done);
+        }
+        let count = restart_count(pod, "initContainerStatuses", container);
+        let running = json!({"running": {"startedAt": meta::now()}});
+        container_status(
+            container,
+            true,
+            count.max(behaviour.sidecar_restarts),
+            &running,
+        )
+    });
+    let statuses: Vec<Value> = statuses.collect();
+    if !statuses.is_empty() {
+        pod["status"]["initContainerStatuses"] = json!(statuses);
+    }
+}
+
+fn container_status(container: &Value, is_ready: bool, restarts: i64, state: &Value) -> Value {
+    json!({
+        "name": container["name"], "image": container["image"], "imageID": "",
+        "ready": is_ready, "started": state.get("running").is_some(), "restartCount": restarts,
+        "state": state,
+    })
+}
+
+fn restart_count(pod: &Value, list: &str, container: &Value) -> i64 {
+    let mut statuses = entries(pod, &format!("/status/{list}")).iter();
+    let status = statuses.find(|status| status["name"] == container["name"]);
+    let count = status.and_then(|status| number(status, "/restartCount"));
+    count.unwrap_or(0)
+}
+
+fn is_sidecar(container: &Value) -> bool {
+    text(container, "/restartPolicy") == "Always"
+}
+
+/// An address in the style of a pod network. No host has it.
+fn ip_of(uid: &str) -> String {
+    let number = u32::from_str_radix(uid.get(..6).unwrap_or_default(), 16).unwrap_or(1);
+    let [_, a, b, c] = number.to_be_bytes();
+    format!("10.{a}.{b}.{c}")
 }
 
 #[cfg(test)]
@@ -168,8 +324,8 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::super::KubeletOptions;
     use super::{Step, crash_pause, next_step};
+    use crate::kubelet::KubeletOptions;
 
     const READY_AFTER: Duration = Duration::from_secs(7);
 

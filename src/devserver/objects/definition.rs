@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::super::status_error::FieldError;
-use super::labels::{SUBDOMAIN_RULE, dns_1035_faults, is_subdomain};
-use super::{entries, map_of, meta, set_default, text};
+use crate::objects::labels::{SUBDOMAIN_RULE, dns_1035_faults, is_subdomain};
+use crate::objects::{entries, map_of, meta, set_default, text};
+use crate::status_error::FieldError;
 
-pub(super) fn set_defaults(definition: &mut Value) {
+pub(crate) fn set_defaults(definition: &mut Value) {
     let spec = map_of(definition, "spec");
     set_default(spec, "conversion", json!({"strategy": "None"}));
     let names = spec.entry("names").or_insert_with(|| json!({}));
@@ -25,7 +25,7 @@ pub(super) fn set_defaults(definition: &mut Value) {
 }
 
 /// The status of a definition whose objects are served.
-pub(super) fn status(definition: &Value) -> Value {
+pub(crate) fn status(definition: &Value) -> Value {
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({
             "type": kind, "status": "True", "reason": reason, "message": message,
@@ -51,7 +51,7 @@ pub(super) fn status(definition: &Value) -> Value {
 
 /// The mistakes without which the server could not serve the definition's objects
 /// (apiextensions-apiserver `pkg/apis/apiextensions/validation`).
-pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(definition: &Value) -> Vec<FieldError> {
     let required = ["/spec/group", "/spec/names/plural", "/spec/names/kind"];
     let missing = required
         .into_iter()

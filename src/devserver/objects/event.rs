@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::status_error::FieldError;
-use super::text;
+use crate::objects::text;
+use crate::status_error::FieldError;
 
-pub(super) fn set_defaults(event: &mut Value) {
+pub(crate) fn set_defaults(event: &mut Value) {
     let Some(event) = event.as_object_mut() else {
         return;
     };
@@ -23,7 +23,7 @@ pub(super) fn set_defaults(event: &mut Value) {
 }
 
 /// An event must be in the namespace of its object, or in `default` if the object has none.
-pub(super) fn validate(event: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(event: &Value) -> Vec<FieldError> {
     let about = text(event, "/involvedObject/namespace");
     let own = text(event, "/metadata/namespace");
     if about == own || (about.is_empty() && own == "default") {

@@ -3,24 +3,24 @@
 
 use serde_json::{Value, json};
 
-use super::super::status_error::FieldError;
-use super::entries;
+use crate::objects::entries;
+use crate::status_error::FieldError;
 
 /// Maximum bytes of a label key's name part, and of a label value.
-pub(super) const NAME_BYTES_MAX: usize = 63;
+pub(crate) const NAME_BYTES_MAX: usize = 63;
 
 /// Maximum bytes of most objects' names, and of a label key's prefix (apimachinery
 /// `pkg/util/validation:DNS1123SubdomainMaxLength`).
-pub(super) const SUBDOMAIN_BYTES_MAX: usize = 253;
+pub(crate) const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 /// Maximum bytes of an object's annotations, keys and values together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-pub(super) const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case \
+pub(crate) const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case \
      alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. \
      'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case \
+pub(crate) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case \
      alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character \
      (e.g. 'example.com', regex used for validation is \
      '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -41,7 +41,7 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
 
 /// The errors of the labels, annotations and finalizers in the metadata at `field`, such as
 /// `spec.template.metadata`.
-pub(super) fn validate_metadata(object: &Value, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_metadata(object: &Value, field: &str) -> Vec<FieldError> {
     let pointer = format!("/{}", field.replace('.', "/"));
     let labels = object.pointer(&format!("{pointer}/labels"));
     let mut errors = validate_labels(labels, &format!("{field}.labels"));
@@ -98,7 +98,7 @@ fn validate_annotations(annotations: Option<&Value>, field: &str) -> Vec<FieldEr
 }
 
 /// The syntax errors of a key `prefix/name` or `name`.
-pub(in super::super) fn key_faults(key: &str) -> Vec<String> {
+pub(crate) fn key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -134,7 +134,7 @@ pub(in super::super) fn key_faults(key: &str) -> Vec<String> {
 }
 
 /// The syntax errors of a label value.
-pub(in super::super) fn value_faults(value: &str) -> Vec<&'static str> {
+pub(crate) fn value_faults(value: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if value.len() > NAME_BYTES_MAX {
         faults.push("must be no more than 63 bytes");
@@ -146,18 +146,18 @@ pub(in super::super) fn value_faults(value: &str) -> Vec<&'static str> {
 }
 
 /// True for DNS labels joined by dots.
-pub(super) fn is_subdomain(name: &str) -> bool {
+pub(crate) fn is_subdomain(name: &str) -> bool {
     name.len() <= SUBDOMAIN_BYTES_MAX && name.split('.').all(is_label)
 }
 
 /// True for a DNS label of any length.
-pub(super) fn is_label(name: &str) -> bool {
+pub(crate) fn is_label(name: &str) -> bool {
     let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// The syntax errors of a name that must be a DNS label which begins with a letter.
-pub(super) fn dns_1035_faults(name: &str) -> Vec<&'static str> {
+pub(crate) fn dns_1035_faults(name: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if name.len() > NAME_BYTES_MAX {
         faults.push("must be no more than 63 characters");

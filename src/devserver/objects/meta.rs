@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::resource::Resource;
-use super::super::status_error::FieldError;
-use super::{drop_nulls, entries, labels, map_of, text};
+use crate::objects::{drop_nulls, entries, labels, map_of, text};
+use crate::resource::Resource;
+use crate::status_error::FieldError;
 use crate::stdx::random_uuid;
 
 /// Maximum bytes of a generated name's prefix, which leaves room for five more characters
@@ -26,7 +26,7 @@ const SERVER_OWNED: [&str; 6] = [
 ];
 
 /// True for kinds with `metadata.generation`.
-pub(in super::super) fn has_generation(resource: Resource) -> bool {
+pub(crate) fn has_generation(resource: Resource) -> bool {
     match resource {
         Resource::Pods
         | Resource::ReplicaSets
@@ -38,7 +38,7 @@ pub(in super::super) fn has_generation(resource: Resource) -> bool {
 }
 
 /// Completes the metadata of a new object. An explicit name overrides `generateName`.
-pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, object: &mut Value) {
+pub(crate) fn prepare(resource: Resource, namespace: Option<&str>, object: &mut Value) {
     let metadata = map_of(object, "metadata");
     metadata.retain(|_, value| !value.is_null());
     // Kinds without a generation counter keep the request's value.
@@ -68,7 +68,7 @@ pub(in super::super) fn prepare(resource: Resource, namespace: Option<&str>, obj
 }
 
 /// Copies the server-owned fields and `resourceVersion` from `old` to `new`.
-pub(in super::super) fn keep_server_owned(old: &Value, new: &mut Value) {
+pub(crate) fn keep_server_owned(old: &Value, new: &mut Value) {
     let old = old["metadata"].as_object().cloned().unwrap_or_default();
     let metadata = map_of(new, "metadata");
     metadata.retain(|_, value| !value.is_null());
@@ -101,14 +101,14 @@ fn drop_empty_maps(metadata: &mut Map<String, Value>) {
 }
 
 /// Increments the generation after a spec change.
-pub(in super::super) fn bump_generation(object: &mut Value) {
+pub(crate) fn bump_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
         object["metadata"]["generation"] = json!(generation + 1);
     }
 }
 
 /// The errors of a new object's metadata.
-pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let name = text(object, "/metadata/name");
     let value = json!(name).to_string();
     let invalid = |why: &str| FieldError::invalid("metadata.name", &value, why);
@@ -152,11 +152,7 @@ pub(in super::super) fn validate(resource: Resource, object: &Value) -> Vec<Fiel
 }
 
 /// The metadata errors of a change from `old` to `new`.
-pub(in super::super) fn validate_update(
-    resource: Resource,
-    old: &Value,
-    new: &Value,
-) -> Vec<FieldError> {
+pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     // Upstream does not validate the metadata of these two kinds again in the kind's own
     // validation.
     let is_lenient = matches!(resource, Resource::Events | Resource::Leases);
@@ -263,12 +259,12 @@ fn generate_name(prefix: &str) -> String {
 }
 
 /// The current time in API format.
-pub(in super::super) fn now() -> String {
+pub(crate) fn now() -> String {
     time_text(Timestamp::now())
 }
 
 /// A time in API format, in whole seconds.
-pub(in super::super) fn time_text(time: Timestamp) -> String {
+pub(crate) fn time_text(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -276,9 +272,9 @@ pub(in super::super) fn time_text(time: Timestamp) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::super::resource::Resource;
-    use super::super::labels::is_subdomain;
     use super::{generate_name, prepare};
+    use crate::objects::labels::is_subdomain;
+    use crate::resource::Resource;
 
     #[test]
     fn generated_names_fit() {

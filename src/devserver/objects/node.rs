@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{map_of, set_default};
+use crate::objects::{map_of, set_default};
 
 /// Sets the status fields that are not pointers in the API server's types.
 ///
 /// DIFFERS: a new node gets no taint `not-ready`, because no controller here would remove it.
-pub(super) fn set_defaults(node: &mut Value) {
+pub(crate) fn set_defaults(node: &mut Value) {
     map_of(node, "spec");
     let status = map_of(node, "status");
     set_default(

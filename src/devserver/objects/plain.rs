@@ -1,16 +1,16 @@
 //! Kinds that the server only stores: defaults, first status and validation, by their row in the
-//! table of [`super::super::plain`].
+//! table of [`crate::plain`].
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use super::super::plain::{Plain, Template};
-use super::super::status_error::FieldError;
-use super::{map_of, replica_set, set_default, text};
+use crate::objects::{map_of, replica_set, set_default, text};
+use crate::plain::{Plain, Template};
+use crate::status_error::FieldError;
 
 /// Adds the members that `object` lacks.
-pub(super) fn set_defaults(plain: &Plain, object: &mut Value) {
+pub(crate) fn set_defaults(plain: &Plain, object: &mut Value) {
     let defaults = json_of(plain.defaults);
     add_missing(object, &defaults);
     if plain.template != Template::None {
@@ -22,7 +22,7 @@ pub(super) fn set_defaults(plain: &Plain, object: &mut Value) {
 }
 
 /// Sets the status of a new object.
-pub(super) fn set_first_status(plain: &Plain, object: &mut Value) {
+pub(crate) fn set_first_status(plain: &Plain, object: &mut Value) {
     let Some(members) = object.as_object_mut() else {
         return;
     };
@@ -37,14 +37,14 @@ pub(super) fn set_first_status(plain: &Plain, object: &mut Value) {
     }
 }
 
-pub(super) fn validate(plain: &Plain, object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(plain: &Plain, object: &Value) -> Vec<FieldError> {
     match plain.template {
         Template::Selected => replica_set::validate(object),
         Template::None | Template::Pod => Vec::new(),
     }
 }
 
-pub(super) fn validate_update(plain: &Plain, old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(plain: &Plain, old: &Value, new: &Value) -> Vec<FieldError> {
     match plain.template {
         Template::Selected => replica_set::validate_update(old, new),
         Template::None | Template::Pod => Vec::new(),
@@ -52,7 +52,7 @@ pub(super) fn validate_update(plain: &Plain, old: &Value, new: &Value) -> Vec<Fi
 }
 
 /// Restores what a write of the status does not change: all but the status and the metadata.
-pub(super) fn keep_all_but_status(old: &Value, new: &mut Value) {
+pub(crate) fn keep_all_but_status(old: &Value, new: &mut Value) {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object_mut()) else {
         return;
     };
@@ -82,10 +82,10 @@ fn add_missing(object: &mut Value, defaults: &Value) {
 }
 
 /// Completes most kinds: nothing is left to do.
-pub(in super::super) fn is_complete(_: &mut Value) {}
+pub(crate) fn is_complete(_: &mut Value) {}
 
 /// Only rolling updates have parameters.
-pub(in super::super) fn complete_strategy(object: &mut Value) {
+pub(crate) fn complete_strategy(object: &mut Value) {
     for name in ["strategy", "updateStrategy"] {
         let Some(strategy) = object.pointer_mut(&format!("/spec/{name}")) else {
             continue;
@@ -101,7 +101,7 @@ pub(in super::super) fn complete_strategy(object: &mut Value) {
 /// Ports are TCP, and lead to the port of the same number.
 ///
 /// DIFFERS: a Service gets no cluster IP.
-pub(in super::super) fn complete_service(service: &mut Value) {
+pub(crate) fn complete_service(service: &mut Value) {
     let ports = service.pointer_mut("/spec/ports");
     let ports = ports.and_then(Value::as_array_mut).into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
@@ -120,7 +120,7 @@ pub(in super::super) fn complete_service(service: &mut Value) {
 }
 
 /// Moves the texts of `stringData` to `data`, as base64.
-pub(in super::super) fn complete_secret(secret: &mut Value) {
+pub(crate) fn complete_secret(secret: &mut Value) {
     let members = secret.as_object_mut();
     let Some(texts) = members.and_then(|members| members.remove("stringData")) else {
         return;
@@ -135,8 +135,8 @@ pub(in super::super) fn complete_secret(secret: &mut Value) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::super::plain::PLAIN;
     use super::{add_missing, json_of, set_defaults};
+    use crate::plain::PLAIN;
 
     fn with_defaults(plural: &str, mut object: Value) -> Value {
         let mut rows = PLAIN.iter();

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::status_error::FieldError;
-use super::{drop_nulls, entries, labels, map_of, set_default, text};
 use crate::api::pod::{POD_DELETION_COST, deletion_cost};
+use crate::objects::{drop_nulls, entries, labels, map_of, set_default, text};
+use crate::status_error::FieldError;
 
 /// kubernetes `pkg/apis/core/v1/defaults.go`,
 /// `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
@@ -14,7 +14,7 @@ const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
 const RESTART_POLICIES: &str = "\"Always\", \"OnFailure\", \"Never\"";
 
 /// Sets the defaults of a pod.
-pub(super) fn set_defaults(pod: &mut Value) {
+pub(crate) fn set_defaults(pod: &mut Value) {
     drop_nulls(&mut pod["spec"]);
     let spec = map_of(pod, "spec");
     set_spec_defaults(spec);
@@ -22,7 +22,7 @@ pub(super) fn set_defaults(pod: &mut Value) {
 }
 
 /// Sets the defaults common to templates and pods.
-pub(super) fn set_spec_defaults(spec: &mut Map<String, Value>) {
+pub(crate) fn set_spec_defaults(spec: &mut Map<String, Value>) {
     set_default(spec, "restartPolicy", "Always");
     let grace = TERMINATION_GRACE_PERIOD_SECONDS;
     set_default(spec, "terminationGracePeriodSeconds", grace);
@@ -51,7 +51,7 @@ fn set_container_defaults(container: &mut Map<String, Value>) {
 
 /// Keeps the owner references, which a status request cannot change. Sets the status fields that
 /// are not pointers in the API server's types, some to `null`.
-pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
+pub(crate) fn prepare_status(old: &Value, pod: &mut Value) {
     let metadata = map_of(pod, "metadata");
     match old["metadata"].get("ownerReferences") {
         Some(owners) => metadata.insert("ownerReferences".to_owned(), owners.clone()),
@@ -79,7 +79,7 @@ pub(super) fn prepare_status(old: &Value, pod: &mut Value) {
 
 /// `BestEffort`, `Burstable` or `Guaranteed`, from the containers' requests and limits (kubernetes
 /// `pkg/apis/core/helper/qos/qos.go:ComputePodQOS`).
-pub(super) fn qos_class(pod: &Value) -> &'static str {
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let containers = || lists.into_iter().flat_map(|list| entries(pod, list));
     let counts = |container: &Value, side: &str| {
@@ -104,7 +104,7 @@ pub(super) fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(pod: &Value) -> Vec<FieldError> {
     let mut errors = validate_annotations(pod, "/metadata/annotations", "metadata.annotations");
     errors.extend(validate_containers(pod, ""));
     let policy = text(pod, "/spec/restartPolicy");
@@ -121,7 +121,7 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldError> {
 
 /// The errors of the annotations at `pointer` that have a meaning on pods; messages call the path
 /// `field` (kubernetes `pkg/apis/core/validation/validation.go:ValidatePodSpecificAnnotations`).
-pub(super) fn validate_annotations(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
+pub(crate) fn validate_annotations(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
     let annotations = object.pointer(pointer).unwrap_or(&Value::Null);
     let Some(cost) = annotations[POD_DELETION_COST].as_str() else {
         return Vec::new();
@@ -139,13 +139,13 @@ pub(super) fn validate_annotations(object: &Value, pointer: &str, field: &str) -
 }
 
 /// The errors of a template's annotations, which the API server reports under another path.
-pub(super) fn validate_template_annotations(object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_template_annotations(object: &Value) -> Vec<FieldError> {
     let pointer = "/spec/template/metadata/annotations";
     validate_annotations(object, pointer, "spec.template.annotations")
 }
 
 /// The errors of the containers in a pod, or in the template at `prefix`, such as `spec.template.`.
-pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
+pub(crate) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
     let field = format!("{prefix}spec.containers");
     let containers = entries(object, &format!("/{}", field.replace('.', "/")));
     if containers.is_empty() {
@@ -173,7 +173,7 @@ pub(super) fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldErro
 }
 
 /// Most of a pod's spec is immutable.
-pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let of_annotations =
         || validate_annotations(new, "/metadata/annotations", "metadata.annotations");
     let n_containers = |pod: &Value| entries(pod, "/spec/containers").len();
@@ -220,6 +220,6 @@ fn changeable_blanked(spec: &Value) -> Value {
 }
 
 /// True for a Succeeded or Failed pod, which no longer counts against a quota.
-pub(in super::super) fn is_terminal(pod: &Value) -> bool {
+pub(crate) fn is_terminal(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::status_error::FieldError;
-use super::map_of;
+use crate::objects::map_of;
+use crate::status_error::FieldError;
 
 /// Converts quantities that are numbers into text.
-pub(super) fn set_defaults(quota: &mut Value) {
+pub(crate) fn set_defaults(quota: &mut Value) {
     let hard = map_of(quota, "spec").get_mut("hard");
     for amount in hard.and_then(Value::as_object_mut).into_iter().flatten() {
         let (_, amount) = amount;
@@ -17,7 +17,7 @@ pub(super) fn set_defaults(quota: &mut Value) {
 }
 
 /// DIFFERS: validates only object counts, which have no unit.
-pub(super) fn validate(quota: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(quota: &Value) -> Vec<FieldError> {
     let hard = quota.pointer("/spec/hard").and_then(Value::as_object);
     let mut errors = Vec::new();
     for (resource, amount) in hard.into_iter().flatten() {

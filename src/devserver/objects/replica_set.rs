@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::status_error::FieldError;
-use super::{drop_nulls, labels, map_of, number, pod, set_default, text};
 use crate::api::label_selector::LabelSelector;
 use crate::api::{Labels, Selector};
+use crate::objects::{drop_nulls, labels, map_of, number, pod, set_default, text};
+use crate::status_error::FieldError;
 
 /// Status counts that the API server omits when they are 0.
 const OMITTED_WHEN_ZERO: [&str; 4] = [
@@ -19,7 +19,7 @@ const OMITTED_WHEN_ZERO: [&str; 4] = [
 ///
 /// DIFFERS: the API server drops unknown fields. Here they stay, so that a test can follow a field
 /// from a template into a pod.
-pub(super) fn set_defaults(replica_set: &mut Value) {
+pub(crate) fn set_defaults(replica_set: &mut Value) {
     drop_nulls(&mut replica_set["spec"]);
     let spec = map_of(replica_set, "spec");
     set_default(spec, "replicas", 1);
@@ -32,13 +32,13 @@ pub(super) fn set_defaults(replica_set: &mut Value) {
 }
 
 /// Sets the defaults of a pod template.
-pub(super) fn set_template_defaults(template: &mut Value) {
+pub(crate) fn set_template_defaults(template: &mut Value) {
     map_of(template, "metadata");
     pod::set_spec_defaults(map_of(template, "spec"));
 }
 
 /// Normalizes a status as the API server does, without counts that are 0.
-pub(super) fn prepare_status(replica_set: &mut Value) {
+pub(crate) fn prepare_status(replica_set: &mut Value) {
     drop_nulls(&mut replica_set["status"]);
     let status = map_of(replica_set, "status");
     status.retain(|name, value| {
@@ -49,7 +49,7 @@ pub(super) fn prepare_status(replica_set: &mut Value) {
     set_default(status, "replicas", 0);
 }
 
-pub(super) fn validate(replica_set: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(replica_set: &Value) -> Vec<FieldError> {
     let mut errors = validate_counts(replica_set);
     errors.extend(validate_selector(replica_set));
     let policy = text(replica_set, "/spec/template/spec/restartPolicy");
@@ -68,7 +68,7 @@ pub(super) fn validate(replica_set: &Value) -> Vec<FieldError> {
 }
 
 /// The errors of the counts in the spec.
-pub(super) fn validate_counts(replica_set: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_counts(replica_set: &Value) -> Vec<FieldError> {
     let count = |name: &str| number(replica_set, &format!("/spec/{name}")).unwrap_or(0);
     let names = ["replicas", "minReadySeconds"];
     let negative = names.into_iter().filter(|name| count(name) < 0);
@@ -127,7 +127,7 @@ fn selector_text(selector: &Value) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = validate(new);
     let (old, new) = (&old["spec"]["selector"], &new["spec"]["selector"]);
     if old != new {
@@ -137,7 +137,7 @@ pub(super) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
 }
 
 /// kubernetes `pkg/apis/apps/validation:ValidateReplicaSetStatus`.
-pub(super) fn validate_status(replica_set: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_status(replica_set: &Value) -> Vec<FieldError> {
     let count = |name: &str| number(replica_set, &format!("/status/{name}"));
     let value_of = |name: &str| count(name).unwrap_or(0);
     let invalid = |name: &str, why: &str| {

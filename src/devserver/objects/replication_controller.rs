@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::status_error::FieldError;
-use super::{entries, labels, map_of, pod, replica_set, text};
+use crate::objects::{entries, labels, map_of, pod, replica_set, text};
+use crate::status_error::FieldError;
 
 /// Sets the defaults (kubernetes `pkg/apis/core/v1/defaults.go:SetDefaults_ReplicationController`).
-pub(super) fn set_defaults(controller: &mut Value) {
+pub(crate) fn set_defaults(controller: &mut Value) {
     replica_set::set_defaults(controller);
     let of_template = controller
         .pointer("/spec/template/metadata/labels")
@@ -29,7 +29,7 @@ fn is_full(map: &Value) -> bool {
     map.as_object().is_some_and(|map| !map.is_empty())
 }
 
-pub(super) fn validate(controller: &Value) -> Vec<FieldError> {
+pub(crate) fn validate(controller: &Value) -> Vec<FieldError> {
     let mut errors = replica_set::validate_counts(controller);
     let selector = controller.pointer("/spec/selector");
     let selector = selector.and_then(Value::as_object);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::lines::{Lines, Scene, rows};
+use super::{Lines, Scene, rows};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};

@@ -1,13 +1,86 @@
-//! Files of objects in YAML or JSON, with one or several documents, and directories of such files.
-//! The main thread reads them at the start and writes them at the end.
+//! The files of `dev`: documents of objects in YAML or JSON, which the main thread reads at the start
+//! and writes at the end, and the kubeconfig. A file is written as a whole or not at all. Only the
+//! user can read it, and another user with write access to the directory cannot redirect the write.
 
-use std::fs;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde_json::{Value, json};
 
-use crate::run::stand_in::new_file;
+/// Readable for the user only.
+const MODE: u32 = 0o600;
+
+/// Replaces `path` with a new file that holds `text`. Replaces a symbolic link instead of following
+/// it.
+///
+/// # Errors
+/// If the file cannot be written. `path` is then unchanged.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    // A leftover of an earlier run, or a link of another user.
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(MODE)
+        .open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    // ORDER: after a power failure, a rename before the contents would leave an empty file.
+    file.sync_all()?;
+    fs::rename(&unfinished, path)
+}
+
+/// The first line of every file that this command writes. It overwrites no other file.
+const MARK: &str = "# Written by replicaset-controller dev; it may be overwritten.";
+
+/// Writes a kubeconfig for the server at `url`.
+///
+/// # Errors
+/// If the file exists and is not from this command, such as a kubeconfig with credentials, or if it
+/// cannot be written.
+pub(super) fn write_kubeconfig(path: &Path, url: &str) -> io::Result<()> {
+    // The target of a link can belong to another user, whatever its first line is.
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+        let why = "it is a symbolic link; name a regular file";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
+    match fs::read(path) {
+        Ok(text) if !text.starts_with(MARK.as_bytes()) && !text.is_empty() => {
+            let why = "the file exists and is not from this command; name another file";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    replace(path, &kubeconfig_text(url))
+}
+
+fn kubeconfig_text(url: &str) -> String {
+    format!(
+        "{MARK}
+apiVersion: v1
+kind: Config
+clusters:
+  - name: dev
+    cluster: {{ server: \"{url}\" }}
+users:
+  - name: dev
+    user: {{}}
+contexts:
+  - name: dev
+    context: {{ cluster: dev, user: dev, namespace: default }}
+current-context: dev
+"
+    )
+}
 
 /// One object and its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +134,7 @@ pub(super) fn write(path: &Path, objects: &[Value]) -> io::Result<()> {
         let documents: Result<Vec<String>, _> = documents.collect();
         documents.map_err(io::Error::other)?.join("---\n")
     };
-    new_file::replace(path, &text)
+    replace(path, &text)
 }
 
 fn is_json(path: &Path) -> bool {
@@ -169,10 +242,58 @@ fn take_apart(origin: &str, object: Value, documents: &mut Vec<Document>) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use serde_json::{Value, json};
 
-    use super::{Document, parse, read, write};
+    use super::{Document, parse, read, replace, write, write_kubeconfig};
+    use crate::client::{ClientConfig, ConfigSource};
+
+    #[test]
+    fn a_new_file_is_the_users_alone_and_follows_no_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("victim"), "as it was").expect("there is room");
+        for link in ["state", "state.unfinished"] {
+            symlink(path("victim"), path(link)).expect("there is room");
+        }
+        for text in ["first", "second"] {
+            replace(&path("state"), text).expect("there is room");
+            assert_eq!(
+                fs::read_to_string(path("state")).expect("it is there"),
+                text
+            );
+        }
+        let metadata = fs::symlink_metadata(path("state")).expect("it is there");
+        assert!(metadata.is_file());
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        let victim = fs::read_to_string(path("victim")).expect("it is there");
+        assert_eq!(victim, "as it was");
+        assert!(!path("state.unfinished").exists());
+    }
+
+    #[test]
+    fn it_is_read_back_and_only_its_own_is_overwritten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config");
+        for port in [1, 2] {
+            let url = format!("http://127.0.0.1:{port}");
+            write_kubeconfig(&path, &url).expect("a new file, or its own");
+            let config = ClientConfig::load(&ConfigSource {
+                kubeconfig: Some(path.clone()),
+                ..ConfigSource::default()
+            });
+            let config = config.expect("a good kubeconfig");
+            assert!(config.server().starts_with(&url), "{}", config.server());
+        }
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("there is room");
+        write_kubeconfig(&link, "http://127.0.0.1:4").expect_err("it is a link");
+        fs::write(&path, "apiVersion: v1\n").expect("a file of somebody's");
+        write_kubeconfig(&path, "http://127.0.0.1:3").expect_err("it is not its own");
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert_eq!(text, "apiVersion: v1\n");
+    }
 
     fn origins(documents: &[Document]) -> Vec<(&str, &str)> {
         let documents = documents.iter().map(|document| {
