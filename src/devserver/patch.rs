@@ -2,8 +2,9 @@
 //!
 //! A strategic merge patch has the shape of its target and merges certain lists by a key of their
 //! entries. A JSON patch (RFC 6902) is a list of operations, applied as a whole or not at all: the
-//! crate `json_patch` does the operations, and this file adds the behaviours in which the API server's
-//! library differs, and limits that keep a patch from building an object too large to store or parse.
+//! crate `json_patch` does the operations, and this file adds the behaviours in which the API
+//! server's library differs, and limits that keep a patch from building an object too large to
+//! store or parse.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -131,7 +131,11 @@ fn value_in(bytes: &[u8], kind: Kind) -> Result<Value, DecodeError> {
             value.unwrap_or_else(|| json!(0))
         }
         Kind::Message(name) => Value::Object(message(bytes, name)?),
-        _ => json!(std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed)?),
+        _ => json!(
+            std::str::from_utf8(bytes)
+                .ok()
+                .ok_or(DecodeError::Malformed)?
+        ),
     })
 }
 
@@ -159,7 +163,7 @@ fn time_of(bytes: &[u8], format: &str) -> Result<Value, DecodeError> {
     let nanos = nanos.ok_or(DecodeError::Malformed)?;
     let time = SignedDuration::new(number("seconds"), nanos);
     let time = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(time);
-    let time = time.map_err(|_| DecodeError::Malformed)?;
+    let time = time.ok().ok_or(DecodeError::Malformed)?;
     Ok(json!(time.strftime(format).to_string()))
 }
 
