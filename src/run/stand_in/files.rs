@@ -1,6 +1,7 @@
-//! The files of `dev`: documents of objects in YAML or JSON, which the main thread reads at the start
-//! and writes at the end, and the kubeconfig. A file is written as a whole or not at all. Only the
-//! user can read it, and another user with write access to the directory cannot redirect the write.
+//! The files of `dev`: documents of objects in YAML or JSON, which the main thread reads at the
+//! start and writes at the end, and the kubeconfig. A file is written as a whole or not at all.
+//! Only the user can read it, and another user with write access to the directory cannot redirect
+//! the write.
 
 use std::fs::OpenOptions;
 use std::io::Write;

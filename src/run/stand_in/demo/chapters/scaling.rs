@@ -1,6 +1,6 @@
-//! The chapters that scale. Several ReplicaSets scale up at once; then one scales to 200, in batches
-//! that double as long as all creates succeed. A scale-down deletes pods in the order of deletion:
-//! the ReplicaSet opts in to protected pods and to emptying nodes, and then to even ones.
+//! The chapters that scale. Several ReplicaSets scale up at once; then one scales to 200, in
+//! batches that double as long as all creates succeed. A scale-down deletes pods in the order of
+//! deletion: the ReplicaSet opts in to protected pods and to emptying nodes, and then to even ones.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
