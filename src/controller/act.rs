@@ -16,13 +16,14 @@ use log::Level;
 
 use super::decide::step::Plan;
 use super::decide::{Step, View};
-use super::error::Batch;
+use super::error::{Batch, Did};
 use super::memory::own_writes::OwnWrites;
+use super::memory::positions::Resource;
 use super::memory::{Memories, Memory};
 use super::other_writers::OtherWriters;
 use super::{Options, SyncError};
-use crate::api::{ObjectKey, ReplicaSet, Uid, WorkloadKind};
-use crate::batches::BatchRunner;
+use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid, WorkloadKind};
+use crate::batches::{BatchRunner, Jobs, slow_start_batch};
 use crate::cache::Cache;
 use crate::live::LiveReader;
 use crate::stdx::clock::Clock;
@@ -66,32 +67,44 @@ impl Writer {
         }
     }
 
-    pub(super) fn log_batch(
+    /// Runs the writes of one batch, the first `n_first` of them before the others, and logs how it
+    /// ended.
+    fn run_batch(
         &self,
         rs: &ReplicaSet,
-        batch: &Batch,
-        result: &Result<(), WriteError>,
-    ) {
+        (did, count, n_first): (Did, usize, usize),
+        write: &(dyn Fn(usize) -> Result<bool, WriteError> + Sync),
+    ) -> Result<(), SyncError> {
+        let jobs = Jobs {
+            count,
+            tenant: rs.key.namespace_hash(),
+        };
+        let (done, result) = slow_start_batch(jobs, n_first, &*self.batches, write);
+        let batch = Batch { did, done, count };
+        let level = level_of_batch(done, &result);
         let object = self.kind.named(&rs.key);
-        let Batch { what, done, count } = *batch;
-        let level = level_of_batch(done, result);
-        if what == "created" {
-            log::log!(
-                level, object:% = object, created = done, wanted = count;
-                "{what} {done} of {count} pods"
-            );
-        } else {
-            log::log!(
-                level, object:% = object, deleted = done, wanted = count;
-                "{what} {done} of {count} pods"
-            );
+        match did {
+            Did::Created => {
+                log::log!(level, object:% = object, created = done, wanted = count; "{batch}");
+            }
+            Did::Deleted => {
+                log::log!(level, object:% = object, deleted = done, wanted = count; "{batch}");
+            }
         }
+        result.map_err(|error| SyncError::Batch { batch, error })
     }
 
-    pub(super) fn note_first_request(&self, rs: &ReplicaSet) {
+    /// Records that a response showed the pod of this `version`. No sync acts on an older cache.
+    pub(super) fn wrote_pod(&self, rs: &ReplicaSet, version: &ResourceVersion) {
+        let now = self.clock.now();
+        let wrote = |it: &mut Memory| it.positions.wrote_at(Resource::Pods, version, now);
+        self.memories.with(rs, wrote);
+    }
+
+    fn note_first_request(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
         let note = |memory: &mut Memory| memory.history.note_request(rs, now);
-        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
+        if let Some(after) = self.memories.get(rs, note).flatten() {
             self.metrics.first_request.observe(after.as_secs_f64());
         }
     }
@@ -105,19 +118,16 @@ impl Writer {
         deletions: impl IntoIterator<Item = Uid>,
     ) {
         let now = self.clock.now();
-        self.memories.with(&rs.key, &rs.uid, |memory| {
-            memory.own_writes.expect(creations, deletions, now);
-        });
+        self.own_writes(rs, |writes| writes.expect(creations, deletions, now));
     }
 
-    /// Changes the expectations in the record of `rs`.
+    /// Changes the own writes in the record of `rs`.
     pub(in crate::controller) fn own_writes<R>(
         &self,
         rs: &ReplicaSet,
         change: impl FnOnce(&mut OwnWrites) -> R,
     ) -> R {
-        self.memories
-            .with(&rs.key, &rs.uid, |memory| change(&mut memory.own_writes))
+        self.memories.with(rs, |it| change(&mut it.own_writes))
     }
 }
 

@@ -21,7 +21,7 @@ use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
-use crate::controller::memory::view::{Proof, RecordView, SpecLag};
+use crate::controller::memory::view::{RecordView, SpecLag};
 use crate::stdx::HashSet;
 
 pub use self::step::{Doubt, May, Step};
@@ -179,7 +179,7 @@ impl View<'_> {
     fn may(&self, plan: Plan, n_active: usize, is_unclear: bool) -> May {
         let record = &self.record;
         if record.expectations == Satisfaction::Open {
-            return May::Count(None);
+            return May::Report(None);
         }
         // A status needs no proof: the next sync corrects an outdated one.
         if plan == Plan::Nothing {
@@ -188,14 +188,14 @@ impl View<'_> {
         if let (Plan::Create(_), Some((generation, delay))) = (plan, record.creates_wait)
             && generation == self.rs.generation
         {
-            return May::Count(Some(delay));
+            return May::Report(Some(delay));
         }
-        if record.proof == Proof::Owed {
+        if record.is_unproven && !record.is_confirmed {
             return May::Verify(Doubt::TakeOver);
         }
         match plan {
             Plan::Create(_) if record.loss_delay.is_some() => {
-                return May::Count(record.loss_delay);
+                return May::Report(record.loss_delay);
             }
             // Only a choice among pods depends on their newest state. A delete of all needs none,
             // unless some may be protected.
@@ -270,7 +270,7 @@ impl View<'_> {
     /// deleted in this sync, and no opt-in reads them.
     pub fn counts_are_enough(&self, counts: Counts, n_failed: usize) -> bool {
         let acts = match self.may_by_counts(counts) {
-            (Plan::Nothing, _) | (_, May::Count(_)) => false,
+            (Plan::Nothing, _) | (_, May::Report(_)) => false,
             (_, May::Act | May::Wait(_) | May::Verify(_)) => true,
         };
         let is_surplus = counts.replicas > self.rs.replicas.max(0);

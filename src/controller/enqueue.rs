@@ -5,16 +5,12 @@
 use std::time::{Duration, Instant};
 
 use super::ReplicaSetController;
-#[cfg(test)]
-use super::decide::Pods;
 use super::decide::pods::Counts;
 use super::decide::step::{Next, Plan, Reason, plan};
 use super::decide::{Step, View};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Readiness;
-#[cfg(test)]
-use crate::api::Pod;
 use crate::api::{ObjectKey, ReplicaSet, Selector};
 use crate::cache::PodTally;
 use crate::stdx::turns;
@@ -47,7 +43,7 @@ impl ReplicaSetController {
     /// INVARIANT: a loss that the tallies cannot show, because it depends on the time or on pods to
     /// adopt or release, is never delayed. The sync finds it, and defers the status if there is no
     /// loss.
-    pub(super) fn enqueue_owner_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
+    pub(super) fn observe_and_enqueue(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let counts = rs.selector.as_ref().ok();
         let counts = counts.and_then(|selector| self.count(rs, selector, &owned));
@@ -74,7 +70,11 @@ impl ReplicaSetController {
 
     /// Enqueues the key of `rs` before all keys that can wait. `observe` updates the record of `rs`
     /// first.
-    pub(super) fn enqueue_after(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
+    pub(super) fn observe_and_enqueue_first(
+        &self,
+        rs: &ReplicaSet,
+        observe: impl FnOnce(&mut Memory),
+    ) {
         self.enqueue_with(rs, |memory| {
             observe(memory);
             (Priority::High, Duration::ZERO)
@@ -88,10 +88,10 @@ impl ReplicaSetController {
         place: impl FnOnce(&mut Memory) -> (Priority, Duration),
     ) {
         if self.memories.is_standby() {
-            self.memories.get(&rs.key, &rs.uid, place);
+            self.memories.get(rs, place);
             return;
         }
-        let place = self.memories.observe(&rs.key, &rs.uid, place);
+        let place = self.memories.observe(rs, place);
         let (priority, delay) = place.unwrap_or((Priority::High, Duration::ZERO));
         self.add_to_queue(&rs.key, priority, delay);
     }
@@ -184,51 +184,9 @@ impl ReplicaSetController {
 /// neither creates nor deletes, and after a refusal it does not create.
 fn is_held_back(memory: &Memory, rs: &ReplicaSet, owned: &PodTally, now: Instant) -> bool {
     let creates = || i64::try_from(owned.n_active()).is_ok_and(|n| n < i64::from(rs.replicas));
+    let wait = memory.creates_wait(now);
     memory.own_writes.satisfaction(now) == Satisfaction::Open
-        || (memory.creates_wait(rs.generation, now).is_some() && creates())
-}
-
-#[cfg(test)]
-impl ReplicaSetController {
-    /// Compares the counts from tallies with the counts from single pods. The cache must not change
-    /// meanwhile.
-    #[track_caller]
-    pub(super) fn check_tally_counts(&self, key: &ObjectKey) {
-        let Some((rs, counted)) = self.count_every_pod(key) else {
-            return;
-        };
-        let selector = rs.selector.as_ref().expect("its pods were counted");
-        let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
-        let orphans = self.cache.orphans_in(&key.namespace);
-        let is_ours = |pod: &std::sync::Arc<Pod>| selector.matches(&pod.labels);
-        let is_active = |pod: &&std::sync::Arc<Pod>| pod.is_active();
-        let needs_claims = !owned.iter().filter(is_active).all(is_ours)
-            || orphans.iter().filter(is_active).any(is_ours);
-        let is_timed = rs.min_ready_seconds != 0 && counted.ready > 0;
-        let by_tally = self.count_tallies(&rs, selector);
-        let by_tally = by_tally.filter(|counts| !counts.depend_on_time(&rs));
-        assert_eq!(
-            by_tally,
-            (!needs_claims && !is_timed).then_some(counted),
-            "{key}"
-        );
-    }
-
-    /// Counts the pods as a sync does before it adopts or releases any. `None` if a sync would not
-    /// get that far.
-    pub(super) fn count_every_pod(
-        &self,
-        key: &ObjectKey,
-    ) -> Option<(std::sync::Arc<ReplicaSet>, Counts)> {
-        let rs = self.cache.replica_set(key)?;
-        let selector = rs.selector.as_ref().ok()?;
-        let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
-        let orphans = Vec::new();
-        let view = self.view_of(&rs, selector, Pods::Listed { owned, orphans });
-        let counts = view.decide().counts;
-        drop(view);
-        Some((rs, counts))
-    }
+        || wait.is_some_and(|(generation, _)| generation == rs.generation) && creates()
 }
 
 #[cfg(test)]

@@ -5,21 +5,33 @@ use std::time::Duration;
 
 use crate::writes::WriteError;
 
+/// What a batch of writes does to pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// It creates them.
+    Created,
+    /// It deletes them.
+    Deleted,
+}
+
 /// How much of a batch of creates or deletes succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// `created` or `deleted`.
-    pub what: &'static str,
-    /// Pods that were.
+    /// What it does.
+    pub did: Did,
+    /// Pods to which it did that.
     pub done: usize,
-    /// Pods that were to be.
+    /// Pods of the batch.
     pub count: usize,
 }
 
 impl fmt::Display for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, done, count } = self;
-        write!(f, "{what} {done} of {count} pods")
+        let did = match self.did {
+            Did::Created => "created",
+            Did::Deleted => "deleted",
+        };
+        write!(f, "{did} {} of {} pods", self.done, self.count)
     }
 }
 
@@ -29,14 +41,6 @@ pub enum SyncError {
     /// One write failed.
     #[error("{0}")]
     Write(#[from] WriteError),
-    /// Creating pods failed.
-    #[error("{error}")]
-    Create {
-        /// How many were created.
-        batch: Batch,
-        /// The first error.
-        error: WriteError,
-    },
     /// Several writes failed.
     #[error("[{messages}]")]
     Several {
@@ -45,10 +49,10 @@ pub enum SyncError {
         /// The longest time after which the API server asks for another try.
         retry_after: Option<Duration>,
     },
-    /// Deleting pods failed.
-    #[error("unable to delete pods: {error}")]
-    Delete {
-        /// How many were deleted.
+    /// Creating or deleting pods failed.
+    #[error("{}{error}", if batch.did == Did::Deleted { "unable to delete pods: " } else { "" })]
+    Batch {
+        /// How much of it succeeded.
         batch: Batch,
         /// The first error.
         error: WriteError,
@@ -62,43 +66,37 @@ pub enum SyncError {
 }
 
 impl SyncError {
+    /// The error, if it is a single one of a write.
+    fn write_error(&self) -> Option<&WriteError> {
+        match self {
+            Self::Write(error) | Self::Batch { error, .. } => Some(error),
+            Self::Several { .. } | Self::Deleted(_) | Self::Panic(_) => None,
+        }
+    }
+
     /// True if the sync failed only because the daemon is stopping.
     pub fn is_stopped(&self) -> bool {
-        matches!(
-            self,
-            Self::Write(WriteError::Stopped)
-                | Self::Create {
-                    error: WriteError::Stopped,
-                    ..
-                }
-                | Self::Delete {
-                    error: WriteError::Stopped,
-                    ..
-                }
-        )
+        matches!(self.write_error(), Some(WriteError::Stopped))
     }
 
     /// Time after which an overloaded API server asks for another try.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Write(error) | Self::Create { error, .. } | Self::Delete { error, .. } => {
-                retry_after(error)
-            }
             Self::Several { retry_after, .. } => *retry_after,
-            _ => None,
+            _ => retry_after(self.write_error()?),
         }
     }
 
     /// The batch that failed, if that is what failed.
-    pub(super) fn batch(&self) -> Option<&Batch> {
+    pub(super) fn batch(&self) -> Option<Batch> {
         match self {
-            Self::Create { batch, .. } | Self::Delete { batch, .. } => Some(batch),
+            Self::Batch { batch, .. } => Some(*batch),
             _ => None,
         }
     }
 
-    /// The level of its line in the log. A sync that loses the race against a deletion is normal:
-    /// the watch event that ends it is on its way.
+    /// Its level in the log. To lose the race against a deletion is normal: the watch event that
+    /// ends it is on its way.
     pub(super) fn level(&self) -> log::Level {
         match self {
             Self::Deleted(_) => log::Level::Debug,

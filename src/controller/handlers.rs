@@ -100,7 +100,7 @@ impl ReplicaSetController {
             // An update without a relevant change still enqueues: a periodic resync repairs missed
             // events this way, and a written status may hide a change that came before the cache
             // showed it.
-            self.enqueue_owner_after(new, |_| {});
+            self.observe_and_enqueue(new, |_| {});
         }
     }
 
@@ -111,7 +111,7 @@ impl ReplicaSetController {
             return;
         }
         let now = self.clock.now();
-        self.memories.with(&rs.key, &rs.uid, |memory| {
+        self.memories.with(rs, |memory| {
             memory.history.observe_change(old, rs, now);
         });
     }
@@ -133,7 +133,7 @@ impl ReplicaSetController {
             return;
         };
         let shown = self.cache.pods_resource_version();
-        self.enqueue_owner_after(&rs, |memory| {
+        self.observe_and_enqueue(&rs, |memory| {
             if pod.is_terminating() {
                 // After a restart of the daemon the first event of a pod may show it terminating.
                 observe_creation(memory, pod);
@@ -170,7 +170,7 @@ impl ReplicaSetController {
             if let Some(rs) = self.controller_of(new) {
                 let shown = self.cache.pods_resource_version();
                 let observe = |memory: &mut Memory| self.observe_deletion(memory, new, &shown);
-                self.enqueue_owner_after(&rs, observe);
+                self.observe_and_enqueue(&rs, observe);
             }
             if affects_others {
                 self.delete_pod(old);
@@ -179,7 +179,7 @@ impl ReplicaSetController {
         }
         if controller_changed && let Some(rs) = self.controller_of(old) {
             // The event of its final deletion will no longer name this controller.
-            self.enqueue_after(&rs, |memory| memory.own_writes.deletion_seen(&old.uid));
+            self.observe_and_enqueue_first(&rs, |memory| memory.own_writes.deletion_seen(&old.uid));
         }
         if let Some(rs) = self.controller_of(new) {
             let mut failures = None;
@@ -192,9 +192,9 @@ impl ReplicaSetController {
                 }
             };
             if affects_others {
-                self.enqueue_after(&rs, observe);
+                self.observe_and_enqueue_first(&rs, observe);
             } else {
-                self.enqueue_owner_after(&rs, observe);
+                self.observe_and_enqueue(&rs, observe);
             }
             if let Some(failures) = failures {
                 warn_of_failures(self.kind, &rs, new, failures);
@@ -217,7 +217,7 @@ impl ReplicaSetController {
         let shown = self.cache.pods_resource_version();
         let observe = |memory: &mut Memory| self.observe_deletion(memory, pod, &shown);
         if let Some(rs) = self.controller_of(pod) {
-            self.enqueue_owner_after(&rs, observe);
+            self.observe_and_enqueue(&rs, observe);
         } else if pod.controller.is_none() {
             // DIFFERS: upstream handles no orphan that is gone. It may have been adopted, and then
             // deleted, since its last event: a relist shows only the deletion. Whoever deleted it
@@ -225,10 +225,10 @@ impl ReplicaSetController {
             for rs in self.cache.replica_sets_in(&pod.key.namespace) {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
                 let selects = |selector: &Selector| selector.matches(&pod.labels);
-                if self.memories.get(&rs.key, &rs.uid, expects) == Some(true) {
-                    self.enqueue_owner_after(&rs, observe);
+                if self.memories.get(&rs, expects) == Some(true) {
+                    self.observe_and_enqueue(&rs, observe);
                 } else if rs.selector.as_ref().is_ok_and(selects) {
-                    self.enqueue_owner_after(&rs, |_| {});
+                    self.observe_and_enqueue(&rs, |_| {});
                 }
             }
         }

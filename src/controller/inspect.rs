@@ -11,11 +11,11 @@ use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
 use crate::controller::decide::optional::{counts_all_pods, is_own};
 use crate::controller::decide::pods::Counts;
-use crate::controller::memory::Memory as Record;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
-use crate::controller::memory::refusals::{HeldBack, Refusal};
+use crate::controller::memory::refusals::HeldBack;
+use crate::controller::memory::{Memory as Record, Totals};
 use crate::controller::view::{Siblings, cached_versions};
 use crate::workqueue::KeyState;
 
@@ -217,12 +217,6 @@ impl Inspector<'_> {
         self.0.cache.has_synced()
     }
 
-    /// Returns the last sync of `rs`, for tests.
-    #[cfg(test)]
-    pub(in crate::controller) fn last_sync(&self, rs: &ReplicaSet) -> Option<LastSync> {
-        self.memory_of(rs).last_sync
-    }
-
     fn memory_of(&self, rs: &ReplicaSet) -> Memory {
         let (cached, now) = (cached_versions(&self.0.cache), self.0.clock.now());
         let held_back = self.0.memories.held_back(rs);
@@ -238,8 +232,8 @@ impl Inspector<'_> {
                 unresolved_creations: writes.unknown_creations(),
                 unresolved_deletions: writes.unknown_deletions(now).under_way,
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
-                last_sync: memory.history.last_sync().cloned(),
-                last_error: memory.history.last_error().cloned(),
+                last_sync: memory.history.last_sync.clone(),
+                last_error: memory.history.last_error.clone(),
                 held_back: held_back.clone(),
                 other_writer: other_writer.clone(),
                 quotas_are_watched,
@@ -247,7 +241,7 @@ impl Inspector<'_> {
                 cached: cached.clone(),
             }
         };
-        let known = self.0.memories.get(&rs.key, &rs.uid, copy);
+        let known = self.0.memories.get(rs, copy);
         known.unwrap_or_else(|| copy(&mut Record::of(&rs.uid)))
     }
 
@@ -262,20 +256,9 @@ impl Inspector<'_> {
         self.0.cache.replica_sets().iter().filter_map(n_kept).sum()
     }
 
-    /// Returns how many expected creations and deletions of all ReplicaSets are open, for
-    /// telemetry.
-    pub fn n_expected(&self) -> (usize, usize) {
-        self.0.memories.n_expected()
-    }
-
-    /// Returns how many missing pods of all ReplicaSets wait for a back-off to end, for telemetry.
-    pub fn n_pods_held_back(&self) -> usize {
-        self.0.memories.n_pods_held_back()
-    }
-
-    /// Number of ReplicaSets whose creates wait, by [`Refusal::KINDS`], for telemetry.
-    pub fn n_held_back(&self) -> [usize; Refusal::KINDS.len()] {
-        self.0.memories.n_held_back()
+    /// Sums up the records, for telemetry.
+    pub fn totals(&self) -> Totals {
+        self.0.memories.totals()
     }
 }
 

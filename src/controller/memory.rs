@@ -1,14 +1,6 @@
 //! The controller's memory between two syncs: one record per ReplicaSet, in one store with one
 //! lock. Code holds that lock for a map operation only, never during a request or a cache read.
 //!
-//! The store also holds the proof that a new leader needs for all of them: that the caches are as
-//! new as its take-over ([`positions::TakeOver`]).
-//!
-//! The parts of a record are plain data, each in its own file: own writes that the watch has not
-//! shown, with the names of the next pods ([`own_writes`]), positions that the caches must reach
-//! ([`positions`]), the time of the next status write, past events ([`history`]), a pod of another
-//! writer, and the wait after a refusal ([`refusals`]), with the queues in front of quotas.
-//!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
 //! doubled since the last sweep, a sweep also drops those that hold nothing of use
 //! ([`Memory::is_over`]).
@@ -24,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use self::history::History;
-use self::own_writes::OwnWrites;
+use self::own_writes::{OwnWrites, Satisfaction};
 use self::positions::{Positions, Readiness, TakeOver, Versions, Waiting};
-use self::refusals::{QuotaQueues, Refused};
-use self::view::{Proof, RecordView};
+use self::refusals::{QuotaQueues, Refusal, Refused};
+use self::view::RecordView;
 use super::decide::pods::Counts;
 use super::refusals::QuotaWatch;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
@@ -68,7 +60,7 @@ struct State {
 #[derive(Debug)]
 pub struct Memory {
     owner: Uid,
-    /// Own writes that the watch has not shown, by identity, and the names of the next pods.
+    /// Own writes that the watch has not shown, and the names of the next pods.
     pub own_writes: OwnWrites,
     /// Versions that the caches must reach.
     pub positions: Positions,
@@ -78,10 +70,21 @@ pub struct Memory {
     pub history: History,
     /// A pod that this daemon did not create, until a sync has asked who did.
     pub foreign_pod: Option<Arc<str>>,
-    /// Until creates are accepted or not needed.
+    /// The last refusal, until creates are accepted or not needed.
     refused: Option<Box<Refused>>,
     /// When the next leftovers may be deleted.
     pub next_leftovers: Option<Instant>,
+}
+
+/// Sums over all records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Open expectations of creations and of deletions.
+    pub expected: (usize, usize),
+    /// Missing pods that wait for a back-off to end.
+    pub pods_held_back: usize,
+    /// ReplicaSets whose creates wait, by [`Refusal::kind`].
+    pub refused: [usize; Refusal::KINDS.len()],
 }
 
 impl Memory {
@@ -132,41 +135,34 @@ impl Memories {
         }
     }
 
-    /// Changes the record of `owner`, and creates it first if there is none. At most one owner of a
-    /// key is alive, so another owner's record is dropped.
-    pub fn with<R>(
-        &self,
-        key: &ObjectKey,
-        owner: &Uid,
-        change: impl FnOnce(&mut Memory) -> R,
-    ) -> R {
-        self.change(&mut self.lock(), key, owner, change)
+    /// Changes the record of `rs`, and creates it first if there is none. At most one owner of a key
+    /// is alive, so another owner's record is dropped.
+    pub fn with<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> R {
+        self.change(&mut self.lock(), rs, change)
     }
 
     /// As [`with`](Self::with), but leaves the record of another owner alone: `None` then. For the
-    /// watch threads, whose `owner` may be older than what a worker has recorded since.
-    pub fn observe<R>(
-        &self,
-        key: &ObjectKey,
-        owner: &Uid,
-        change: impl FnOnce(&mut Memory) -> R,
-    ) -> Option<R> {
+    /// watch threads, whose `rs` may be older than what a worker has recorded since.
+    pub fn observe<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> Option<R> {
         let mut state = self.lock();
-        let memory = state.records.get(key);
-        let is_its = memory.is_none_or(|memory| memory.owner == *owner);
-        is_its.then(|| self.change(&mut state, key, owner, change))
+        let memory = state.records.get(&rs.key);
+        let is_its = memory.is_none_or(|memory| memory.owner == rs.uid);
+        is_its.then(|| self.change(&mut state, rs, change))
     }
 
-    /// Reads or changes the record of `owner`; `None` without one.
-    pub fn get<R>(
-        &self,
-        key: &ObjectKey,
-        owner: &Uid,
-        change: impl FnOnce(&mut Memory) -> R,
-    ) -> Option<R> {
+    /// Reads or changes the record of `rs`; `None` without one.
+    pub fn get<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> Option<R> {
+        self.lock().of(&rs.key, &rs.uid).map(change)
+    }
+
+    /// Records that a sync of this owner found pods of these names in the cache. Returns what else
+    /// is expected; `None` without a record.
+    pub fn found(&self, key: &ObjectKey, owner: &Uid, names: &[&str]) -> Option<Satisfaction> {
+        let now = self.clock.now();
         let mut state = self.lock();
-        let memory = state.records.get_mut(key)?;
-        (memory.owner == *owner).then(|| change(memory))
+        let writes = &mut state.of(key, owner)?.own_writes;
+        names.iter().for_each(|name| writes.creation_found(name));
+        Some(writes.satisfaction(now))
     }
 
     /// Forgets a deleted ReplicaSet: the one with UID `owner`, or with `None` any owner of the key.
@@ -204,23 +200,17 @@ impl Memories {
             take_over,
             ..
         } = &mut *state;
-        let mut view = if let Some(memory) = records.get_mut(key) {
-            let view = memory.view(cached, now);
+        let mut view = RecordView::default();
+        if let Some(memory) = records.get_mut(key) {
+            view = memory.view(cached, now);
             match memory.positions.written() {
                 Some(written) => waiting.add(key, written),
                 None => waiting.remove(key),
             }
-            view
         } else {
-            RecordView {
-                cached,
-                proof: Proof::Owed,
-                ..RecordView::empty()
-            }
-        };
-        if take_over.is_proven() {
-            view.proof = Proof::Complete;
+            view.cached = cached;
         }
+        view.is_unproven = !take_over.is_proven();
         if !self.waits_for_written {
             view.readiness = Readiness::Ready;
         }
@@ -290,47 +280,38 @@ impl Memories {
         }
     }
 
-    /// Returns how many expected creations and deletions of all ReplicaSets are open.
-    pub fn n_expected(&self) -> (usize, usize) {
-        let state = self.lock();
-        let add = |(creations, deletions): (usize, usize), memory: &Memory| {
-            let (more, fewer) = memory.own_writes.n_expected();
-            (creations + more, deletions + fewer)
-        };
-        state.records.values().fold((0, 0), add)
-    }
-
-    /// Returns how many missing pods of all ReplicaSets wait for a back-off to end.
-    pub fn n_pods_held_back(&self) -> usize {
-        let state = self.lock();
-        let counts = state.records.values().map(|it| it.history.n_held_back());
-        counts.sum()
+    /// Sums up all records, for telemetry.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for memory in self.lock().records.values() {
+            let (creations, deletions) = memory.own_writes.n_expected();
+            totals.expected.0 += creations;
+            totals.expected.1 += deletions;
+            totals.pods_held_back += memory.history.n_held_back;
+            if let Some(refused) = &memory.refused {
+                totals.refused[refused.refusal.kind()] += 1;
+            }
+        }
+        totals
     }
 
     fn change<R>(
         &self,
         state: &mut State,
-        key: &ObjectKey,
-        owner: &Uid,
+        rs: &ReplicaSet,
         change: impl FnOnce(&mut Memory) -> R,
     ) -> R {
-        if state.records.len() >= state.sweep_at.max(SWEEP_AT_LEAST)
-            && !state.records.contains_key(key)
-        {
+        if let Some(memory) = state.of(&rs.key, &rs.uid) {
+            return change(memory);
+        }
+        if state.records.len() >= state.sweep_at.max(SWEEP_AT_LEAST) {
             let now = self.clock.now();
             state.records.retain(|_, memory| !memory.is_over(now));
             state.sweep_at = 2 * state.records.len();
         }
-        if let Some(memory) = state.records.get_mut(key) {
-            if memory.owner == *owner {
-                return change(memory);
-            }
-            self.forget_in(state, key);
-        }
-        let mut memory = Memory::of(owner);
-        let result = change(&mut memory);
-        state.records.insert(key.clone(), memory);
-        result
+        self.forget_in(state, &rs.key);
+        let record = state.records.entry(rs.key.clone());
+        change(record.or_insert_with(|| Memory::of(&rs.uid)))
     }
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
@@ -347,6 +328,11 @@ impl Memories {
 }
 
 impl State {
+    fn of(&mut self, key: &ObjectKey, owner: &Uid) -> Option<&mut Memory> {
+        let memory = self.records.get_mut(key)?;
+        (memory.owner == *owner).then_some(memory)
+    }
+
     /// Forgets for which ReplicaSets the API server has confirmed the caches.
     fn forget_confirmations(&mut self) {
         for memory in self.records.values_mut() {

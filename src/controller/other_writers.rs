@@ -100,7 +100,7 @@ impl Writer {
     /// Reports who created a foreign pod, if the watch threads noted one. Blocks for one read then.
     pub(in crate::controller) fn report_other_writer(&self, rs: &ReplicaSet) {
         let take = |memory: &mut Memory| memory.foreign_pod.take();
-        let Some(pod) = self.memories.get(&rs.key, &rs.uid, take).flatten() else {
+        let Some(pod) = self.memories.get(rs, take).flatten() else {
             return;
         };
         let (others, now) = (&self.others, self.clock.now());
@@ -196,7 +196,7 @@ mod tests {
         let fixture = fixture(&rs, []);
         let noted = || {
             let take = |memory: &mut Memory| memory.foreign_pod.take();
-            fixture.controller.memories.get(&rs.key, &rs.uid, take)
+            fixture.controller.memories.get(&rs, take)
         };
         let pod = |name: &str, version: &str| Pod {
             resource_version: version.into(),
@@ -222,7 +222,7 @@ mod tests {
         fixture.controller.start_detection();
         fixture.writer().expect(&rs, ["own".into()], []);
         let memories = &fixture.controller.memories;
-        memories.with(&rs.key, &rs.uid, |memory| {
+        memories.with(&rs, |memory| {
             memory.own_writes.creation_answered("own", &"4".into());
         });
         let pod = Pod {
@@ -233,10 +233,10 @@ mod tests {
         fixture.sync_ok("web");
         fixture.controller.handle_pod_event(&event);
         let foreign = |memory: &mut Memory| memory.foreign_pod.take();
-        assert_eq!(memories.get(&rs.key, &rs.uid, foreign), Some(None));
+        assert_eq!(memories.get(&rs, foreign), Some(None));
         fixture.sync_ok("web");
         let is_empty = |memory: &mut Memory| memory.own_writes.is_empty();
-        assert_eq!(memories.get(&rs.key, &rs.uid, is_empty), Some(true));
+        assert_eq!(memories.get(&rs, is_empty), Some(true));
     }
 
     #[test]

@@ -39,13 +39,13 @@ impl Writer {
         if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
             // Something else than the refusal keeps this sync from creating.
             if step.may == May::Act && view.record.has_refusal {
-                self.memories.note_creates(rs, None, true);
+                self.memories.creates_not_needed(rs);
             }
             return;
         }
         let refused = match managed {
             Ok(()) => None,
-            Err(SyncError::Create { error, .. })
+            Err(SyncError::Batch { error, .. })
                 if self.options.retry_backoff != RetryBackoff::Kcm =>
             {
                 Refusal::of(error).map(|it| (it, bounded(&error.to_string())))
@@ -53,7 +53,7 @@ impl Writer {
             Err(_) => return,
         };
         let is_of_quota = matches!(refused, Some((Refusal::Quota(_), _)));
-        self.memories.note_creates(rs, refused, false);
+        self.memories.creates_tried(rs, refused);
         // ORDER: the ReplicaSet is in the queue before the watch starts, whose first events wake
         // it.
         if is_of_quota {
@@ -65,11 +65,11 @@ impl Writer {
     /// report it.
     pub(super) fn lasting_failure(&self, rs: &ReplicaSet, step: &Step) -> Option<Failure> {
         let creates_later = matches!(step.plan, Plan::Create(_)) && !step.acts();
-        if !creates_later && !matches!(step.may, May::Count(_)) {
+        if !creates_later && !matches!(step.may, May::Report(_)) {
             return None;
         }
-        let message = |memory: &mut Memory| Some(memory.last_refusal()?.0.to_owned());
-        let message = self.memories.get(&rs.key, &rs.uid, message).flatten()?;
+        let message = |it: &mut Memory| it.last_refusal().map(str::to_owned);
+        let message = self.memories.get(rs, message).flatten()?;
         Some(self.failure(Plan::Create(1), &message))
     }
 

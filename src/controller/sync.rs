@@ -68,7 +68,7 @@ impl ReplicaSetController {
             }
         }
         if waits_for_permit {
-            step.may = May::Count(None);
+            step.may = May::Report(None);
         }
         writer.report_unreadable_marks(&view, &step);
         // manageReplicas.

@@ -11,6 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::act::Writer;
+use super::decide::Pods;
+use super::decide::pods::Counts;
 use super::decide::step::BURST_REPLICAS;
 use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
@@ -407,7 +409,7 @@ impl Fixture {
                 .map(|_| memory.own_writes.n_expected())
         };
         let memories = &self.controller.memories;
-        memories.get(&rs.key, &rs.uid, open).flatten()
+        memories.get(&rs, open).flatten()
     }
 
     /// Expects pods with these names to appear and pods with these UIDs to terminate.
@@ -429,7 +431,7 @@ impl Fixture {
     /// Records the version of a write for `rs`.
     pub(super) fn wrote_at(&self, rs: &ReplicaSet, resource: Resource, version: &str) {
         let (now, memories) = (self.clock.now(), &self.controller.memories);
-        memories.with(&rs.key, &rs.uid, |memory| {
+        memories.with(&rs, |memory| {
             memory.positions.wrote_at(resource, &version.into(), now);
         });
     }
@@ -438,7 +440,7 @@ impl Fixture {
     pub(super) fn written(&self, rs: &ReplicaSet) -> Option<Versions> {
         let written = |memory: &mut Memory| memory.positions.written().cloned();
         let memories = &self.controller.memories;
-        memories.get(&rs.key, &rs.uid, written).flatten()
+        memories.get(&rs, written).flatten()
     }
 
     /// Advances the clock and takes the keys that are due then.
@@ -488,4 +490,43 @@ pub(super) fn deletes(fixture: &Fixture) -> Vec<String> {
     let deleted = fixture.writes.deleted();
     fixture.writes.take();
     deleted
+}
+
+impl ReplicaSetController {
+    /// Compares the counts from tallies with the counts from single pods. The cache must not change
+    /// meanwhile.
+    #[track_caller]
+    pub(super) fn check_tally_counts(&self, key: &ObjectKey) {
+        let Some((rs, counted)) = self.count_every_pod(key) else {
+            return;
+        };
+        let selector = rs.selector.as_ref().expect("its pods were counted");
+        let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
+        let orphans = self.cache.orphans_in(&key.namespace);
+        let is_ours = |pod: &Arc<Pod>| selector.matches(&pod.labels);
+        let is_active = |pod: &&Arc<Pod>| pod.is_active();
+        let needs_claims = !owned.iter().filter(is_active).all(is_ours)
+            || orphans.iter().filter(is_active).any(is_ours);
+        let is_timed = rs.min_ready_seconds != 0 && counted.ready > 0;
+        let by_tally = self.count_tallies(&rs, selector);
+        let by_tally = by_tally.filter(|counts| !counts.depend_on_time(&rs));
+        assert_eq!(
+            by_tally,
+            (!needs_claims && !is_timed).then_some(counted),
+            "{key}"
+        );
+    }
+
+    /// Counts the pods as a sync does before it adopts or releases any. `None` if a sync would not
+    /// get that far.
+    pub(super) fn count_every_pod(&self, key: &ObjectKey) -> Option<(Arc<ReplicaSet>, Counts)> {
+        let rs = self.cache.replica_set(key)?;
+        let selector = rs.selector.as_ref().ok()?;
+        let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
+        let orphans = Vec::new();
+        let view = self.view_of(&rs, selector, Pods::Listed { owned, orphans });
+        let counts = view.decide().counts;
+        drop(view);
+        Some((rs, counts))
+    }
 }

@@ -32,18 +32,13 @@ impl ReplicaSetController {
         for name in &record.passed {
             match self.cache.pod(&pod_key(key, name)) {
                 // Its event may have come before the create was expected.
-                Some(pod) if pod.is_controlled_by(owner) => seen.push(name),
+                Some(pod) if pod.is_controlled_by(owner) => seen.push(&**name),
                 Some(_) => {}
                 None => is_missing = true,
             }
         }
         if !seen.is_empty() {
-            let expectations = self.memories.get(key, owner, |memory| {
-                for name in seen {
-                    memory.own_writes.creation_found(name);
-                }
-                memory.own_writes.satisfaction(self.clock.now())
-            });
+            let expectations = self.memories.found(key, owner, &seen);
             record.expectations = expectations.unwrap_or(record.expectations);
         }
         if record.expectations == Satisfaction::Open && is_missing {
@@ -67,16 +62,16 @@ impl ReplicaSetController {
         let is_new = rs.status.observed_generation < rs.generation;
         if is_new || record.spec == SpecLag::Unknown {
             let (now, pods) = (self.clock.now(), &record.cached.pods);
-            record.spec = self.memories.with(&rs.key, &rs.uid, |memory| {
-                match memory.positions.observe_spec(rs, now) {
-                    None => SpecLag::None,
-                    Some(spec) if spec.is_shown_by(pods) => SpecLag::None,
-                    Some(spec) => match spec.delays(pods, now) {
-                        Some(delay) => SpecLag::Delay(delay),
-                        None => SpecLag::Possible,
-                    },
-                }
-            });
+            record.spec =
+                self.memories
+                    .with(rs, |memory| match memory.positions.observe_spec(rs, now) {
+                        None => SpecLag::None,
+                        Some(spec) if spec.is_shown_by(pods) => SpecLag::None,
+                        Some(spec) => match spec.delays(pods, now) {
+                            Some(delay) => SpecLag::Delay(delay),
+                            None => SpecLag::Possible,
+                        },
+                    });
         }
         let owner = self.owner_key(rs);
         let owned = self.cache.tally_of_pods_owned_by(&owner);
@@ -119,7 +114,7 @@ impl ReplicaSetController {
         View {
             rs,
             selector,
-            record: RecordView::empty(),
+            record: RecordView::default(),
             pods,
             related_pods: Box::new(Siblings::of(self.kind, &self.cache, rs, selector)),
             rules: self.rules_for(rs),

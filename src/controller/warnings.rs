@@ -11,6 +11,7 @@ use super::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use super::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
 use super::decide::step::Plan;
 use super::decide::{Step, View};
+use super::memory::history::Mistake;
 use super::memory::{Memories, Memory};
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::policy::SCALE_DOWN;
@@ -62,8 +63,8 @@ pub(in crate::controller) fn log_mistakes(
         return None;
     }
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&mistakes);
-    let note = |memory: &mut Memory| memory.history.note_mistakes(rs.generation, hash);
-    if !memories.with(&rs.key, &rs.uid, note) {
+    let (what, generation) = (Mistake::Annotations, rs.generation);
+    if !memories.with(rs, |it| it.history.note_mistake(what, generation, hash)) {
         return None;
     }
     let message = mistakes.join("; ");
@@ -98,8 +99,8 @@ impl Writer {
             return;
         };
         let (rs, count) = (view.rs, 1 + unreadable.count());
-        let note = |memory: &mut Memory| memory.history.note_unreadable_marks(rs.generation);
-        if !self.memories.with(&rs.key, &rs.uid, note) {
+        let note = |it: &mut Memory| it.history.note_mistake(Mistake::Marks, rs.generation, 0);
+        if !self.memories.with(rs, note) {
             return;
         }
         let name = &first.key.name;

@@ -7,9 +7,9 @@ use log::Level;
 
 use super::act::Writer;
 use super::decide::{May, Step, View};
-use super::error::Batch;
+use super::error::{Batch, Did};
 use super::memory::Memory;
-use super::memory::history::{LastSync, SyncEnd};
+use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::{Readiness, Resource};
 use super::refusals::why_quota_refuses;
 use super::sync::SyncOutcome;
@@ -86,7 +86,8 @@ impl ReplicaSetController {
     /// Requeues the key after an error, and logs it: as a warning if it `is_news`, and after 10,
     /// 100, … tries.
     fn retry(&self, key: &ObjectKey, error: &SyncError, is_news: bool) {
-        let is_create = matches!(error, SyncError::Create { .. });
+        let batch = error.batch();
+        let is_create = batch.is_some_and(|batch| batch.did == Did::Created);
         let held_back = is_create.then(|| self.held_back_of(key)).flatten();
         let (n_failures, retry_in) = if let Some(held_back) = &held_back {
             // No token of the bucket that all failed keys share: another ReplicaSet's first retry
@@ -116,7 +117,6 @@ impl ReplicaSetController {
             return;
         }
         let object = self.kind.named(key);
-        let batch = error.batch();
         if let (Some(held_back), Some(batch)) = (&held_back, batch) {
             let missing = batch.count - batch.done;
             if let Some(what) = why_quota_refuses(held_back, &error.to_string(), missing) {
@@ -125,13 +125,25 @@ impl ReplicaSetController {
         }
         let next = Milliseconds(retry_in);
         match batch {
-            Some(&Batch { what, done, count }) if what == "created" => log::log!(
+            Some(
+                batch @ Batch {
+                    did: Did::Created,
+                    done,
+                    count,
+                },
+            ) => log::log!(
                 level, object:% = object, error:%, created = done, wanted = count, nextTry:% = next;
-                "{what} {done} of {count} pods, next try in {next}"
+                "{batch}, next try in {next}"
             ),
-            Some(&Batch { what, done, count }) => log::log!(
+            Some(
+                batch @ Batch {
+                    did: Did::Deleted,
+                    done,
+                    count,
+                },
+            ) => log::log!(
                 level, object:% = object, error:%, deleted = done, wanted = count, nextTry:% = next;
-                "{what} {done} of {count} pods, next try in {next}"
+                "{batch}, next try in {next}"
             ),
             None => log::log!(
                 level, object:% = object, error:%, nextTry:% = next;
@@ -161,7 +173,7 @@ impl ReplicaSetController {
         began: Instant,
     ) -> Result<bool, SyncError> {
         let delay = match step.may {
-            May::Act | May::Count(_) => return Ok(false),
+            May::Act | May::Report(_) => return Ok(false),
             May::Wait(_) => Duration::ZERO,
             May::Verify(doubt) => writer.verify(view.rs, view.selector, doubt)?,
         };
@@ -176,12 +188,10 @@ impl ReplicaSetController {
         let Some(rs) = self.cache.replica_set(key) else {
             return error.is_some();
         };
-        self.memories.with(key, &rs.uid, |memory| {
-            let is_news = memory.history.note_sync(&key.name, sync, error);
-            memory
-                .own_writes
-                .forget_versions_before(&rs.resource_version);
-            is_news
+        self.memories.with(&rs, |memory| {
+            let writes = &mut memory.own_writes;
+            writes.forget_versions_before(&rs.resource_version);
+            memory.history.note_sync(&key.name, sync, error)
         })
     }
 
@@ -198,12 +208,12 @@ impl ReplicaSetController {
     /// Records how many pods of `rs` wait for its back-off.
     pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
         let n_held_back = step.opt_ins.n_held_back();
-        let note = |memory: &mut Memory| memory.history.note_held_back(n_held_back);
+        let note = |memory: &mut Memory| memory.history.n_held_back = n_held_back;
         if n_held_back > 0 {
-            self.memories.with(&rs.key, &rs.uid, note);
+            self.memories.with(rs, note);
         } else {
             // Without a record nothing was held back.
-            self.memories.get(&rs.key, &rs.uid, note);
+            self.memories.get(rs, note);
         }
     }
 
@@ -211,7 +221,7 @@ impl ReplicaSetController {
     pub(super) fn note_converged(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
         let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
-        if let Some(after) = self.memories.get(&rs.key, &rs.uid, note).flatten() {
+        if let Some(after) = self.memories.get(rs, note).flatten() {
             self.metrics.converge.observe(after.as_secs_f64());
         }
     }
@@ -219,10 +229,8 @@ impl ReplicaSetController {
     /// Logs an unusable selector, once per generation: only a change of the spec can repair it.
     pub(super) fn log_unusable_selector(&self, rs: &ReplicaSet) {
         let Err(error) = &rs.selector else { return };
-        let is_news = self.memories.with(&rs.key, &rs.uid, |memory| {
-            memory.history.note_unusable_selector(rs.generation)
-        });
-        if is_news {
+        let note = |it: &mut Memory| it.history.note_mistake(Mistake::Selector, rs.generation, 0);
+        if self.memories.with(rs, note) {
             log::error!(
                 object:% = self.kind.named(&rs.key), error:%;
                 "the selector cannot be used, so this {} is not synced until its spec changes",

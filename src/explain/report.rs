@@ -147,7 +147,7 @@ fn known<'a>(
         related_pods: Box::new(ReadInAdvance(facts)),
         record: RecordView {
             unknown_deletions: unresolved.unwrap_or_default(),
-            ..RecordView::empty()
+            ..RecordView::default()
         },
         rules: facts.rules,
         now,

@@ -90,7 +90,12 @@ impl Manager {
                          {} keys queued",
                         cache.replica_sets.len(),
                         controller.inspector().n_not_in_step(),
-                        controller.inspector().n_held_back().iter().sum::<usize>(),
+                        controller
+                            .inspector()
+                            .totals()
+                            .refused
+                            .iter()
+                            .sum::<usize>(),
                         cache.pods.len(),
                         queue.len(),
                     )

@@ -90,10 +90,10 @@ pub(super) fn export_events(name: &str, recorder: &Arc<EventRecorder>) {
 pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.open_expectations;
     export(family, &[name, "creation"], controller, |controller| {
-        count(controller.inspector().n_expected().0)
+        count(controller.inspector().totals().expected.0)
     });
     export(family, &[name, "deletion"], controller, |controller| {
-        count(controller.inspector().n_expected().1)
+        count(controller.inspector().totals().expected.1)
     });
 }
 
@@ -108,7 +108,7 @@ pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
         &families.pods_held_back,
         &[name],
         controller,
-        |controller| count(controller.inspector().n_pods_held_back()),
+        |controller| count(controller.inspector().totals().pods_held_back),
     );
 }
 
@@ -117,7 +117,7 @@ pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>
     let family = &global().controller.held_back;
     for (index, kind) in Refusal::KINDS.into_iter().enumerate() {
         export(family, &[name, kind], controller, move |controller| {
-            count(controller.inspector().n_held_back()[index])
+            count(controller.inspector().totals().refused[index])
         });
     }
 }

@@ -9,7 +9,6 @@ use super::Writer;
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
 use crate::controller::decide::{Step, View};
 use crate::controller::error::SyncError;
-use crate::controller::memory::positions::Resource;
 use crate::controller::{error, outcome_of};
 use crate::stdx::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
@@ -109,7 +108,7 @@ impl Writer {
     /// Releases one pod. Returns false if the pod is gone, has no references or was recreated, and
     /// so needs no release.
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
-        let patched = self.patch_and_record(rs, pod, release_patch(&pod.uid, &[&rs.uid]));
+        let patched = self.patch_and_record(rs, pod, release_patch(&pod.uid, &rs.uid));
         count(&self.metrics.pods_released, &patched);
         match patched {
             Ok(()) => {
@@ -139,12 +138,7 @@ impl Writer {
             controller,
         } = patched?;
         if controller.as_ref() == Some(&rs.uid) {
-            let now = self.clock.now();
-            self.memories.with(&rs.key, &rs.uid, |memory| {
-                memory
-                    .positions
-                    .wrote_at(Resource::Pods, &resource_version, now);
-            });
+            self.wrote_pod(rs, &resource_version);
         }
         Ok(())
     }
@@ -193,17 +187,16 @@ fn count(counters: &ByOutcome, patched: &Result<(), WriteError>) {
     });
 }
 
-/// Body of the patch that removes owners from a pod. The pod's own UID guards against a recreated
+/// Body of the patch that removes an owner from a pod. The pod's own UID guards against a recreated
 /// pod of the same name.
-fn release_patch(pod: &Uid, owners: &[&Uid]) -> Vec<u8> {
-    let delete = |uid| DeleteReference {
-        patch: "delete",
-        uid,
-    };
+fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
     to_bytes(&Patch {
         metadata: ReleaseMetadata {
             uid: pod,
-            owner_references: owners.iter().copied().map(delete).collect(),
+            owner_references: [DeleteReference {
+                patch: "delete",
+                uid: owner,
+            }],
         },
     })
 }
@@ -224,7 +217,7 @@ struct AdoptMetadata<'a> {
 #[serde(rename_all = "camelCase")]
 struct ReleaseMetadata<'a> {
     uid: &'a Uid,
-    owner_references: Vec<DeleteReference<'a>>,
+    owner_references: [DeleteReference<'a>; 1],
 }
 
 #[derive(Serialize)]

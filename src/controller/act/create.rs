@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Writer;
 use crate::api::{ReplicaSet, ResourceVersion};
 use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
-use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::{Step, View};
-use crate::controller::error::Batch;
+use crate::controller::error::Did;
 use crate::controller::memory::own_writes::Returned;
-use crate::controller::memory::positions::Resource;
 use crate::controller::memory::{Memory, own_writes};
 use crate::controller::view::pod_key;
 use crate::controller::{SyncError, outcome_of};
@@ -61,16 +59,12 @@ impl Writer {
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = thread::enter("waits for batches of creates", count);
-        let jobs = Jobs {
-            count,
-            tenant: rs.key.namespace_hash(),
-        };
         let create = |index: usize| {
             tried[index].store(true, Ordering::Relaxed);
             self.create_pod(rs, &names[index])
         };
         let first = SLOW_START_INITIAL_BATCH_SIZE;
-        let (created, result) = slow_start_batch(jobs, first, &*self.batches, &create);
+        let result = self.run_batch(rs, (Did::Created, count, first), &create);
         // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         self.own_writes(rs, |writes| {
@@ -78,13 +72,7 @@ impl Writer {
                 writes.creation_failed(name, Some(Returned::Untried));
             }
         });
-        let batch = Batch {
-            what: "created",
-            done: created,
-            count,
-        };
-        self.log_batch(rs, &batch, &result);
-        result.map_err(|error| SyncError::Create { batch, error })
+        result
     }
 
     /// Creates one pod. Its expectation stays if the pod exists, so that the watch will show it, or
@@ -132,26 +120,27 @@ impl Writer {
     }
 
     fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
-        let now = self.clock.now();
-        self.memories.with(&rs.key, &rs.uid, |memory| {
+        self.memories.with(rs, |memory| {
             memory.create_was_accepted();
             memory.own_writes.creation_answered(name, version);
-            memory.positions.wrote_at(Resource::Pods, version, now);
         });
+        self.wrote_pod(rs, version);
     }
 
+    /// Records a failed create. Returns false if that is for good and no failure to retry, and
+    /// `error` otherwise.
     fn creation_failed(
         &self,
         rs: &ReplicaSet,
         name: &Arc<str>,
         error: WriteError,
     ) -> Result<bool, WriteError> {
-        // As upstream: no pod can be created in a terminating namespace, so this is no failure to
-        // retry. The expectation stays and keeps later syncs from trying.
+        // As upstream: no pod can be created in a terminating namespace. The expectation stays and
+        // keeps later syncs from trying.
         if error.is_namespace_terminating() {
             let (message, at) = (error.to_string(), self.clock.wall());
             let note = |memory: &mut Memory| memory.history.note_permanent_error(message, at);
-            self.memories.with(&rs.key, &rs.uid, note);
+            self.memories.with(rs, note);
             return Ok(false);
         }
         if error.is_unknown() {

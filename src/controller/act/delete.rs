@@ -2,12 +2,10 @@
 
 use super::Writer;
 use crate::api::{Pod, ReplicaSet, Uid};
-use crate::batches::{Jobs, slow_start_batch};
 use crate::controller::decide::deletion_order::age_ratios;
 use crate::controller::decide::optional::respects_marks;
 use crate::controller::decide::{Step, View};
-use crate::controller::error::Batch;
-use crate::controller::memory::positions::Resource;
+use crate::controller::error::Did;
 use crate::controller::{SyncError, outcome_of};
 use crate::stdx::{thread, turns};
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -68,18 +66,7 @@ impl Writer {
             Ok(!matches!(deleted, Deleted::Superseded))
         };
         let _batch = thread::enter("waits for a batch of deletes", pods.len());
-        let jobs = Jobs {
-            count: pods.len(),
-            tenant: rs.key.namespace_hash(),
-        };
-        let (n_deleted, result) = slow_start_batch(jobs, jobs.count, &*self.batches, &delete);
-        let batch = Batch {
-            what: "deleted",
-            done: n_deleted,
-            count: pods.len(),
-        };
-        self.log_batch(rs, &batch, &result);
-        result.map_err(|error| SyncError::Delete { batch, error })
+        self.run_batch(rs, (Did::Deleted, pods.len(), pods.len()), &delete)
     }
 
     /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
@@ -186,10 +173,7 @@ impl Writer {
         }
         let waits = self.options.gates.stale_controller_consistency;
         if waits {
-            let now = self.clock.now();
-            self.memories.with(&rs.key, &rs.uid, |memory| {
-                memory.positions.wrote_at(Resource::Pods, version, now);
-            });
+            self.wrote_pod(rs, version);
         }
         waits
     }

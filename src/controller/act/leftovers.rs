@@ -39,7 +39,7 @@ impl Writer {
         }
         let now = self.clock.now();
         let not_before = |memory: &mut Memory| memory.next_leftovers;
-        let not_before = self.memories.get(&rs.key, &rs.uid, not_before).flatten();
+        let not_before = self.memories.get(rs, not_before).flatten();
         if let Some(at) = not_before.filter(|at| *at > now) {
             return next.add(at, Reason::Leftovers);
         }
@@ -84,7 +84,7 @@ impl Writer {
             }
         };
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
-        self.memories.with(&rs.key, &rs.uid, wait);
+        self.memories.with(rs, wait);
         if count < leftovers.len() || pause == REFUSED_PAUSE {
             next.add(now + pause, Reason::Leftovers);
         }

@@ -94,7 +94,7 @@ impl Writer {
                 Ok(updated) => {
                     let n_pods = updated.status.replicas.max(updated.replicas);
                     let now = self.clock.now();
-                    self.memories.with(&rs.key, &rs.uid, |memory| {
+                    self.memories.with(rs, |memory| {
                         let longest = self.options.status_update_interval;
                         memory.next_status = Some(now + pause_after(n_pods, longest));
                     });
@@ -134,7 +134,7 @@ impl Writer {
     /// When a status with mere progress may be written.
     fn next_status(&self, rs: &ReplicaSet) -> Option<Instant> {
         let next = |memory: &mut Memory| memory.next_status;
-        self.memories.get(&rs.key, &rs.uid, next).flatten()
+        self.memories.get(rs, next).flatten()
     }
 
     /// Records the version of `rs` after the status step, so that the next sync does not start from
@@ -145,7 +145,7 @@ impl Writer {
             return;
         }
         let now = self.clock.now();
-        self.memories.with(&rs.key, &rs.uid, |memory| {
+        self.memories.with(rs, |memory| {
             let version = &rs.resource_version;
             memory
                 .positions

@@ -8,9 +8,7 @@ use super::Writer;
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 use crate::controller::SyncError;
 use crate::controller::decide::Doubt;
-use crate::controller::memory::Memory;
 use crate::controller::memory::positions::{Resource, Versions};
-use crate::controller::memory::view::Proof;
 use crate::controller::view::cached_versions;
 
 /// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
@@ -32,17 +30,20 @@ impl Writer {
     ) -> Result<Duration, SyncError> {
         match doubt {
             Doubt::TakeOver => {
-                self.query_versions(rs)?;
+                if self.memories.lacks_target() {
+                    let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
+                    self.memories.set_target(Versions { pods, replica_sets });
+                }
                 let cached = || cached_versions(&self.cache);
-                if self.memories.capture(&rs.key, cached).proof == Proof::Complete {
+                if !self.memories.capture(&rs.key, cached).is_unproven {
                     return Ok(Duration::ZERO);
                 }
                 if !self.confirm_spec(rs)? {
                     return Ok(RECHECK_INTERVAL);
                 }
                 self.compare_with_live(rs, selector)?;
-                let confirm = |memory: &mut Memory| memory.positions.is_confirmed = true;
-                self.memories.with(&rs.key, &rs.uid, confirm);
+                self.memories
+                    .with(rs, |memory| memory.positions.is_confirmed = true);
             }
             Doubt::OlderThanSpec => self.list_versions(rs, selector)?,
             // A cache that lacks such an old write may also show an outdated spec.
@@ -56,8 +57,8 @@ impl Writer {
                     "own writes are missing in the cache, querying the API server"
                 );
                 self.compare_with_live(rs, selector)?;
-                let forget = |memory: &mut Memory| memory.positions.forget_written();
-                self.memories.get(&rs.key, &rs.uid, forget);
+                self.memories
+                    .get(rs, |memory| memory.positions.forget_written());
             }
             Doubt::Unknown => {
                 let live = self.compare_with_live(rs, selector)?;
@@ -76,26 +77,12 @@ impl Writer {
         Ok(Duration::ZERO)
     }
 
-    /// Queries the current versions of the API server, if the take-over needs them and no worker
-    /// has queried them. Blocks for two requests in that case.
-    ///
-    /// # Errors
-    /// If one of them fails.
-    fn query_versions(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
-        if !self.memories.lacks_target() {
-            return Ok(());
-        }
-        let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
-        self.memories.set_target(Versions { pods, replica_sets });
-        Ok(())
-    }
-
     /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that
     /// a choice of pods respects every mark from before. Blocks for one LIST, once per generation.
     fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<(), SyncError> {
         let live = self.live.list_pods(rs, selector)?;
         let now = self.clock.now();
-        self.memories.with(&rs.key, &rs.uid, |memory| {
+        self.memories.with(rs, |memory| {
             let positions = &mut memory.positions;
             positions.listed_pods(rs.generation);
             for pod in &live {

@@ -19,8 +19,8 @@ pub enum May {
     /// Create and delete pods.
     #[default]
     Act,
-    /// Everything but that. An event, or this delay, brings the next sync.
-    Count(Option<Duration>),
+    /// Everything but that: it only reports. An event, or this delay, brings the next sync.
+    Report(Option<Duration>),
     /// Nothing, not even a status: the caches lag. An event, or this delay, brings the next sync.
     Wait(Duration),
     /// Nothing before it has queried the API server.
@@ -86,10 +86,10 @@ impl Step {
     pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
         let mut next = Next::default();
         match self.may {
-            May::Count(Some(delay)) => next.add(now + delay, Reason::Held),
+            May::Report(Some(delay)) => next.add(now + delay, Reason::Held),
             May::Wait(delay) => next.add(now + delay, Reason::CachesLag),
             May::Verify(_) => next.add(now, Reason::CachesLag),
-            May::Count(None) | May::Act => {}
+            May::Report(None) | May::Act => {}
         }
         let Counts {
             ready, available, ..

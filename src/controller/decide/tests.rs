@@ -13,7 +13,7 @@ use super::{Doubt, May, Plan, Pods, Step, View};
 use crate::api::{Pod, ScaleDownMark, Uid};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
-use crate::controller::memory::view::{Proof, SpecLag};
+use crate::controller::memory::view::SpecLag;
 use crate::controller::simulation::seeds;
 use crate::controller::testing::now;
 use crate::stdx::HashSet;
@@ -144,7 +144,7 @@ fn check_record(drawn: &Drawn, step: &Step) -> Checked {
         "it waits for open and expired expectations",
     )?;
     ensure(
-        record.proof != Proof::Owed,
+        !record.is_unproven || record.is_confirmed,
         "it waits for the proof of a take-over",
     )?;
     let is_compared = record.unknowns_are_compared;
@@ -380,11 +380,11 @@ fn check_next(drawn: &Drawn, step: &Step, seen: &mut Seen) -> Checked {
         "it comes back",
     )?;
     match step.may {
-        May::Count(Some(delay)) | May::Wait(delay) => {
+        May::Report(Some(delay)) | May::Wait(delay) => {
             ensure(is_by(high, delay), "a wait ends in time")?;
         }
         May::Verify(_) => ensure(is_by(high, Duration::ZERO), "a doubt ends at once")?,
-        May::Count(None) | May::Act => {}
+        May::Report(None) | May::Act => {}
     }
     if has_no_pods(step) {
         return Ok(());

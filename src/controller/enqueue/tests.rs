@@ -147,7 +147,7 @@ fn just_written(fixture: &Fixture) -> ReplicaSet {
     assert_eq!(statuses(fixture), [50]);
     let now = fixture.clock.now();
     let next = |memory: &mut Memory| memory.next_status;
-    let next = fixture.controller.memories.get(&rs.key, &rs.uid, next);
+    let next = fixture.controller.memories.get(&rs, next);
     assert!(next.flatten().is_some_and(|next| next > now));
     rs
 }

@@ -1,5 +1,5 @@
-//! Recent events of a ReplicaSet, for metrics and for `explain`. Plain data without lock, clock or
-//! I/O; no decision depends on it.
+//! Recent events of a ReplicaSet, for metrics, `explain`, and what is reported once. Plain data; no
+//! decision depends on it.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::api::ReplicaSet;
 use crate::controller::decide::status::is_alike;
 pub use crate::telemetry::metrics::controller::SyncEnd;
 
-/// Error messages are cut to this many bytes.
+/// Error messages are cut to this many bytes, so that a record stays small.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// The period in which pod failures are counted together, and the minimum time between two
@@ -45,36 +45,39 @@ pub struct LastError {
     is_for_good: bool,
 }
 
+/// What is reported once, for each generation and text.
+#[derive(Clone, Copy, Debug)]
+pub enum Mistake {
+    /// An unusable selector.
+    Selector,
+    /// Annotations of the ReplicaSet that cannot be understood.
+    Annotations,
+    /// Annotations of its pods that cannot be understood.
+    Marks,
+}
+
 /// The history of one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct History {
-    last_sync: Option<LastSync>,
-    last_error: Option<LastError>,
-    change: Option<Change>,
-    failures: Option<Failures>,
-    /// The generation for which an unusable selector was logged.
-    unusable_selector: Option<i64>,
-    /// The hash of the reported mistakes, and at which generation.
-    mistakes: Option<(i64, u64)>,
+    /// The latest sync. It alone does not keep the record.
+    pub last_sync: Option<LastSync>,
+    /// The last error that no later success has cleared.
+    pub last_error: Option<LastError>,
     /// Missing pods that wait for a back-off to end.
-    n_held_back: usize,
-    /// The generation for which unreadable marks of pods were reported.
-    unreadable_marks: Option<i64>,
+    pub n_held_back: usize,
+    change: Option<Change>,
+    /// How many pods have failed, and since when.
+    failures: Option<(Instant, usize)>,
+    /// The generation and the text of each [`Mistake`] that was reported.
+    reported: [Option<(i64, u64)>; 3],
 }
 
 /// A change of the spec that the ReplicaSet has not converged to.
 #[derive(Debug)]
 struct Change {
-    /// The generation of the changed spec.
     generation: i64,
     since: Instant,
     is_requested: bool,
-}
-
-#[derive(Debug)]
-struct Failures {
-    since: Instant,
-    count: usize,
 }
 
 impl History {
@@ -84,31 +87,27 @@ impl History {
         let (at, is_success) = (sync.at, sync.end == SyncEnd::Synced);
         self.last_sync = Some(sync);
         let Some(message) = error else {
-            if is_success {
-                self.last_error.take_if(|error| !error.is_for_good);
-            }
+            self.last_error
+                .take_if(|error| is_success && !error.is_for_good);
             return false;
         };
-        let message = cut(message);
-        let is_known = |it: &LastError| is_alike(name, &it.message, &message);
-        let is_news = !self.last_error.as_ref().is_some_and(is_known);
-        self.fail(message, at, false);
-        is_news
+        let before = self.last_error.take();
+        let error = self.fail(message, at, false);
+        before.is_none_or(|before| !is_alike(name, &before.message, &error.message))
     }
 
     /// Records an error that no sync retries, because the daemon cannot repair it.
     pub fn note_permanent_error(&mut self, message: String, at: Timestamp) {
-        self.fail(cut(message), at, true);
+        self.fail(message, at, true);
     }
 
-    /// The latest sync; `None` if the record was dropped since.
-    pub fn last_sync(&self) -> Option<&LastSync> {
-        self.last_sync.as_ref()
-    }
-
-    /// The last error that no later success has cleared. A permanent one stays.
-    pub fn last_error(&self) -> Option<&LastError> {
-        self.last_error.as_ref()
+    fn fail(&mut self, mut message: String, at: Timestamp, is_for_good: bool) -> &LastError {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        self.last_error.insert(LastError {
+            at,
+            message: message.into(),
+            is_for_good,
+        })
     }
 
     /// Records that the watch updated `old` to `rs`. This counts as a change if no controller has
@@ -141,76 +140,34 @@ impl History {
         Some(now.saturating_duration_since(change.since))
     }
 
-    /// Records how many missing pods of the ReplicaSet wait for a back-off to end.
-    pub fn note_held_back(&mut self, n_pods: usize) {
-        self.n_held_back = n_pods;
-    }
-
-    /// Missing pods that wait for a back-off to end.
-    pub fn n_held_back(&self) -> usize {
-        self.n_held_back
-    }
-
     /// Counts a failed pod of `rs`. Returns the number of failures and their period if this one
     /// causes a warning.
     pub fn count_failure(&mut self, rs: &ReplicaSet, now: Instant) -> Option<(usize, Duration)> {
-        let is_over =
-            |it: &mut Failures| now.saturating_duration_since(it.since) >= FAILURES_PERIOD;
-        self.failures.take_if(is_over);
-        let failures = self.failures.get_or_insert(Failures {
-            since: now,
-            count: 0,
-        });
-        failures.count += 1;
+        let age = |since: Instant| now.saturating_duration_since(since);
+        self.failures
+            .take_if(|(since, _)| age(*since) >= FAILURES_PERIOD);
+        let (since, count) = self.failures.get_or_insert((now, 0));
+        *count += 1;
         let replicas = usize::try_from(rs.replicas).unwrap_or(0);
         let threshold = (replicas + 1).clamp(FAILURES_REPORTED_FROM, FAILURES_REPORTED_FROM_MAX);
-        let within = now.saturating_duration_since(failures.since);
-        (failures.count == threshold).then_some((threshold, within))
+        (*count == threshold).then(|| (threshold, age(*since)))
     }
 
-    /// Records that the selector of this generation is unusable. Returns true the first time.
-    pub fn note_unusable_selector(&mut self, generation: i64) -> bool {
-        self.unusable_selector.replace(generation) != Some(generation)
+    /// Records a mistake with this text, as a hash, at this generation. Returns true the first time.
+    pub fn note_mistake(&mut self, what: Mistake, generation: i64, text: u64) -> bool {
+        let reported = Some((generation, text));
+        std::mem::replace(&mut self.reported[what as usize], reported) != reported
     }
 
-    /// Records that annotations of this hash cannot be understood at this generation. Returns true
-    /// the first time.
-    pub fn note_mistakes(&mut self, generation: i64, hash: u64) -> bool {
-        let noted = (generation, hash);
-        self.mistakes.replace(noted) != Some(noted)
-    }
-
-    /// Records that marks of pods cannot be understood at this generation. Returns true the first
-    /// time.
-    pub fn note_unreadable_marks(&mut self, generation: i64) -> bool {
-        self.unreadable_marks.replace(generation) != Some(generation)
-    }
-
-    /// True if the history may be dropped. The last sync alone does not keep it.
+    /// True if the history may be dropped.
     pub fn is_over(&self, now: Instant) -> bool {
-        let failures = self.failures.as_ref();
+        let is_old = |(since, _): &_| now.saturating_duration_since(*since) >= FAILURES_PERIOD;
         self.last_error.is_none()
             && self.change.is_none()
-            && self.unusable_selector.is_none()
-            && self.mistakes.is_none()
             && self.n_held_back == 0
-            && self.unreadable_marks.is_none()
-            && failures.is_none_or(|it| now.saturating_duration_since(it.since) >= FAILURES_PERIOD)
+            && self.reported == [None; 3]
+            && self.failures.as_ref().is_none_or(is_old)
     }
-
-    fn fail(&mut self, message: Box<str>, at: Timestamp, is_for_good: bool) {
-        self.last_error = Some(LastError {
-            at,
-            message,
-            is_for_good,
-        });
-    }
-}
-
-/// Shortens a message, so that a record stays small.
-pub(super) fn cut(mut message: String) -> Box<str> {
-    message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
-    message.into()
 }
 
 #[cfg(test)]
@@ -221,7 +178,7 @@ mod tests {
 
     use super::{
         FAILURES_PERIOD, FAILURES_REPORTED_FROM, FAILURES_REPORTED_FROM_MAX, History, LastSync,
-        SyncEnd,
+        Mistake, SyncEnd,
     };
     use crate::controller::testing::replica_set;
 
@@ -237,16 +194,16 @@ mod tests {
     fn an_error_stays_until_a_sync_succeeds() {
         let mut history = History::default();
         history.note_sync("web", sync(1, SyncEnd::Failed), Some("no".repeat(600)));
-        let length = history.last_error().map(|error| error.message.len());
+        let length = history.last_error.as_ref().map(|error| error.message.len());
         assert_eq!(length, Some(1024));
         history.note_sync("web", sync(2, SyncEnd::TooEarly), None);
-        assert!(history.last_error().is_some());
+        assert!(history.last_error.is_some());
         history.note_sync("web", sync(3, SyncEnd::Synced), None);
-        assert_eq!(history.last_error(), None);
-        assert_eq!(history.last_sync(), Some(&sync(3, SyncEnd::Synced)));
+        assert_eq!(history.last_error, None);
+        assert_eq!(history.last_sync.as_ref(), Some(&sync(3, SyncEnd::Synced)));
         history.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH);
         history.note_sync("web", sync(4, SyncEnd::Synced), None);
-        assert!(history.last_error().is_some());
+        assert!(history.last_error.is_some());
     }
 
     #[test]
@@ -260,10 +217,10 @@ mod tests {
         let keep: [&dyn Fn(&mut History); 7] = [
             &|it| it.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH),
             &|it| it.observe_change(None, &changed, now),
-            &|it| assert!(it.note_unusable_selector(1)),
-            &|it| assert!(it.note_mistakes(1, 2)),
-            &|it| it.note_held_back(1),
-            &|it| assert!(it.note_unreadable_marks(1)),
+            &|it| assert!(it.note_mistake(Mistake::Selector, 1, 0)),
+            &|it| assert!(it.note_mistake(Mistake::Annotations, 1, 2)),
+            &|it| it.n_held_back = 1,
+            &|it| assert!(it.note_mistake(Mistake::Marks, 1, 0)),
             &|it| assert!(it.count_failure(&changed, now).is_none()),
         ];
         for (number, keep) in keep.into_iter().enumerate() {

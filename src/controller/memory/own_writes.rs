@@ -121,9 +121,10 @@ pub enum Returned {
 }
 
 /// Whether a sync may act on what the cache shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Satisfaction {
     /// The watch has shown everything expected, or nothing was expected.
+    #[default]
     Satisfied,
     /// Some expectation is open.
     Open,
@@ -427,7 +428,7 @@ pub fn take(
     names
 }
 
-fn hash(value: &impl Hash) -> u64 {
+pub(super) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

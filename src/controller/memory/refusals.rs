@@ -1,18 +1,17 @@
 //! Refused creates: the kinds of refusal, the wait of each ReplicaSet after one, and the queues in
 //! front of quotas.
 //!
-//! While a wait lasts, no sync creates pods of the ReplicaSet; deletes, claims and the status go
-//! on. It ends with the next generation. ReplicaSets that one quota refuses form a queue, and only
-//! its head tries. Then the next one is the head: at once if the create was accepted, and otherwise
-//! after a pause of 30 s. What may free quota ends the pause, and for 10 s the pauses are 1.5 s,
-//! because the API server counts what was freed some time later.
+//! While a wait lasts, no sync creates pods of the ReplicaSet. It ends with the next generation.
+//! ReplicaSets that one quota refuses form a queue, and only its head tries. Then the next one is
+//! the head: at once if the create was accepted, and otherwise after a pause of 30 s. What may free
+//! quota ends the pause, and for 10 s the pauses are 1.5 s, because the API server counts what was
+//! freed some time later.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::history::cut;
+use super::own_writes::hash;
 use super::{Memories, Memory, State};
 use crate::api::{ObjectKey, ReplicaSet, Uid};
 use crate::stdx::HashMap;
@@ -98,25 +97,24 @@ impl Refusal {
             }
         };
         let wait = first * (1 << n.saturating_sub(1).min(16));
-        let wait = wait.max(least.unwrap_or_default());
-        // What is cut off to the longest wait is spread, too.
-        let wait = if wait < longest {
-            wait
-        } else {
-            longest.mul_f64(1.0 / 1.5)
-        };
-        let mut hasher = DefaultHasher::new(); // Simulations repeat.
-        (owner, n).hash(&mut hasher);
-        let share = f64::from(u16::try_from(hasher.finish() & 0xffff).unwrap_or_default());
+        let mut wait = wait.max(least.unwrap_or_default());
+        if wait >= longest {
+            // What is cut off is spread, too.
+            wait = longest.mul_f64(1.0 / 1.5);
+        }
+        // By a hash, so that simulations repeat.
+        let share = u16::try_from(hash(&(owner, n)) & 0xffff).unwrap_or_default();
         let most = wait.mul_f64(1.5).min(longest);
-        wait + most.saturating_sub(wait).mul_f64(share / 65_536.0)
+        wait + most
+            .saturating_sub(wait)
+            .mul_f64(f64::from(share) / 65_536.0)
     }
 }
 
 /// The last refused create of a ReplicaSet.
 #[derive(Debug)]
 pub(super) struct Refused {
-    refusal: Refusal,
+    pub(super) refusal: Refusal,
     message: Box<str>,
     /// When the first refusal of this kind in a row came.
     since: Instant,
@@ -127,9 +125,9 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    fn remaining(&self, generation: i64, now: Instant) -> Option<Duration> {
+    fn remaining(&self, now: Instant) -> Option<Duration> {
         let remaining = self.until.saturating_duration_since(now);
-        (self.generation == generation && !remaining.is_zero()).then_some(remaining)
+        (!remaining.is_zero()).then_some(remaining)
     }
 
     /// The quota that refuses the ReplicaSet `key`.
@@ -229,6 +227,13 @@ fn pace(n: usize) -> Duration {
 }
 
 impl State {
+    /// Ends the wait of `rs`, if it waits. Returns its last refusal.
+    fn end_wait(&mut self, rs: &ReplicaSet, in_vain: bool, now: Instant) -> Option<Box<Refused>> {
+        let last = self.of(&rs.key, &rs.uid)?.refused.take()?;
+        self.leave_queue(&rs.key, &last, in_vain, now);
+        Some(last)
+    }
+
     /// Takes a ReplicaSet whose wait ends out of the queue of its quota. If it has used its turn
     /// `in_vain`, the next one waits for its own.
     pub(super) fn leave_queue(
@@ -240,9 +245,7 @@ impl State {
     ) {
         let pace = pace(self.queues.len());
         let queue = last.quota(key).and_then(|it| self.queues.get_mut(&it));
-        let Some(queue) = queue else {
-            return;
-        };
+        let Some(queue) = queue else { return };
         queue.waiting.retain(|it| it != key);
         if last.n == 0 {
             (queue.due, queue.lively_until) = (now, now + LIVELY);
@@ -253,41 +256,32 @@ impl State {
 }
 
 impl Memories {
+    /// Records that a sync of `rs` needs no creates, so that they need not wait.
+    pub fn creates_not_needed(&self, rs: &ReplicaSet) {
+        self.lock().end_wait(rs, false, self.clock.now());
+    }
+
     /// Records how the creates of `rs` ended: with a refusal and its message, or otherwise, which
-    /// ends its wait. So does a sync that `needs_none`.
-    pub fn note_creates(
-        &self,
-        rs: &ReplicaSet,
-        refused: Option<(Refusal, String)>,
-        needs_none: bool,
-    ) {
+    /// ends its wait.
+    pub fn creates_tried(&self, rs: &ReplicaSet, refused: Option<(Refusal, String)>) {
         let now = self.clock.now();
         let mut state = self.lock();
-        let memory = state.records.get_mut(&rs.key);
-        // Otherwise it is deleted.
-        let Some(memory) = memory.filter(|memory| memory.owner == rs.uid) else {
+        let last = state.end_wait(rs, true, now);
+        // Without a record it is deleted.
+        let (Some((refusal, message)), Some(memory)) = (refused, state.of(&rs.key, &rs.uid)) else {
             return;
         };
-        let last = memory.refused.take();
-        if let Some((refusal, message)) = refused {
-            let row = last
-                .as_ref()
-                .filter(|it| it.n > 0 && it.refusal.kind() == refusal.kind());
-            let n = row.map_or(1, |it| it.n.saturating_add(1));
-            memory.refused = Some(Box::new(Refused {
-                since: row.map_or(now, |it| it.since),
-                until: now + refusal.wait(&rs.uid, n),
-                n,
-                generation: rs.generation,
-                refusal,
-                message: cut(message),
-            }));
-        }
-        let quota = memory.refused.as_ref().and_then(|it| it.quota(&rs.key));
-        if let Some(last) = last {
-            state.leave_queue(&rs.key, &last, !needs_none, now);
-        }
-        if let Some(quota) = quota {
+        let row = last.filter(|it| it.n > 0 && it.refusal.kind() == refusal.kind());
+        let n = row.as_ref().map_or(1, |it| it.n.saturating_add(1));
+        let refused = memory.refused.insert(Box::new(Refused {
+            since: row.map_or(now, |it| it.since),
+            until: now + refusal.wait(&rs.uid, n),
+            n,
+            generation: rs.generation,
+            refusal,
+            message: message.into(),
+        }));
+        if let Some(quota) = refused.quota(&rs.key) {
             let queue = state.queues.entry(quota);
             let queue = queue.or_insert_with(|| QuotaQueue::new(now));
             queue.waiting.push_back(rs.key.clone());
@@ -347,8 +341,9 @@ impl Memories {
         let state = self.lock();
         let memory = state.records.get(&rs.key)?;
         let refused = memory.refused.as_deref();
-        let refused = refused.filter(|_| memory.owner == rs.uid)?;
-        let mut remaining = refused.remaining(rs.generation, now)?;
+        let is_its = |it: &&Refused| memory.owner == rs.uid && it.generation == rs.generation;
+        let refused = refused.filter(is_its)?;
+        let mut remaining = refused.remaining(now)?;
         let quota = refused.quota(&rs.key);
         let queue = quota.and_then(|quota| state.queues.get(&quota));
         let position = queue.and_then(|queue| {
@@ -372,28 +367,13 @@ impl Memories {
             position,
         })
     }
-
-    /// Number of ReplicaSets whose creates wait, by [`Refusal::kind`].
-    pub fn n_held_back(&self) -> [usize; Refusal::KINDS.len()] {
-        let mut counts = [0; Refusal::KINDS.len()];
-        let state = self.lock();
-        let all = state.records.values().filter_map(|it| it.refused.as_ref());
-        all.for_each(|it| counts[it.refusal.kind()] += 1);
-        counts
-    }
 }
 
 impl Memory {
-    /// How long creates at `generation` wait; `None` if a sync may create.
-    pub fn creates_wait(&self, generation: i64, now: Instant) -> Option<Duration> {
-        self.refused.as_ref()?.remaining(generation, now)
-    }
-
-    /// For which generation creates wait, and how long.
-    pub(super) fn wait(&self, now: Instant) -> Option<(i64, Duration)> {
+    /// For which generation creates wait, and how long; `None` if a sync may create.
+    pub fn creates_wait(&self, now: Instant) -> Option<(i64, Duration)> {
         let last = self.refused.as_ref()?;
-        let remaining = last.remaining(last.generation, now)?;
-        Some((last.generation, remaining))
+        Some((last.generation, last.remaining(now)?))
     }
 
     /// Records that a create was accepted: a later refusal is the first in a row.
@@ -403,10 +383,9 @@ impl Memory {
         }
     }
 
-    /// The message of the last refusal and its number in a row, until creates are accepted or not
-    /// needed.
-    pub fn last_refusal(&self) -> Option<(&str, u32)> {
-        self.refused.as_ref().map(|it| (&*it.message, it.n))
+    /// The message of the last refusal, until creates are accepted or not needed.
+    pub fn last_refusal(&self) -> Option<&str> {
+        self.refused.as_ref().map(|it| &*it.message)
     }
 }
 

@@ -10,9 +10,17 @@ use std::time::Duration;
 use super::own_writes::{OwnWrites, Satisfaction};
 use super::positions::{Readiness, Resource, SETTLE_MAX, Versions};
 use super::{Memories, SWEEP_AT_LEAST};
-use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::clock::{Clock, FakeClock};
+
+/// The ReplicaSet with this key and UID.
+fn of(key: &ObjectKey, owner: &Uid) -> ReplicaSet {
+    let mut rs = replica_set(&key.name, 1);
+    rs.key = key.clone();
+    rs.uid = owner.clone();
+    rs
+}
 
 /// A store with a manual clock.
 #[derive(Debug)]
@@ -39,7 +47,7 @@ impl Rig {
         change: impl FnOnce(&mut OwnWrites) -> R,
     ) -> Option<R> {
         self.memories
-            .get(key, owner, |memory| change(&mut memory.own_writes))
+            .get(&of(key, owner), |memory| change(&mut memory.own_writes))
     }
 
     fn expect(
@@ -50,7 +58,7 @@ impl Rig {
         deletions: impl IntoIterator<Item = Uid>,
     ) {
         let now = self.clock.now();
-        self.memories.with(key, owner, |memory| {
+        self.memories.with(&of(key, owner), |memory| {
             memory.own_writes.expect(creations, deletions, now);
         });
     }
@@ -95,15 +103,15 @@ impl Rig {
         version: &ResourceVersion,
     ) {
         let now = self.clock.now();
-        self.memories.with(key, owner, |memory| {
+        self.memories.with(&of(key, owner), |memory| {
             memory.positions.wrote_at(resource, version, now);
         });
     }
 
     fn written(&self, key: &ObjectKey, owner: &Uid) -> Option<Versions> {
-        let written = self
-            .memories
-            .get(key, owner, |memory| memory.positions.written().cloned());
+        let written = self.memories.get(&of(key, owner), |memory| {
+            memory.positions.written().cloned()
+        });
         written.flatten()
     }
 
@@ -131,7 +139,7 @@ impl Rig {
     fn lose(&self, names: impl IntoIterator<Item = usize>) {
         for n in names {
             let (rs, now) = (replica_set(&n.to_string(), 1), self.clock.now());
-            self.memories.with(&rs.key, &rs.uid, |memory| {
+            self.memories.with(&rs, |memory| {
                 memory.positions.lost_pod(&"20".into(), now);
             });
         }
@@ -194,10 +202,10 @@ fn a_late_event_of_an_earlier_owner_forgets_nothing() {
         Uid::new("old"),
         Uid::new("new"),
     );
-    memories.with(&key, &new, |memory| {
+    memories.with(&of(&key, &new), |memory| {
         memory.own_writes.expect(["web-1".into()], [], clock.now());
     });
-    assert_eq!(memories.observe(&key, &old, |_| ()), None);
-    assert_eq!(memories.n_expected(), (1, 0));
-    assert_eq!(memories.observe(&key, &new, |_| ()), Some(()));
+    assert_eq!(memories.observe(&of(&key, &old), |_| ()), None);
+    assert_eq!(memories.totals().expected, (1, 0));
+    assert_eq!(memories.observe(&of(&key, &new), |_| ()), Some(()));
 }

@@ -13,7 +13,7 @@ use crate::api::Uid;
 /// ORDER: a sync takes it before it reads the ReplicaSet and the pods. Whatever the watches bring
 /// in between can only make those newer than this claims. In the other order an event could settle
 /// an expectation whose pod the list of pods lacks, and the sync would create one too many.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RecordView {
     /// The UID of the ReplicaSet; `None` without a record.
     pub owner: Option<Uid>,
@@ -27,8 +27,10 @@ pub struct RecordView {
     pub expire_in: Option<Duration>,
     /// Expected pods whose stored version the pod cache has passed.
     pub passed: Vec<Arc<str>>,
-    /// Whether the caches are as new as the take-over.
-    pub proof: Proof,
+    /// True if the caches may be older than the take-over.
+    pub is_unproven: bool,
+    /// True if the API server has confirmed them for this ReplicaSet.
+    pub is_confirmed: bool,
     /// How long creates wait for the ReplicaSet's own deletion after a loss of pods.
     pub loss_delay: Option<Duration>,
     /// True if the API server refused the last create.
@@ -47,30 +49,11 @@ pub struct RecordView {
     pub unknowns_are_compared: bool,
 }
 
-/// The proof that the caches are as new as the take-over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// No sync needs more of it.
-    Complete,
-    /// The API server has confirmed the caches for this ReplicaSet.
-    OfThisOne,
-    /// The first action needs it.
-    Owed,
-}
-
-impl Proof {
-    fn of_another(self) -> Self {
-        match self {
-            Self::Complete => Self::Complete,
-            Self::OfThisOne | Self::Owed => Self::Owed,
-        }
-    }
-}
-
 /// How the pod cache compares with the version at which the spec was first seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpecLag {
     /// It is as new, or no scale-down waits for it.
+    #[default]
     None,
     /// They were not compared.
     Unknown,
@@ -81,27 +64,6 @@ pub enum SpecLag {
 }
 
 impl RecordView {
-    /// The view of no record, which lets everything pass.
-    pub fn empty() -> Self {
-        Self {
-            owner: None,
-            cached: Versions::default(),
-            readiness: Readiness::Ready,
-            expectations: Satisfaction::Satisfied,
-            expire_in: None,
-            passed: Vec::new(),
-            proof: Proof::Complete,
-            loss_delay: None,
-            has_refusal: false,
-            creates_wait: None,
-            spec: SpecLag::None,
-            unknown_creations: Vec::new(),
-            unknown_deletions: Vec::new(),
-            n_overdue: 0,
-            unknowns_are_compared: false,
-        }
-    }
-
     /// The view, or that of no record if the record belongs to an earlier ReplicaSet of that name:
     /// a late response to one of its writes may have been recorded after its deletion.
     #[must_use]
@@ -111,15 +73,15 @@ impl RecordView {
         }
         Self {
             cached: self.cached,
-            proof: self.proof.of_another(),
-            ..Self::empty()
+            is_unproven: self.is_unproven,
+            ..Self::default()
         }
     }
 }
 
 impl Memory {
-    /// Takes the view at `cached`. Own writes and losses that `cached` shows are forgotten.
-    /// The take-over may need no proof; only [`Memories`](super::Memories) knows that.
+    /// Takes the view at `cached`, after a take-over that is proven. Own writes and losses that
+    /// `cached` shows are forgotten.
     pub(super) fn view(&mut self, cached: Versions, now: Instant) -> RecordView {
         self.own_writes.forget_found();
         let writes = &self.own_writes;
@@ -130,14 +92,11 @@ impl Memory {
             expectations: writes.satisfaction(now),
             expire_in: writes.remaining(now),
             passed: writes.passed(&cached.pods),
-            proof: if self.positions.is_confirmed {
-                Proof::OfThisOne
-            } else {
-                Proof::Owed
-            },
+            is_unproven: false,
+            is_confirmed: self.positions.is_confirmed,
             loss_delay: self.positions.loss_delay(&cached.replica_sets, now),
-            has_refusal: self.last_refusal().is_some(),
-            creates_wait: self.wait(now),
+            has_refusal: self.refused.is_some(),
+            creates_wait: self.creates_wait(now),
             spec: if self.positions.has_spec() {
                 SpecLag::Unknown
             } else {

@@ -498,7 +498,7 @@ fn the_condition_goes_when_pods_are_accepted_or_not_needed() {
         pass(&fixture, 60 * SECOND);
         let last = fixture.writes.status_updates().pop().expect("a status");
         assert_eq!(last.conditions, [], "shrinks: {shrinks}");
-        assert_eq!(fixture.controller.inspector().n_held_back(), [0, 0, 0]);
+        assert_eq!(fixture.controller.inspector().totals().refused, [0, 0, 0]);
     }
 }
 
@@ -507,7 +507,7 @@ fn an_error_of_no_kind_ends_the_hold() {
     let (fixture, _) = with_quota(0);
     fixture.deliver_replica_set(created_at("a", 1, 1));
     work(&fixture);
-    let n_held_back = || fixture.controller.memories.n_held_back();
+    let n_held_back = || fixture.controller.memories.totals().refused;
     assert_eq!(n_held_back(), [1, 0, 0]);
     let message = "error looking up service account default/default";
     fixture
@@ -614,7 +614,7 @@ fn the_rhythm_of_upstream_can_be_had() {
         fixture.queue.advance(fixture.clock.now());
         work(&fixture);
     }
-    assert_eq!(fixture.controller.inspector().n_held_back(), [0, 0, 0]);
+    assert_eq!(fixture.controller.inspector().totals().refused, [0, 0, 0]);
 }
 
 #[test]

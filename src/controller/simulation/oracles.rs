@@ -82,7 +82,11 @@ impl World {
     /// exactly if the sync failed.
     pub(super) fn check_status_after(&self, daemon: &Daemon, before: &Before) {
         let Before { rs, counts } = before;
-        let last = daemon.controller.inspector().last_sync(rs);
+        let last = daemon
+            .controller
+            .memories
+            .get(rs, |it| it.history.last_sync.clone())
+            .flatten();
         let end = last.map_or(SyncEnd::TooEarly, |sync| sync.end);
         let mut state = self.lock();
         if state.is_killed || state.sent.took_time || end == SyncEnd::TooEarly {

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
+use crate::controller::memory::history::Mistake;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
     Fixture, creates, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused,
@@ -139,8 +140,12 @@ fn a_14_an_unusable_selector_is_left_alone() {
         assert_eq!(fixture.queue.next_deadline(), None);
         assert_eq!(fixture.queued(), [""; 0]);
     }
-    let note = |memory: &mut Memory| memory.history.note_unusable_selector(rs.generation);
-    let is_news = fixture.controller.memories.get(&rs.key, &rs.uid, note);
+    let note = |memory: &mut Memory| {
+        memory
+            .history
+            .note_mistake(Mistake::Selector, rs.generation, 0)
+    };
+    let is_news = fixture.controller.memories.get(&rs, note);
     assert_eq!(is_news, Some(false), "it is in the log");
 }
 
@@ -339,7 +344,7 @@ fn names_are_forgotten_with_the_version_that_they_are_of() {
     let fixture = fixture(&rs, []);
     let has_names = || {
         let has_names = |memory: &mut Memory| !memory.own_writes.is_empty();
-        fixture.controller.memories.get(&rs.key, &rs.uid, has_names)
+        fixture.controller.memories.get(&rs, has_names)
     };
     fixture.process(&rs.key);
     assert_eq!(has_names(), Some(true));

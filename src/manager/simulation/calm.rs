@@ -367,7 +367,7 @@ impl State {
         let (facts, n_held_back) = in_process(process, || {
             (
                 controller.inspector().inspect(&key),
-                controller.inspector().n_pods_held_back(),
+                controller.inspector().totals().pods_held_back,
             )
         });
         let memory = facts.and_then(|facts| facts.memory);

@@ -33,9 +33,9 @@ impl World {
             let told = (
                 queue.stats().depth,
                 queue.in_progress().total.is_zero(),
-                controller.inspector().n_held_back(),
-                controller.inspector().n_pods_held_back(),
-                controller.inspector().n_expected(),
+                controller.inspector().totals().refused,
+                controller.inspector().totals().pods_held_back,
+                controller.inspector().totals().expected,
                 controller.inspector().n_not_in_step(),
             );
             let expected = (0, true, [0; 3], 0, (0, 0), n_behind);

@@ -59,7 +59,9 @@ fn failed_pods_that_are_kept_are_not_read() {
     for (n, expected) in [(0, false), (1, false), (2, true)] {
         let (fixture, rs) = with_failed(n);
         let selector = rs.selector.as_ref().expect("a valid selector");
-        let view = fixture.controller.view(&rs, selector, RecordView::empty());
+        let view = fixture
+            .controller
+            .view(&rs, selector, RecordView::default());
         let is_listed = matches!(view.pods, Pods::Listed { .. });
         assert_eq!(is_listed, expected, "{n}");
     }

@@ -588,7 +588,7 @@ fn the_pause_after_a_status_counts_the_pods_there_or_wanted() {
         updated.expect("it is stored");
         let now = fixture.clock.now();
         let next = |memory: &mut Memory| memory.next_status;
-        let next = fixture.controller.memories.get(&rs.key, &rs.uid, next);
+        let next = fixture.controller.memories.get(&rs, next);
         assert_eq!(next.flatten(), Some(now + Duration::from_millis(100)));
     }
 }

@@ -14,7 +14,7 @@ use crate::controller::decide::optional::protection::PROTECTED_PODS;
 use crate::controller::decide::{Pods, Rules, View};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::{Readiness, Resource};
-use crate::controller::memory::view::{Proof, RecordView, SpecLag};
+use crate::controller::memory::view::{RecordView, SpecLag};
 use crate::controller::testing::{now, owned_pod, replica_set, seconds_ago};
 
 /// Pods that exist in some views.
@@ -158,7 +158,7 @@ impl Stock {
         let record = if has_record {
             self.record(&rs, &owned, rng)
         } else {
-            RecordView::empty()
+            RecordView::default()
         };
         Drawn {
             record,
@@ -292,7 +292,8 @@ impl Stock {
             readiness,
             expectations,
             expire_in: (expectations == Satisfaction::Open).then(|| delay(rng)),
-            proof: any(&[Proof::Complete, Proof::OfThisOne, Proof::Owed], rng),
+            is_unproven: rng.bool(),
+            is_confirmed: rng.bool(),
             loss_delay: one_in(5, rng).then(|| delay(rng)),
             creates_wait: one_in(4, rng).then(|| (rng.i64(1..4), delay(rng))),
             spec: any(&specs, rng),
@@ -300,7 +301,7 @@ impl Stock {
             n_overdue: rng.usize(..=unknown_deletions.len()),
             unknown_deletions,
             unknowns_are_compared: rng.bool(),
-            ..RecordView::empty()
+            ..RecordView::default()
         }
     }
 }

@@ -26,8 +26,8 @@ fn quota(name: &str) -> Refusal {
 
 /// A create of `rs` is refused.
 fn refuse(memories: &Memories, rs: &ReplicaSet, refusal: Refusal) {
-    memories.with(&rs.key, &rs.uid, |_| {});
-    memories.note_creates(rs, Some((refusal, String::new())), false);
+    memories.with(&rs, |_| {});
+    memories.creates_tried(rs, Some((refusal, String::new())));
 }
 
 /// Its wait.
@@ -48,8 +48,8 @@ fn at(name: &str, delay: u128) -> (String, u128) {
 
 /// The creates of `rs` are accepted.
 fn accept(memories: &Memories, rs: &ReplicaSet) {
-    memories.get(&rs.key, &rs.uid, Memory::create_was_accepted);
-    memories.note_creates(rs, None, false);
+    memories.get(&rs, Memory::create_was_accepted);
+    memories.creates_tried(rs, None);
 }
 
 /// True if a ReplicaSet waits for this quota, or for any.
@@ -112,10 +112,8 @@ fn who_is_refused_again_before_its_turn_still_has_it() {
     rs.generation += 1;
     refuse(&memories, &rs, quota("pods"));
     assert_eq!(turns(&memories, &rs), [], "it is on its way");
-    let wait = memories.with(&rs.key, &rs.uid, |memory| {
-        memory.creates_wait(rs.generation, clock.now())
-    });
-    assert_eq!(wait, Some(Duration::from_millis(500)));
+    let wait = memories.with(&rs, |memory| memory.creates_wait(clock.now()));
+    assert_eq!(wait, Some((rs.generation, Duration::from_millis(500))));
 }
 
 /// It may wait for its own writes, or for a worker that takes large ReplicaSets.
@@ -173,7 +171,7 @@ fn the_queues_share_a_budget() {
     assert_eq!(pace(), 10 * SECOND, "5 a second for 50");
     for n in 0..50 {
         let rs = replica_set(&format!("rs-{n}"), 1);
-        memories.note_creates(&rs, None, true);
+        memories.creates_not_needed(&rs);
         turns(&memories, &rs);
     }
     assert_eq!(pace(), PACE);
@@ -185,12 +183,12 @@ fn a_queue_ends_with_its_last_replica_set() {
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
     refuse(&memories, &a, quota("pods"));
     refuse(&memories, &b, quota("pods"));
-    assert_eq!(memories.n_held_back(), [2, 0, 0]);
+    assert_eq!(memories.totals().refused, [2, 0, 0]);
     accept(&memories, &a);
     assert!(waits(&memories, "default", None));
     memories.forget(&b.key, Some(&b.uid));
     assert!(!waits(&memories, "default", None));
-    assert_eq!(memories.n_held_back(), [0, 0, 0]);
+    assert_eq!(memories.totals().refused, [0, 0, 0]);
     assert!(memories.lock().queues.is_empty());
 }
 
@@ -204,7 +202,7 @@ fn another_refusal_takes_a_replica_set_out_of_its_queue() {
     assert!(waits(&memories, "default", Some("cpu")));
     refuse(&memories, &a, Refusal::Invalid);
     assert!(!waits(&memories, "default", None));
-    assert_eq!(memories.n_held_back(), [0, 0, 1]);
+    assert_eq!(memories.totals().refused, [0, 0, 1]);
 }
 
 /// Otherwise a webhook that fails would dissolve the queue at once.
@@ -221,11 +219,11 @@ fn a_try_that_meets_another_refusal_is_followed_by_a_pause() {
         clock.advance(PACE);
         match refusal {
             Some(refusal) => refuse(&memories, &all[0], refusal),
-            None => memories.note_creates(&all[0], None, false),
+            None => memories.creates_tried(&all[0], None),
         }
         assert_eq!(turns(&memories, &all[0]), [at("b", 1500)]);
         clock.advance(PACE);
-        memories.note_creates(&all[1], None, true);
+        memories.creates_not_needed(&all[1]);
         let next = turns(&memories, &all[1]);
         assert_eq!(next, [at("c", 0)], "b needs no pod");
     }
@@ -237,8 +235,8 @@ fn a_recreated_replica_set_inherits_no_wait() {
     let (old, mut new) = (replica_set("a", 1), replica_set("a", 1));
     new.uid = "another".into();
     refuse(&memories, &old, quota("pods"));
-    memories.with(&new.key, &new.uid, |memory| {
-        assert_eq!(memory.creates_wait(1, clock.now()), None);
+    memories.with(&new, |memory| {
+        assert_eq!(memory.creates_wait(clock.now()), None);
     });
     assert!(!waits(&memories, "default", None));
 }
@@ -251,8 +249,11 @@ fn a_wait_ends_with_its_time_or_a_generation() {
     let until = wait(&memories, &rs).expect("it waits");
     let of = |generation| {
         let now = clock.now();
-        let wait = |memory: &mut Memory| memory.creates_wait(generation, now);
-        memories.get(&rs.key, &rs.uid, wait).flatten()
+        let wait = memories
+            .get(&rs, |memory| memory.creates_wait(now))
+            .flatten();
+        wait.filter(|(of, _)| *of == generation)
+            .map(|(_, wait)| wait)
     };
     assert_eq!((of(1), of(2)), (Some(until), None));
     clock.advance(until);
@@ -288,7 +289,7 @@ fn refusals_between_accepted_creates_are_no_row() {
     };
     let waits = [refuse(), refuse(), refuse()];
     assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
-    memories.get(&rs.key, &rs.uid, Memory::create_was_accepted);
+    memories.get(&rs, Memory::create_was_accepted);
     assert_eq!(refuse(), waits[0]);
     let held_back = memories.held_back(&rs).expect("it waits");
     assert_eq!(held_back.n_refusals, 1);

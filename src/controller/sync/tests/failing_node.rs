@@ -213,7 +213,15 @@ fn one_ready_probe_brings_the_rest_at_once() {
     );
     cluster.advance(2 * READY_AFTER);
     assert_eq!(cluster.n_running(), 10);
-    assert_eq!(cluster.fixture.controller.inspector().n_pods_held_back(), 0);
+    assert_eq!(
+        cluster
+            .fixture
+            .controller
+            .inspector()
+            .totals()
+            .pods_held_back,
+        0
+    );
 }
 
 #[test]
@@ -263,7 +271,12 @@ fn each_step_has_one_event_and_one_condition() {
         assert_eq!(warnings[i], format!("{FAILED_POD_BACKOFF}: {message}"));
     }
     assert_eq!(
-        cluster.fixture.controller.inspector().n_pods_held_back(),
+        cluster
+            .fixture
+            .controller
+            .inspector()
+            .totals()
+            .pods_held_back,
         10
     );
 }
@@ -364,7 +377,7 @@ fn the_pods_that_wait_are_counted_while_creates_fail() {
         .writes
         .on_create(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
     fixture.sync("web").expect_err("refused");
-    let n_held_back = |memory: &mut Memory| memory.history.n_held_back();
+    let n_held_back = |memory: &mut Memory| memory.history.n_held_back;
     let memories = &fixture.controller.memories;
-    assert_eq!(memories.get(&rs.key, &rs.uid, n_held_back), Some(2));
+    assert_eq!(memories.get(&rs, n_held_back), Some(2));
 }

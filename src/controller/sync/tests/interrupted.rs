@@ -84,7 +84,7 @@ fn a_record_read_after_the_pods_would_create_a_pod_too_many() {
         };
         let step = view.decide();
         let expected = if is_right {
-            (Plan::Nothing, May::Count(None))
+            (Plan::Nothing, May::Report(None))
         } else {
             (Plan::Create(1), May::Act)
         };

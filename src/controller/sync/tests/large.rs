@@ -56,7 +56,7 @@ fn with_a_small_burst_no_sync_is_large() {
     let fixture = Fixture::with_burst(31);
     fixture.deliver_replica_set(replica_set("giant", 2000));
     work(&fixture);
-    let figures = fixture.controller.inspector().n_expected();
+    let figures = fixture.controller.inspector().totals().expected;
     assert_eq!(figures, (31, 0));
 }
 

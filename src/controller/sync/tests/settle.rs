@@ -156,7 +156,7 @@ fn a_standby_records_no_losses() {
     fixture.deliver_pod_deleted(ready_pod("a", &rs));
     let now = fixture.clock.now();
     let waits = |memory: &mut Memory| memory.positions.loss_delay(&"1".into(), now);
-    let waits = fixture.controller.memories.get(&rs.key, &rs.uid, waits);
+    let waits = fixture.controller.memories.get(&rs, waits);
     assert_eq!(waits.flatten(), None);
 }
 
@@ -283,6 +283,6 @@ fn a_delete_waits_even_after_a_status_write() {
         let spec = memory.positions.observe_spec(&rs, now);
         spec.and_then(|spec| spec.delays(&"10".into(), now))
     };
-    let remaining = fixture.controller.memories.get(&rs.key, &rs.uid, remaining);
+    let remaining = fixture.controller.memories.get(&rs, remaining);
     assert_eq!(remaining.flatten(), Some(SETTLE_MAX), "{names:?}");
 }

@@ -192,7 +192,7 @@ fn a_take_over_leaves_no_state() {
         let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
         let is_confirmed = || {
             let memories = &fixture.controller.memories;
-            memories.get(&rs.key, &rs.uid, is_confirmed)
+            memories.get(&rs, is_confirmed)
         };
         assert_eq!(is_confirmed(), Some(n < 10), "{n}");
         fixture.deliver_replica_set_deleted(rs.clone());
@@ -209,7 +209,7 @@ fn the_proof_discards_what_the_api_server_confirmed() {
     let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
     let is_confirmed = || {
         let memories = &fixture.controller.memories;
-        memories.get(&rs.key, &rs.uid, is_confirmed)
+        memories.get(&rs, is_confirmed)
     };
     assert_eq!(is_confirmed(), Some(true));
     fixture.deliver_bookmarks("20", "20");

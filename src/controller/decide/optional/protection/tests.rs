@@ -94,7 +94,7 @@ fn decide_within(
             unknown_deletions: unresolved.iter().map(|uid| Uid::new(uid)).collect(),
             // The number is not what is tested here.
             unknowns_are_compared: true,
-            ..RecordView::empty()
+            ..RecordView::default()
         },
         rules: Rules {
             burst_replicas,
