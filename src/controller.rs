@@ -46,7 +46,6 @@ mod act;
 pub mod decide;
 pub mod dry_run;
 mod enqueue;
-pub mod error;
 pub mod handlers;
 pub mod inspect;
 pub mod memory;
@@ -86,7 +85,7 @@ use crate::telemetry::metrics::controller::{ControllerMetrics, WriteOutcome};
 use crate::workqueue::WorkQueue;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
-pub use self::error::SyncError;
+pub use self::act::SyncError;
 
 /// The collaborators of the controller.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 
 pub mod deletion_order;
 pub mod optional;
-pub mod pods;
 pub mod status;
 pub mod step;
 
@@ -16,12 +15,12 @@ use self::deletion_order::{
     DeletionContext, DeletionOrder, Preferences, RelatedPods, pods_to_delete,
 };
 use self::optional::{OptIns, reads_failed_pods, respects_marks};
-use self::pods::{Availability, Claim, Counts, claim_of};
+use self::status::{Availability, Counts};
 use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
-use crate::controller::memory::view::{RecordView, SpecLag};
+use crate::controller::memory::{RecordView, SpecLag};
 use crate::stdx::HashSet;
 
 pub use self::step::{Doubt, May, Step};
@@ -87,6 +86,37 @@ pub enum Pods {
         /// Pods of its namespace without a controller.
         orphans: Vec<Arc<Pod>>,
     },
+}
+
+/// The claim of a ReplicaSet on one pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The ReplicaSet controls the pod and keeps it.
+    Keep,
+    /// The pod has another controller, or the ReplicaSet cannot claim it.
+    Ignore,
+    /// The pod has no controller and matches the selector.
+    Adopt,
+    /// The ReplicaSet controls the pod, but the selector no longer matches.
+    Release,
+}
+
+/// Returns the claim of `rs` on `pod`, judged by the two objects alone (kubernetes
+/// `pkg/controller/controller_ref_manager.go:BaseControllerRefManager.ClaimObject`).
+pub fn claim_of(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
+    let matches = selector.matches(&pod.labels);
+    match &pod.controller {
+        Some(controller) if controller.uid != rs.uid => Claim::Ignore,
+        Some(_) if matches => Claim::Keep,
+        // A ReplicaSet under deletion releases nothing: the garbage collector handles its pods.
+        Some(_) if rs.is_terminating() => Claim::Ignore,
+        Some(_) => Claim::Release,
+        None if rs.is_terminating() || !matches || pod.is_terminating() => Claim::Ignore,
+        None if pod.key.namespace != rs.key.namespace && !rs.key.namespace.is_empty() => {
+            Claim::Ignore
+        }
+        None => Claim::Adopt,
+    }
 }
 
 impl View<'_> {
@@ -185,7 +215,7 @@ impl View<'_> {
         if plan == Plan::Nothing {
             return May::Act;
         }
-        if let (Plan::Create(_), Some((generation, delay))) = (plan, record.creates_wait)
+        if let (Plan::Create(_), Some((generation, Some(delay)))) = (plan, record.refused)
             && generation == self.rs.generation
         {
             return May::Report(Some(delay));

@@ -71,38 +71,32 @@ impl Work {
             )],
             Plan::Nothing => Vec::new(),
         };
-        let others = [
+        let mut changed: HashSet<Uid> = delete.iter().map(|pod| pod.uid.clone()).collect();
+        for (verb, pods) in [
             ("adopt", &decision.adopt[..]),
             ("release", &decision.release),
             ("discard Failed", decision.opt_ins.extra_deletes()),
-        ];
-        let others = others.into_iter().filter(|(_, pods)| !pods.is_empty());
-        texts.extend(
-            others
-                .clone()
-                .map(|(verb, pods)| format!("{verb} {}", names(pods))),
-        );
-        let changed = others.flat_map(|(_, pods)| pods).chain(delete);
+        ] {
+            texts.extend((!pods.is_empty()).then(|| format!("{verb} {}", names(pods))));
+            changed.extend(pods.iter().map(|pod| pod.uid.clone()));
+        }
         (!texts.is_empty()).then(|| Self {
             owner: rs.uid.clone(),
             generation: rs.generation,
             text: texts.join(", and "),
             n_pods,
-            changed: changed.map(|pod| pod.uid.clone()).collect(),
+            changed,
         })
-    }
-
-    fn kind(&self) -> &str {
-        first_word(&self.text)
     }
 
     /// True if this is more than `before`. Less is what another writer has left to do.
     fn exceeds(&self, before: &Self) -> bool {
+        let verb = first_word(&self.text);
         // Where later syncs would delete more pods, each deletion changes the choice.
-        let is_whole = self.kind() != "delete" || self.n_pods <= self.changed.len();
+        let is_whole = verb != "delete" || self.n_pods <= self.changed.len();
         self.owner != before.owner
             || self.generation != before.generation
-            || self.kind() != before.kind()
+            || verb != first_word(&before.text)
             || self.n_pods > before.n_pods
             || is_whole && !self.changed.is_subset(&before.changed)
     }

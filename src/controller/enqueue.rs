@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::ReplicaSetController;
-use super::decide::pods::Counts;
+use super::decide::status::Counts;
 use super::decide::step::{Next, Plan, Reason, plan};
 use super::decide::{Step, View};
 use super::memory::Memory;
@@ -184,9 +184,9 @@ impl ReplicaSetController {
 /// neither creates nor deletes, and after a refusal it does not create.
 fn is_held_back(memory: &Memory, rs: &ReplicaSet, owned: &PodTally, now: Instant) -> bool {
     let creates = || i64::try_from(owned.n_active()).is_ok_and(|n| n < i64::from(rs.replicas));
-    let wait = memory.creates_wait(now);
+    let waits = |(of, wait): (i64, Option<_>)| of == rs.generation && wait.is_some();
     memory.own_writes.satisfaction(now) == Satisfaction::Open
-        || wait.is_some_and(|(generation, _)| generation == rs.generation) && creates()
+        || memory.refused(now).is_some_and(waits) && creates()
 }
 
 #[cfg(test)]

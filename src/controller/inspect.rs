@@ -10,7 +10,7 @@ use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
 use crate::controller::decide::optional::{counts_all_pods, is_own};
-use crate::controller::decide::pods::Counts;
+use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;

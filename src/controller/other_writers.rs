@@ -2,10 +2,9 @@
 //! ReplicaSet fight while each looks healthy, so this daemon reports a second one.
 //!
 //! The watch threads note a new pod that this daemon does not expect. The next sync of its
-//! ReplicaSet queries the API server for the writer of its owner reference
-//! (`metadata.managedFields`), so an own create with a lost response never counts as foreign.
-//! Another instance of this program writes under the same name and stays undetected. No health
-//! check fails, since a restart does not stop the other controller.
+//! ReplicaSet queries the API server for the writer of its owner reference, so an own create with a
+//! lost response never counts as foreign. Another instance of this program writes under the same
+//! name and stays undetected. No health check fails, since a restart does not stop the other one.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,8 +27,7 @@ const EXPLAINED_FOR: Duration = Duration::from_mins(2);
 /// Reason of the warning event.
 pub const OTHER_WRITER: &str = "OtherWriter";
 
-/// When this daemon started to write, and what it knows of other writers. Only a worker with a
-/// foreign pod, and `explain`, take the one short lock.
+/// What this daemon knows of other writers.
 #[derive(Debug, Default)]
 pub struct OtherWriters {
     /// What the pod cache had shown by the take-over; unset while this daemon must not write.
@@ -48,12 +46,12 @@ impl OtherWriters {
     /// Returns true if the last query is old enough, and counts that as a new query.
     fn may_query(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let is_recent = |then: Instant| now.saturating_duration_since(then) < CHECK_INTERVAL;
-        if state.queried.is_some_and(is_recent) {
-            return false;
+        let is_old = |then: Instant| now.saturating_duration_since(then) >= CHECK_INTERVAL;
+        let may = state.queried.is_none_or(is_old);
+        if may {
+            state.queried = Some(now);
         }
-        state.queried = Some(now);
-        true
+        may
     }
 
     /// The last report, if it was made within `period`.

@@ -38,7 +38,7 @@ impl Writer {
         let rs = view.rs;
         if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
             // Something else than the refusal keeps this sync from creating.
-            if step.may == May::Act && view.record.has_refusal {
+            if step.may == May::Act && view.record.refused.is_some() {
                 self.memories.creates_not_needed(rs);
             }
             return;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::act::Writer;
 use super::decide::Pods;
-use super::decide::pods::Counts;
+use super::decide::status::Counts;
 use super::decide::step::BURST_REPLICAS;
 use super::memory::Memory;
 use super::memory::positions::{Resource, Versions};
@@ -409,7 +409,7 @@ impl Fixture {
                 .map(|_| memory.own_writes.n_expected())
         };
         let memories = &self.controller.memories;
-        memories.get(&rs, open).flatten()
+        memories.get(rs, open).flatten()
     }
 
     /// Expects pods with these names to appear and pods with these UIDs to terminate.
@@ -431,7 +431,7 @@ impl Fixture {
     /// Records the version of a write for `rs`.
     pub(super) fn wrote_at(&self, rs: &ReplicaSet, resource: Resource, version: &str) {
         let (now, memories) = (self.clock.now(), &self.controller.memories);
-        memories.with(&rs, |memory| {
+        memories.with(rs, |memory| {
             memory.positions.wrote_at(resource, &version.into(), now);
         });
     }
@@ -440,7 +440,7 @@ impl Fixture {
     pub(super) fn written(&self, rs: &ReplicaSet) -> Option<Versions> {
         let written = |memory: &mut Memory| memory.positions.written().cloned();
         let memories = &self.controller.memories;
-        memories.get(&rs, written).flatten()
+        memories.get(rs, written).flatten()
     }
 
     /// Advances the clock and takes the keys that are due then.

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 
 use super::ReplicaSetController;
 use super::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
-use super::decide::pods::{Availability, Counts};
+use super::decide::status::{Availability, Counts};
 use super::decide::{Pods, Rules, View};
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Versions;
-use super::memory::view::{RecordView, SpecLag};
+use super::memory::{RecordView, SpecLag};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::cache::Cache;
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use log::Level;
 
 use super::act::Writer;
+use super::act::{Batch, Did};
 use super::decide::{May, Step, View};
-use super::error::{Batch, Did};
 use super::memory::Memory;
 use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::{Readiness, Resource};

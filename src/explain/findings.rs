@@ -12,7 +12,7 @@ use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
 use crate::controller::decide::optional::protection::Block;
-use crate::controller::decide::pods::is_available;
+use crate::controller::decide::status::is_available;
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::refusals::{HeldBack, PAUSE_MAX, Refusal};

@@ -16,11 +16,11 @@ use crate::controller::decide::deletion_order::{
 use crate::controller::decide::optional::order::{
     Because, NodePods, Places, PreferredPod, is_one_class, prefer, prefer_throughout,
 };
-use crate::controller::decide::pods::{Claim, claim_of, is_available};
+use crate::controller::decide::status::is_available;
 use crate::controller::decide::step::{Plan, plan};
-use crate::controller::decide::{Pods, Step};
+use crate::controller::decide::{Claim, Pods, Step, claim_of};
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
-use crate::controller::memory::view::RecordView;
+use crate::controller::memory::RecordView;
 use crate::stdx::HashMap;
 
 /// Maximum pods in a list; the counts cover all pods.

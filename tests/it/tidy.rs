@@ -354,9 +354,8 @@ const OPT_INS: [&str; 3] = [
 ];
 
 /// What only [`OPT_INS`] name.
-const OF_OPT_INS: [&str; 8] = [
+const OF_OPT_INS: [&str; 7] = [
     "optional::failed_pods",
-    "optional::leftovers",
     "optional::order",
     "optional::protection",
     "opt_ins.back_off",

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::Writer;
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
+use crate::controller::SyncError;
 use crate::controller::decide::{Step, View};
-use crate::controller::error::SyncError;
-use crate::controller::{error, outcome_of};
+use crate::controller::outcome_of;
 use crate::stdx::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
 use crate::writes::{WriteError, WrittenPod};
@@ -72,7 +72,7 @@ impl Writer {
             );
         }
         let is_race = is_deleted && errors.len() == n_not_adopted;
-        match error::aggregate(errors) {
+        match super::aggregate(errors) {
             Some(error) if is_race => Err(SyncError::Deleted(error.to_string())),
             Some(error) => Err(error),
             None => Ok(gone),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Writer;
-use super::delete::Deleted;
+use super::manage::Deleted;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::step::{Next, Reason};

@@ -11,7 +11,7 @@ use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::SyncError;
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::is_own as is_of_opt_in;
-use crate::controller::decide::pods::Counts;
+use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::decide::step::{Next, Reason};
 use crate::controller::memory::Memory;

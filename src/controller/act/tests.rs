@@ -71,7 +71,7 @@ fn g_07_a_burst_that_is_never_full() {
 #[test]
 fn a_batch_without_effect_logs_at_debug_level() {
     use log::Level;
-    let level = super::level_of_batch;
+    let level = super::manage::level_of_batch;
     assert_eq!(level(0, &Err(WriteError::Stopped)), Level::Debug);
     assert_eq!(level(1, &Err(WriteError::Stopped)), Level::Info);
     assert_eq!(level(0, &Err(forbidden())), Level::Debug);

@@ -5,7 +5,6 @@
 //! the decision changes without an event. `tests/it/tidy.rs` holds the core to that.
 
 pub mod failed_pods;
-pub mod leftovers;
 pub mod order;
 pub mod protection;
 
@@ -14,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use self::failed_pods::{BackOff, report_back_off};
-use self::leftovers::Leftovers;
+use self::failed_pods::{BackOff, Leftovers, report_back_off};
 pub use self::order::prefer;
 pub use self::protection::Marks;
 use self::protection::{Block, is_block, show_block};
@@ -23,7 +21,7 @@ use super::status::Failure;
 use super::step::{Next, Plan, Reason};
 use crate::api::conditions::Condition;
 use crate::api::policy::Preference;
-use crate::api::{CompactTimestamp, Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 
 /// What the opt-ins of a ReplicaSet make of one decision; nothing without any.
 #[derive(Clone, Debug, Default)]
@@ -158,42 +156,4 @@ pub fn flags_of(rs: &ReplicaSet) -> Policy {
 /// True for a condition that only an opt-in sets, and removes.
 pub fn is_own(condition: &Condition) -> bool {
     is_block(condition)
-}
-
-/// A Failed pod that was not being deleted, and when it failed.
-///
-/// A pod that fails while it is being deleted does not count: its kubelet reports the end of its
-/// containers that way, and its replacement exists already.
-#[derive(Clone, Copy, Debug)]
-struct FailedPod<'a> {
-    pod: &'a Arc<Pod>,
-    at: Timestamp,
-}
-
-/// The Failed pods among `owned` that match the selector, the earliest first.
-fn failed_pods<'a>(
-    owned: &'a [Arc<Pod>],
-    selector: &Selector,
-    now: Timestamp,
-) -> Vec<FailedPod<'a>> {
-    let is_ours = |pod: &&Arc<Pod>| !pod.is_terminating() && selector.matches(&pod.labels);
-    let failed = |pod: &'a Arc<Pod>| {
-        let at = failed_at(pod, now)?;
-        Some(FailedPod { pod, at })
-    };
-    let mut failed: Vec<_> = owned.iter().filter(is_ours).filter_map(failed).collect();
-    failed.sort_by(|a, b| (a.at, &a.pod.key).cmp(&(b.at, &b.pod.key)));
-    failed
-}
-
-/// When the pod failed; `None` if it did not, or without any time. The creation, by the API
-/// server's clock, replaces a time that the node's clock puts before it or after `now`.
-fn failed_at(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
-    let failure = pod.failure.as_ref()?;
-    let created = pod.creation.map(CompactTimestamp::timestamp);
-    let failed = failure.at.map(CompactTimestamp::timestamp);
-    match failed.filter(|at| *at <= now) {
-        Some(failed) => Some(created.map_or(failed, |created| created.max(failed))),
-        None => created,
-    }
 }

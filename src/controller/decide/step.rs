@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::optional::OptIns;
-use super::pods::Counts;
+use super::status::Counts;
 use crate::api::{Pod, ReplicaSet};
 
 pub use crate::batches::LARGE;

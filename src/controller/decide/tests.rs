@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::drawn::{Drawn, Stock};
-use super::pods::{Claim, claim_of};
+use super::{Claim, claim_of};
 use super::{Doubt, May, Plan, Pods, Step, View};
 use crate::api::{Pod, ScaleDownMark, Uid};
+use crate::controller::memory::SpecLag;
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
-use crate::controller::memory::view::SpecLag;
 use crate::controller::simulation::seeds;
 use crate::controller::testing::now;
 use crate::stdx::HashSet;
@@ -152,7 +152,9 @@ fn check_record(drawn: &Drawn, step: &Step) -> Checked {
         Plan::Nothing => Ok(()),
         Plan::Create(count) => {
             let generation = drawn.rs.generation;
-            let waits = record.creates_wait.is_some_and(|(of, _)| of == generation);
+            let waits = record
+                .refused
+                .is_some_and(|(of, wait)| of == generation && wait.is_some());
             ensure(!waits, "creates wait after a refusal")?;
             ensure(record.loss_delay.is_none(), "creates wait after a loss")?;
             ensure(

@@ -21,7 +21,13 @@ fn deciding(mut fixture: Fixture) -> (Fixture, Arc<DryRun>) {
 /// What the last sync of the ReplicaSet would do, and to how many pods.
 fn open(dry_run: &DryRun, rs: &ReplicaSet) -> String {
     let open = dry_run.lock();
-    let of = |work: &Work| format!("{} {}", work.kind(), work.n_pods.max(work.changed.len()));
+    let of = |work: &Work| {
+        format!(
+            "{} {}",
+            super::first_word(&work.text),
+            work.n_pods.max(work.changed.len())
+        )
+    };
     open.get(&rs.key).map_or_else(String::new, of)
 }
 

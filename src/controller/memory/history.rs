@@ -153,7 +153,7 @@ impl History {
         (*count == threshold).then(|| (threshold, age(*since)))
     }
 
-    /// Records a mistake with this text, as a hash, at this generation. Returns true the first time.
+    /// Records a mistake with this hash of its text. Returns true the first time.
     pub fn note_mistake(&mut self, what: Mistake, generation: i64, text: u64) -> bool {
         let reported = Some((generation, text));
         std::mem::replace(&mut self.reported[what as usize], reported) != reported

@@ -1,41 +1,36 @@
 //! A ReplicaSet's own writes that the cache does not show yet, by identity: created pods by their
 //! *names*, deleted pods by their *UIDs*. Plain data without lock, clock or I/O.
 //!
-//! A write is in one of two states, or in both. While it is *expected*, the sync neither creates
-//! nor deletes, because its view lacks its own writes. The watch threads observe exact identities,
-//! so a foreign pod fulfils no expectation. A write is *unknown* if its response was lost or the
-//! server gave up halfway. An unknown write blocks nothing, but the sync retries it first: a create
-//! under the same name, so that it cannot create a second pod, and a delete of the same pod, so
-//! that it cannot delete a second one. A retry that failed or was never sent proves nothing about
-//! the first attempt.
+//! While a write is *expected*, the sync neither creates nor deletes, because its view lacks its
+//! own writes. A write is *unknown* if its response was lost or the server gave up halfway. It
+//! blocks nothing, but the sync retries it first, a create under the same name and a delete of the
+//! same pod, so that it cannot create or delete a second one. A retry that failed or was never sent
+//! proves nothing about the first attempt.
 //!
 //! A write is settled by an event of its pod, by the pod's deletion, by a response with its
-//! outcome, or by a position: a response names the version of the stored pod, so a cache that has
-//! passed that version without the pod has missed it, and the sync queries the API server.
+//! outcome, or by a position: a cache that has passed the version of the stored pod without the pod
+//! has missed it, and the sync queries the API server.
 //!
 //! A name under which no pod was stored is *returned*. A refused one is drawn before all others,
 //! whatever the version: the error message then stays the same, so the recorder counts up the event
 //! instead of creating another.
 //!
-//! New names look as the API server would generate them. They come from a sequence that depends
-//! only on the ReplicaSet's UID and resource version. A daemon that was killed during a scale-up
-//! and restarted finds the ReplicaSet at the same version, because the status write follows the
-//! creates. So it uses the *same* names again: if an earlier create is still in progress at the API
-//! server, the repeated one fails with "already exists" instead of creating a surplus pod. This
-//! does not hold if another client wrote the ReplicaSet meanwhile.
+//! New names depend only on the ReplicaSet's UID and resource version. A daemon that was killed
+//! during a scale-up and restarted finds the ReplicaSet at the same version, because the status
+//! write follows the creates. So it uses the *same* names again: if an earlier create is still in
+//! progress at the API server, the repeated one fails with "already exists" instead of creating a
+//! surplus pod. This does not hold if another client wrote the ReplicaSet meanwhile.
 //!
 //! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles; the
 //! number of a version is its start in the cycle. Each stored pod takes a version of its own, so
-//! the names of one ReplicaSet version end before the next version starts: no name of a stored pod
-//! returns until the API server has issued 14 million versions, across any number of restarts. The
-//! exception is a pod that appeared and vanished since the last write of the ReplicaSet, if the
-//! daemon restarts then.
+//! no name of a stored pod returns until the API server has issued 14 million versions, across any
+//! number of restarts. The exception is a pod that appeared and vanished since the last write of
+//! the ReplicaSet, if the daemon restarts then.
 //!
 //! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
 //! `pkg/controller/controller_utils.go:ControllerExpectations`), so unrelated pods can satisfy an
 //! expectation or drive a counter below zero. Upstream has no names to retry: the API server names
-//! the pod after the first half of admission, so its errors contain no name, or a new one each
-//! time.
+//! the pod.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -51,10 +46,9 @@ use crate::writes::pod_body::generate_name;
 /// `pkg/controller/controller_utils.go:ExpectationsTimeout`).
 pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A delete without a response takes no effect later than this. The time counts from the moment at
-/// which this daemon gave up on its last attempt. The API server gives up on a request after a
-/// minute (apiserver `pkg/server/config.go:RequestTimeout`), and so does this daemon; the rest is a
-/// margin for proxies in between.
+/// A delete without a response takes no effect later than this after its last attempt. The API
+/// server gives up on a request after a minute (apiserver `pkg/server/config.go:RequestTimeout`);
+/// the rest is a margin for proxies in between.
 pub const DELETE_ARRIVES_WITHIN: Duration = Duration::from_mins(5);
 
 /// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
@@ -299,10 +293,8 @@ impl OwnWrites {
     /// The names of pods that may exist already: first those whose create may still arrive at the
     /// API server, because a try had no response.
     pub fn unknown_creations(&self) -> Vec<Arc<str>> {
-        let creations = self.creations.iter();
-        let mut unknown: Vec<_> = creations
-            .filter_map(|(name, it)| Some((it.unknown?, Arc::clone(name))))
-            .collect();
+        let unknown = |(name, it): (_, &Creation)| Some((it.unknown?, Arc::clone(name)));
+        let mut unknown: Vec<_> = self.creations.iter().filter_map(unknown).collect();
         unknown.sort();
         unknown.into_iter().map(|(_, name)| name).collect()
     }
@@ -354,19 +346,18 @@ impl OwnWrites {
 
     /// The deletes with an unknown outcome, in the order of their UIDs.
     pub fn unknown_deletions(&self, now: Instant) -> UnknownDeletions {
-        let mut found = UnknownDeletions::default();
-        for (pod, since) in &self.unknown_deletions {
-            if now.saturating_duration_since(*since) > DELETE_ARRIVES_WITHIN {
-                found.over.push(pod.clone());
-            } else {
-                found.under_way.push(pod.clone());
-            }
+        let is_over = |(_, since): &(&Uid, &Instant)| {
+            now.saturating_duration_since(**since) > DELETE_ARRIVES_WITHIN
+        };
+        let (over, under_way): (Vec<_>, Vec<_>) = self.unknown_deletions.iter().partition(is_over);
+        let uids = |all: Vec<(&Uid, _)>| all.into_iter().map(|(uid, _)| uid.clone()).collect();
+        UnknownDeletions {
+            under_way: uids(under_way),
+            over: uids(over),
         }
-        found
     }
 
-    /// Whether a sync may act on what the cache shows. Call this *before* listing the pods, so that
-    /// events in between can only make the view newer.
+    /// Whether a sync may act on what the cache shows.
     pub fn satisfaction(&self, now: Instant) -> Satisfaction {
         match self.remaining(now) {
             None => Satisfaction::Satisfied,

@@ -1,20 +1,15 @@
 //! Positions: resource versions that the caches must reach before a sync acts. Plain data without
 //! lock, clock or I/O.
 //!
-//! Four things require a position:
-//!
-//! - *Own writes.* Each response to a write names the version of the stored object. Until the
-//!   caches have reached the highest version, a sync returns at once and writes nothing, not even
-//!   the status. A version that does not arrive within [`EXPECTATIONS_TIMEOUT`] makes the sync
-//!   query the API server.
+//! - *Own writes.* Until the caches have reached the highest version in a response, a sync writes
+//!   nothing, not even the status. After [`EXPECTATIONS_TIMEOUT`] it queries the API server.
 //! - *A changed spec.* A user who wants certain pods deleted first marks the pods, and then lowers
 //!   `replicas`. The two changes arrive through different watches, possibly in reverse order. So
 //!   the choice of pods to delete waits until the pod cache is as new as the spec.
 //! - *Lost pods.* The garbage collector may have deleted them because their ReplicaSet is being
 //!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
 //!   ReplicaSet cache is as new as the loss.
-//! - *The take-over*, for all ReplicaSets together ([`TakeOver`]). A record only notes whether the
-//!   API server has confirmed the caches for its ReplicaSet.
+//! - *The take-over*, for all ReplicaSets together ([`TakeOver`]).
 //!
 //! A quiet watch does not report its position, so the second and the third wait are limited to
 //! [`SETTLE_MAX`].
@@ -321,17 +316,16 @@ fn number(version: &ResourceVersion) -> u64 {
     version.number().unwrap_or(0)
 }
 
-/// The proof that a new leader owes before it acts, for all ReplicaSets together: that both caches
-/// are as new as its take-over. Initially there is none.
+/// The proof that a new leader owes before it acts: that both caches are as new as its take-over.
+/// Initially there is none.
 ///
-/// A standby runs its watches to keep the caches warm, but enqueues no keys. The new leader syncs
-/// every ReplicaSet once. The watches may not have shown the previous leader's last writes yet, and
-/// a sync that acted on such a cache would create the same pods again. So the first sync with
-/// something to do queries the API server for its current versions, and each ReplicaSet delays its
-/// first action until both caches have reached those versions. A quiet watch learns its position
-/// only about once a minute, so within that minute the sync compares with the API server instead:
-/// one GET and one LIST for each ReplicaSet with something to do. Each cache is compared with a
-/// version of its own resource, because versions of two resources need not share a history.
+/// The watches may not have shown the previous leader's last writes yet, and a sync that acted on
+/// such a cache would create the same pods again. So the first sync with something to do queries
+/// the API server for its current versions, and each ReplicaSet delays its first action until both
+/// caches have reached those versions. A quiet watch learns its position only about once a minute,
+/// so within that minute the sync compares with the API server instead: one GET and one LIST for
+/// each ReplicaSet with something to do. Each cache is compared with a version of its own resource,
+/// because versions of two resources need not share a history.
 #[derive(Debug, Default)]
 pub struct TakeOver {
     /// The positions that the caches must reach to be as new as the take-over; empty while unknown.

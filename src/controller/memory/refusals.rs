@@ -20,8 +20,7 @@ use crate::writes::WriteError;
 /// The longest pause of a quota's queue.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The shortest pause. A refused create costs an event too, so this is less than two requests in a
-/// second.
+/// The shortest pause: less than two requests in a second, since a refused create costs an event.
 const PACE: Duration = Duration::from_millis(1500);
 
 /// All queues together try once in this time, a quarter of the default `--kube-api-qps`.
@@ -39,8 +38,7 @@ const QUOTA_WAIT: Duration = Duration::from_hours(1);
 /// The longest wait after an overload.
 pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The longest wait after a 422. Most pods that are invalid stay so. But a broken webhook or policy
-/// also answers 422, and its repair starts no sync.
+/// The longest wait after a 422. A broken webhook answers it too, and its repair starts no sync.
 pub const INVALID_WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// Why the API server refuses the pods of a ReplicaSet. An error of no kind has upstream's
@@ -335,7 +333,7 @@ impl Memories {
         due
     }
 
-    /// Why and how long creates of `rs` wait. Costs time in proportion to the queue of a quota.
+    /// Why and how long creates of `rs` wait. The cost follows the queue of a quota.
     pub fn held_back(&self, rs: &ReplicaSet) -> Option<HeldBack> {
         let now = self.clock.now();
         let state = self.lock();
@@ -350,12 +348,11 @@ impl Memories {
             let n_before = queue.waiting.iter().position(|it| *it == rs.key)?;
             let next_try_in = queue.due.saturating_duration_since(now);
             let pauses = u32::try_from(n_before).unwrap_or(u32::MAX);
-            let pause = queue.pause(pace(state.queues.len()));
-            remaining = remaining.min(next_try_in + pause.saturating_mul(pauses));
-            let len = queue.waiting.len();
+            let pauses = queue.pause(pace(state.queues.len())).saturating_mul(pauses);
+            remaining = remaining.min(next_try_in + pauses);
             Some(QueuePosition {
                 n_before,
-                len,
+                len: queue.waiting.len(),
                 next_try_in,
             })
         });
@@ -370,10 +367,10 @@ impl Memories {
 }
 
 impl Memory {
-    /// For which generation creates wait, and how long; `None` if a sync may create.
-    pub fn creates_wait(&self, now: Instant) -> Option<(i64, Duration)> {
+    /// At which generation a create was refused, and how long the next one at it waits.
+    pub fn refused(&self, now: Instant) -> Option<(i64, Option<Duration>)> {
         let last = self.refused.as_ref()?;
-        Some((last.generation, last.remaining(now)?))
+        Some((last.generation, last.remaining(now)))
     }
 
     /// Records that a create was accepted: a later refusal is the first in a row.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
-use crate::controller::decide::pods::Counts;
+use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::refusals::{
     HeldBack, INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,

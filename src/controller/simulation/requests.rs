@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use super::server::Late;
 use super::{State, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector};
-use crate::controller::decide::pods::Counts;
+use crate::controller::decide::status::Counts;
 use crate::controller::testing::refused;
 use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::release_patch;
 use crate::api::{Labels, ObjectKey, Pod, ReplicaSet};
 use crate::controller::decide::Pods;
-use crate::controller::decide::pods::{Claim, claim_of};
+use crate::controller::decide::{Claim, claim_of};
 use crate::controller::testing::{
     Fixture, Write, controller_ref, key, owned_pod, pod, read_replica_set, refused, replica_set,
     replica_set_json, seconds_ago,

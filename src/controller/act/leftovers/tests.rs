@@ -8,7 +8,7 @@ use super::PAUSE;
 use crate::api::pod::PodFailure;
 use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::Pods;
-use crate::controller::memory::view::RecordView;
+use crate::controller::memory::RecordView;
 use crate::controller::testing::{
     Fixture, Write, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
     replica_set_json, seconds_ago,

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::carry_over;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
-use crate::controller::decide::pods::{Availability, Counts};
+use crate::controller::decide::status::{Availability, Counts};
 use crate::controller::decide::status::{Failure, bounded, calculate_status};
 use crate::controller::decide::step::{LARGE, Plan};
 use crate::controller::memory::Memory;

@@ -1,23 +1,20 @@
-//! `failed-pod-backoff`: how long the replacements of Failed pods wait, and the condition that says
-//! so. Pure.
+//! Failed pods: how long their replacements wait (`failed-pod-backoff`), with the condition that
+//! says so, and which of them are deleted because newer ones are enough (`failed-pods-kept`). Pure.
 //!
-//! The evidence is the Failed pods themselves and the Ready pods beside them, so a restart forgets
-//! nothing. Whoever deletes the Failed pods ends the wait.
-//!
-//! Failures that follow each other within the first wait form a step. The steps of the window, each
-//! with a weight, give the wait, which doubles per step: the first wait for one step, twice that
-//! for two. During a wait nothing is replaced; at its end one pod is created, a probe, and the next
-//! wait begins. A pod that turns Ready ends all that.
+//! The evidence of the back-off is the Failed pods themselves and the Ready pods beside them, so a
+//! restart forgets nothing. Whoever deletes the Failed pods ends the wait. Failures that follow
+//! each other within the first wait form a step. The steps of the window, each with a weight, give
+//! the wait, which doubles per step. At its end one pod is created, a probe, and the next wait
+//! begins. A pod that turns Ready ends all that.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{FailedPod, failed_pods};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, remove_condition};
 use crate::api::policy::FailedPodBackoff;
-use crate::api::{CompactTimestamp, Pod, ReplicaSet, ReplicaSetStatus, Selector};
+use crate::api::{CompactTimestamp, Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::controller::decide::status::Failure;
 
 /// The reason of the condition and of the event.
@@ -256,6 +253,89 @@ fn message(back_off: &BackOff) -> String {
         back_off.history(),
         back_off.wait.as_secs_f64().max(1.0)
     )
+}
+
+/// The Failed pods of a ReplicaSet that are more than it keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Pods to delete now, the earliest failure first.
+    pub delete: Vec<Arc<Pod>>,
+    /// Time until the next one may be deleted, if one will.
+    pub next_in: Option<Duration>,
+}
+
+impl Leftovers {
+    /// Chooses among the pods that a ReplicaSet with this policy owns. Pods with finalizers are
+    /// neither counted nor chosen, and no pod is chosen that the back-off still reads.
+    pub fn of(policy: &Policy, owned: &[Arc<Pod>], selector: &Selector, now: Timestamp) -> Self {
+        let Some(n_kept) = policy.failed_pods_kept else {
+            return Self::default();
+        };
+        let mut failed = failed_pods(owned, selector, now);
+        failed.retain(|failed| !failed.pod.has_finalizers);
+        let n_kept = usize::try_from(n_kept).unwrap_or(usize::MAX);
+        failed.truncate(failed.len().saturating_sub(n_kept));
+        let evidence = policy.failed_pod_backoff.map(FailedPodBackoff::window);
+        let min_age = evidence.map_or(policy.failed_pods_min_age, |window| {
+            window.max(policy.failed_pods_min_age)
+        });
+        let remaining = |at: Timestamp| {
+            let age = now.duration_since(at);
+            let min_age = jiff::SignedDuration::try_from(min_age);
+            let remaining = min_age
+                .unwrap_or(jiff::SignedDuration::MAX)
+                .saturating_sub(age);
+            (remaining > jiff::SignedDuration::ZERO).then(|| remaining.unsigned_abs())
+        };
+        let is_due = |at: Timestamp| remaining(at).is_none();
+        let n_due = failed.iter().take_while(|it| is_due(it.at)).count();
+        Self {
+            next_in: failed.get(n_due).and_then(|next| remaining(next.at)),
+            delete: failed
+                .iter()
+                .take(n_due)
+                .map(|it| Arc::clone(it.pod))
+                .collect(),
+        }
+    }
+}
+
+/// A Failed pod that was not being deleted, and when it failed.
+///
+/// A pod that fails while it is being deleted does not count: its kubelet reports the end of its
+/// containers that way, and its replacement exists already.
+#[derive(Clone, Copy, Debug)]
+struct FailedPod<'a> {
+    pod: &'a Arc<Pod>,
+    at: Timestamp,
+}
+
+/// The Failed pods among `owned` that match the selector, the earliest first.
+fn failed_pods<'a>(
+    owned: &'a [Arc<Pod>],
+    selector: &Selector,
+    now: Timestamp,
+) -> Vec<FailedPod<'a>> {
+    let is_ours = |pod: &&Arc<Pod>| !pod.is_terminating() && selector.matches(&pod.labels);
+    let failed = |pod: &'a Arc<Pod>| {
+        let at = failed_at(pod, now)?;
+        Some(FailedPod { pod, at })
+    };
+    let mut failed: Vec<_> = owned.iter().filter(is_ours).filter_map(failed).collect();
+    failed.sort_by(|a, b| (a.at, &a.pod.key).cmp(&(b.at, &b.pod.key)));
+    failed
+}
+
+/// When the pod failed; `None` if it did not, or without any time. The creation, by the API
+/// server's clock, replaces a time that the node's clock puts before it or after `now`.
+fn failed_at(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+    let failure = pod.failure.as_ref()?;
+    let created = pod.creation.map(CompactTimestamp::timestamp);
+    let failed = failure.at.map(CompactTimestamp::timestamp);
+    match failed.filter(|at| *at <= now) {
+        Some(failed) => Some(created.map_or(failed, |created| created.max(failed))),
+        None => created,
+    }
 }
 
 #[cfg(test)]

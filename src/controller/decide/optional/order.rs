@@ -1,9 +1,8 @@
 //! The preferences of `scale-down-order`: which pods of one class go first. Pure.
 //!
 //! A class is a run of pods that upstream's order does not tell apart by assignment, phase,
-//! readiness or deletion cost. Classes go in upstream's order. Only in the class of which some pods
-//! go and some stay, a preference decides which; what it leaves equal, upstream's order decides. So
-//! the choice depends on nothing but its input.
+//! readiness or deletion cost. Only in the class of which some pods go and some stay, a preference
+//! decides which; what it leaves equal, upstream's order decides.
 //!
 //! | preferences | choice |
 //! |---|---|
@@ -42,8 +41,7 @@ pub struct PreferredPod {
     pub because: Option<Because>,
 }
 
-/// Why a preference chose a pod. All counts are of the moment before this pod was chosen, and
-/// without the pods chosen before it.
+/// Why a preference chose a pod. The counts are without the pods chosen before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Because {
     /// The preference with precedence.
@@ -115,13 +113,10 @@ pub fn prefer(
     (pods, gone): (&[Arc<Pod>], &[Arc<Pod>]),
     context: &DeletionContext<'_>,
 ) -> Vec<PreferredPod> {
-    let class = match count.checked_sub(1).and_then(|last| sorted.get(last)) {
-        Some(last) => class_of(&sorted, last, context.order),
-        None => 0..0,
-    };
-    let is_cut = class.contains(&count);
-    if !is_cut || context.preferences.order.is_upstreams() {
-        return sorted.into_iter().map(PreferredPod::by_upstream).collect();
+    let last = count.checked_sub(1).and_then(|last| sorted.get(last));
+    let class = last.map_or(0..0, |last| class_of(&sorted, last, context.order));
+    if !class.contains(&count) || context.preferences.order.is_upstreams() {
+        return reordered(sorted, 0, &[]);
     }
     let mut surroundings = Surroundings::of(pods, context);
     let before = sorted.iter().take(class.start).map(|it| &it.pod);
@@ -140,7 +135,7 @@ pub fn prefer_throughout(
     context: &DeletionContext<'_>,
 ) -> Vec<PreferredPod> {
     if context.preferences.order.is_upstreams() {
-        return sorted.into_iter().map(PreferredPod::by_upstream).collect();
+        return reordered(sorted, 0, &[]);
     }
     let mut surroundings = Surroundings::of(pods, context);
     let mut ordered = Vec::with_capacity(sorted.len());
@@ -171,31 +166,22 @@ fn class_of(sorted: &[RankedPod], member: &RankedPod, order: DeletionOrder) -> R
 /// Moves the chosen pods of the class that begins at `start` to its front.
 fn reordered(sorted: Vec<RankedPod>, start: usize, chosen: &[Chosen]) -> Vec<PreferredPod> {
     let mut pods: Vec<Option<RankedPod>> = sorted.into_iter().map(Some).collect();
-    let mut ordered: Vec<PreferredPod> = Vec::with_capacity(pods.len());
-    let before = pods.iter_mut().take(start).filter_map(Option::take);
-    ordered.extend(before.map(PreferredPod::by_upstream));
-    for (at, because) in chosen {
-        ordered.extend(pods[start + at].take().map(|ranked| PreferredPod {
-            ranked,
-            because: Some(*because),
-        }));
-    }
-    ordered.extend(pods.into_iter().flatten().map(PreferredPod::by_upstream));
-    ordered
-}
-
-impl PreferredPod {
-    fn by_upstream(ranked: RankedPod) -> Self {
-        Self {
-            ranked,
-            because: None,
-        }
-    }
+    let chosen = chosen
+        .iter()
+        .map(|(at, because)| (start + at, Some(*because)));
+    let before = (0..start).map(|at| (at, None));
+    let others = (start..pods.len()).map(|at| (at, None));
+    let order = before.chain(chosen).chain(others);
+    let take = |(at, because): (usize, _)| {
+        let ranked = pods[at].take()?;
+        Some(PreferredPod { ranked, because })
+    };
+    order.filter_map(take).collect()
 }
 
 impl Places {
-    /// The places of the active pods of a ReplicaSet: by the topology of the template's own
-    /// constraints, or else by zone; by node if no pod carries that label.
+    /// The places of these active pods: by the topology of the template's own constraints, or else
+    /// by zone; by node if no pod carries that label.
     pub fn of(pods: &[Arc<Pod>], preferences: Preferences<'_>) -> Self {
         let Preferences { order, rs } = preferences;
         let key = || rs.topology_key().unwrap_or_else(|| ZONE.to_owned());
@@ -292,12 +278,12 @@ fn choose(
     in_domain: &[usize],
     on_node: &[usize],
 ) -> Vec<Chosen> {
-    let all: Vec<usize> = (0..candidates.len()).collect();
     let mut preferences = order.preferences();
     match (preferences.next(), preferences.next()) {
         (Some(Preference::Spread), None) => spread(candidates, count, in_domain),
         (Some(Preference::Spread), Some(_)) => both(candidates, count, in_domain, on_node),
         (Some(Preference::Consolidate), second) => {
+            let all: Vec<usize> = (0..candidates.len()).collect();
             let in_domain = second.map(|_| in_domain);
             consolidate(candidates, &all, count, in_domain, on_node)
         }
@@ -355,8 +341,8 @@ fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize
 /// pods, node by node. All nodes that can be emptied count alike, so the smallest first, while they
 /// fit whole, are as many as any choice of as many candidates empties.
 ///
-/// Chooses `count` of those candidates whose indexes are in `members`. Among nodes with equally
-/// many pods it takes from the domain with most pods, if `in_domain` is given.
+/// Chooses `count` of `members`. Among nodes with equally many pods it takes from the domain with
+/// most pods, if `in_domain` is given.
 fn consolidate(
     candidates: &[Candidate],
     members: &[usize],
@@ -379,13 +365,15 @@ fn consolidate(
     }
     let mut chosen: Vec<Chosen> = Vec::with_capacity(count);
     let mut take = |chosen: &mut Vec<Chosen>, lots: &[Lot], count, on_node| {
-        let because = |in_domain: usize| Because {
-            preference: Preference::Consolidate,
-            in_domain: has_domains.then_some(in_domain),
-            on_node: Some(on_node),
-        };
         let taken = take(lots.to_vec(), count, &mut in_domain);
-        chosen.extend(taken.into_iter().map(|(at, n)| (at, because(n))));
+        chosen.extend(taken.into_iter().map(|(at, in_domain)| {
+            let because = Because {
+                preference: Preference::Consolidate,
+                in_domain: has_domains.then_some(in_domain),
+                on_node: Some(on_node),
+            };
+            (at, because)
+        }));
     };
     // The count may be from a moment later, so it can be lower.
     let holds_no_other_pod = |lot: &Lot| lot.n_active <= lot.pods.len();
@@ -397,22 +385,13 @@ fn consolidate(
         let n_fit = equal.len().min((count - chosen.len()) / len);
         take(&mut chosen, equal, n_fit * len, NodePods::Emptied(len));
         let gone: HashSet<usize> = chosen.iter().map(|(at, _)| *at).collect();
-        others.extend(
-            equal
-                .iter()
-                .filter(|lot| !gone.contains(&lot.pods[0]))
-                .cloned(),
-        );
+        let stays = |lot: &&Lot| !gone.contains(&lot.pods[0]);
+        others.extend(equal.iter().filter(stays).cloned());
     }
     others.sort_by_key(|lot| lot.n_active);
     for equal in others.chunk_by(|a, b| a.n_active == b.n_active) {
-        let missing = count - chosen.len();
-        take(
-            &mut chosen,
-            equal,
-            missing,
-            NodePods::Active(equal[0].n_active),
-        );
+        let (missing, on_node) = (count - chosen.len(), NodePods::Active(equal[0].n_active));
+        take(&mut chosen, equal, missing, on_node);
     }
     chosen
 }

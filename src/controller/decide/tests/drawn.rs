@@ -14,7 +14,7 @@ use crate::controller::decide::optional::protection::PROTECTED_PODS;
 use crate::controller::decide::{Pods, Rules, View};
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::{Readiness, Resource};
-use crate::controller::memory::view::{RecordView, SpecLag};
+use crate::controller::memory::{RecordView, SpecLag};
 use crate::controller::testing::{now, owned_pod, replica_set, seconds_ago};
 
 /// Pods that exist in some views.
@@ -295,7 +295,7 @@ impl Stock {
             is_unproven: rng.bool(),
             is_confirmed: rng.bool(),
             loss_delay: one_in(5, rng).then(|| delay(rng)),
-            creates_wait: one_in(4, rng).then(|| (rng.i64(1..4), delay(rng))),
+            refused: one_in(4, rng).then(|| (rng.i64(1..4), Some(delay(rng)))),
             spec: any(&specs, rng),
             unknown_creations: names.map(|pod| Arc::clone(&pod.key.name)).collect(),
             n_overdue: rng.usize(..=unknown_deletions.len()),

@@ -26,7 +26,7 @@ fn quota(name: &str) -> Refusal {
 
 /// A create of `rs` is refused.
 fn refuse(memories: &Memories, rs: &ReplicaSet, refusal: Refusal) {
-    memories.with(&rs, |_| {});
+    memories.with(rs, |_| {});
     memories.creates_tried(rs, Some((refusal, String::new())));
 }
 
@@ -48,7 +48,7 @@ fn at(name: &str, delay: u128) -> (String, u128) {
 
 /// The creates of `rs` are accepted.
 fn accept(memories: &Memories, rs: &ReplicaSet) {
-    memories.get(&rs, Memory::create_was_accepted);
+    memories.get(rs, Memory::create_was_accepted);
     memories.creates_tried(rs, None);
 }
 
@@ -112,8 +112,11 @@ fn who_is_refused_again_before_its_turn_still_has_it() {
     rs.generation += 1;
     refuse(&memories, &rs, quota("pods"));
     assert_eq!(turns(&memories, &rs), [], "it is on its way");
-    let wait = memories.with(&rs, |memory| memory.creates_wait(clock.now()));
-    assert_eq!(wait, Some((rs.generation, Duration::from_millis(500))));
+    let wait = memories.with(&rs, |memory| memory.refused(clock.now()));
+    assert_eq!(
+        wait,
+        Some((rs.generation, Some(Duration::from_millis(500))))
+    );
 }
 
 /// It may wait for its own writes, or for a worker that takes large ReplicaSets.
@@ -236,7 +239,7 @@ fn a_recreated_replica_set_inherits_no_wait() {
     new.uid = "another".into();
     refuse(&memories, &old, quota("pods"));
     memories.with(&new, |memory| {
-        assert_eq!(memory.creates_wait(clock.now()), None);
+        assert_eq!(memory.refused(clock.now()), None);
     });
     assert!(!waits(&memories, "default", None));
 }
@@ -249,11 +252,9 @@ fn a_wait_ends_with_its_time_or_a_generation() {
     let until = wait(&memories, &rs).expect("it waits");
     let of = |generation| {
         let now = clock.now();
-        let wait = memories
-            .get(&rs, |memory| memory.creates_wait(now))
-            .flatten();
+        let wait = memories.get(&rs, |memory| memory.refused(now)).flatten();
         wait.filter(|(of, _)| *of == generation)
-            .map(|(_, wait)| wait)
+            .and_then(|(_, wait)| wait)
     };
     assert_eq!((of(1), of(2)), (Some(until), None));
     clock.advance(until);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ready_since;
 use crate::api::Pod;
-use crate::controller::decide::pods::{Availability, is_available, next_pod_availability_check};
+use crate::controller::decide::status::{Availability, is_available, next_pod_availability_check};
 use crate::controller::testing::{Fixture, now, owned_pod, ready_pod, refused, replica_set};
 
 #[test]

@@ -11,8 +11,8 @@ use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::pod::PodFailure;
 use crate::api::policy::FailedPodBackoff;
 use crate::api::{Pod, PodPhase, Policy, ReplicaSet};
-use crate::controller::decide::optional::leftovers::Leftovers;
-use crate::controller::decide::pods::Counts;
+use crate::controller::decide::optional::failed_pods::Leftovers;
+use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, calculate_status};
 use crate::controller::decide::step::Plan;
 use crate::controller::testing::{

@@ -14,7 +14,7 @@ use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
 use crate::controller::decide::status::calculate_status;
 use crate::controller::decide::step::Plan;
 use crate::controller::decide::{Pods, Rules, Step, View};
-use crate::controller::memory::view::RecordView;
+use crate::controller::memory::RecordView;
 use crate::controller::testing::{now, ready_pod, replica_set};
 
 #[derive(Debug)]

@@ -1,0 +1,388 @@
+//! Creates and deletes pods (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use log::Level;
+
+use super::Writer;
+use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
+use crate::batches::{Jobs, slow_start_batch};
+use crate::controller::act::{Batch, Did};
+use crate::controller::decide::deletion_order::age_ratios;
+use crate::controller::decide::optional::respects_marks;
+use crate::controller::decide::step::Plan;
+use crate::controller::decide::{Step, View};
+use crate::controller::memory::own_writes::Returned;
+use crate::controller::memory::{Memory, own_writes};
+use crate::controller::view::pod_key;
+use crate::controller::{SyncError, outcome_of};
+use crate::stdx::{thread, turns};
+use crate::telemetry::metrics::controller::WriteOutcome;
+use crate::writes::{Precondition, WriteError};
+
+/// Names tried for one pod before its creation counts as failed
+/// (apiserver `pkg/registry/generic/registry/store.go:maxNameGenerationCreateAttempts`).
+const NAMES_TRIED_MAX: usize = 8;
+
+/// Deletes of one pod that one sync sends at most, each for a newer version.
+const DELETE_TRIES_MAX: usize = 4;
+
+/// How a delete without an error ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deleted {
+    /// The API server deleted the pod.
+    Success,
+    /// The pod was terminating or gone.
+    Gone,
+    /// The pod has changed since it was chosen, so another sync must choose again.
+    Superseded,
+}
+
+impl Writer {
+    /// Creates or deletes pods according to `step`. Blocks until every request has ended.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(in crate::controller) fn manage_replicas(
+        &self,
+        view: &View<'_>,
+        step: &Step,
+    ) -> Result<(), SyncError> {
+        match step.plan {
+            Plan::Create(count) if step.acts() => self.create_pods(view, step, count),
+            Plan::Delete(_) if step.acts() => self.delete_pods(view, step),
+            Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => Ok(()),
+        }
+    }
+
+    /// Creates `count` pods. Names of creates with an unknown outcome come first, because retrying
+    /// those cannot create a second pod. Blocks until every request has ended.
+    ///
+    /// # Errors
+    /// The first error.
+    fn create_pods(&self, view: &View<'_>, step: &Step, count: usize) -> Result<(), SyncError> {
+        let rs = view.rs;
+        let shown = |name: &&Arc<str>| !step.retry.contains(name);
+        self.own_writes(rs, |writes| {
+            for name in view.record.unknown_creations.iter().filter(shown) {
+                writes.creation_found(name);
+            }
+        });
+        let mut names = step.retry.clone();
+        names.truncate(count);
+        let draw = |count| self.own_writes(rs, |writes| writes.draw(rs, count));
+        let is_taken = |name: &str| self.cache.pod(&pod_key(&rs.key, name)).is_some();
+        let names = own_writes::take(names, count, draw, is_taken);
+        self.create_all(rs, &names)
+    }
+
+    fn create_all(&self, rs: &ReplicaSet, names: &[Arc<str>]) -> Result<(), SyncError> {
+        let count = names.len();
+        if count == 0 {
+            return Ok(());
+        }
+        // ORDER: every name is expected before the first request, because the watch may show a pod
+        // before the response to its create arrives.
+        self.expect(rs, names.iter().cloned(), []);
+        turns::reached("create: expected, before the first request");
+        self.note_first_request(rs);
+        let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
+        let _batches = thread::enter("waits for batches of creates", count);
+        let create = |index: usize| {
+            tried[index].store(true, Ordering::Relaxed);
+            self.create_pod(rs, &names[index])
+        };
+        let first = SLOW_START_INITIAL_BATCH_SIZE;
+        let result = self.run_batch(rs, (Did::Created, count, first), &create);
+        // Batches run in order, so the unsent names are the last ones.
+        let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
+        self.own_writes(rs, |writes| {
+            for name in &names[n_tried..] {
+                writes.creation_failed(name, Some(Returned::Untried));
+            }
+        });
+        result
+    }
+
+    /// Creates one pod. Its expectation stays if the pod exists, so that the watch will show it, or
+    /// if its namespace terminates; returns false then.
+    fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<bool, WriteError> {
+        let _job = thread::enter("creates a pod of", &rs.key);
+        let mut name = Arc::clone(name);
+        let mut tried = 1;
+        loop {
+            let created = self.pod_control.create_pod(rs, &name);
+            self.queue.progressed(&rs.key);
+            self.metrics.pods_created.count(match &created {
+                Ok(_) => WriteOutcome::Success,
+                Err(error) if error.is_already_exists() => WriteOutcome::Moot,
+                Err(error) => outcome_of(error),
+            });
+            let error = match created {
+                Ok(pod) => {
+                    self.creation_succeeded(rs, &name, &pod.resource_version);
+                    return Ok(true);
+                }
+                Err(error) if error.is_already_exists() => error,
+                Err(error) => return self.creation_failed(rs, &name, error),
+            };
+            // The name is taken, by an earlier create of this daemon or by a foreign pod.
+            match self.live.find_pod(rs, &name) {
+                Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
+                    // An earlier create of unknown outcome succeeded.
+                    self.creation_succeeded(rs, &name, &pod.resource_version);
+                    return Ok(true);
+                }
+                // A foreign pod has the name, or an own one that is terminating.
+                Ok(_) if tried < NAMES_TRIED_MAX => {
+                    name = self.own_writes(rs, |writes| writes.rename_creation(rs, &name));
+                }
+                Ok(_) => return self.creation_failed(rs, &name, error),
+                Err(error) => {
+                    // The pod may be this daemon's own, so only the same name is safe to retry.
+                    self.own_writes(rs, |writes| writes.creation_is_unknown(&name, true));
+                    return self.creation_failed(rs, &name, error);
+                }
+            }
+            tried += 1;
+        }
+    }
+
+    fn creation_succeeded(&self, rs: &ReplicaSet, name: &str, version: &ResourceVersion) {
+        self.memories.with(rs, |memory| {
+            memory.create_was_accepted();
+            memory.own_writes.creation_answered(name, version);
+        });
+        self.wrote_pod(rs, version);
+    }
+
+    /// Records a failed create. Returns false if that is for good and no failure to retry, and
+    /// `error` otherwise.
+    fn creation_failed(
+        &self,
+        rs: &ReplicaSet,
+        name: &Arc<str>,
+        error: WriteError,
+    ) -> Result<bool, WriteError> {
+        // As upstream: no pod can be created in a terminating namespace. The expectation stays and
+        // keeps later syncs from trying.
+        if error.is_namespace_terminating() {
+            let (message, at) = (error.to_string(), self.clock.wall());
+            let note = |memory: &mut Memory| memory.history.note_permanent_error(message, at);
+            self.memories.with(rs, note);
+            return Ok(false);
+        }
+        if error.is_unknown() {
+            // A time-out, or a proxy in between, may answer for a request that goes on.
+            let is_answered = error.response().is_some_and(|status| status.code() == 500);
+            self.own_writes(rs, |writes| writes.creation_is_unknown(name, is_answered));
+        } else {
+            let is_refused = error.status().is_some() && !error.is_already_exists();
+            let returned = is_refused.then_some(Returned::Refused);
+            self.own_writes(rs, |writes| writes.creation_failed(name, returned));
+        }
+        Err(error)
+    }
+
+    /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
+    ///
+    /// # Errors
+    /// The first error.
+    fn delete_pods(&self, view: &View<'_>, step: &Step) -> Result<(), SyncError> {
+        let rs = view.rs;
+        let Step {
+            active,
+            delete: pods,
+            ..
+        } = step;
+        let is_over = |uid: &&Uid| !active.iter().any(|pod| pod.uid == **uid);
+        self.own_writes(rs, |writes| {
+            for uid in view.record.unknown_deletions.iter().filter(is_over) {
+                writes.deletion_resolved(uid);
+            }
+        });
+        // ORDER: every deletion is expected before the first request, because its event may arrive
+        // first.
+        let uids = pods.iter().map(|pod| pod.uid.clone());
+        self.expect(rs, [], uids);
+        turns::reached("delete: expected, before the first request");
+        self.note_first_request(rs);
+        if pods.len() < active.len() {
+            for ratio in age_ratios(active, pods, step.now) {
+                self.metrics.sorting_deletion_age_ratio.observe(ratio);
+            }
+        }
+        // A mark may be set after the choice. The API server then refuses a delete of the version
+        // that was chosen.
+        let precondition = if respects_marks(&view.rules.policy) {
+            Precondition::SameVersion
+        } else {
+            Precondition::None
+        };
+        let delete = |index: usize| {
+            let deleted = self.delete_pod_of(rs, &pods[index], precondition)?;
+            Ok(!matches!(deleted, Deleted::Superseded))
+        };
+        let _batch = thread::enter("waits for a batch of deletes", pods.len());
+        self.run_batch(rs, (Did::Deleted, pods.len(), pods.len()), &delete)
+    }
+
+    /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
+    fn delete_pod_of(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        precondition: Precondition,
+    ) -> Result<Deleted, WriteError> {
+        let _job = thread::enter("deletes a pod of", &rs.key);
+        let deleted = self.try_delete(rs, pod, precondition);
+        self.queue.progressed(&rs.key);
+        self.metrics.pods_deleted.count(match &deleted {
+            Ok(Deleted::Success) => WriteOutcome::Success,
+            Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::Moot,
+            Err(error) => outcome_of(error),
+        });
+        if !matches!(deleted, Ok(Deleted::Success | Deleted::Gone)) {
+            if deleted.as_ref().is_err_and(WriteError::is_unknown) {
+                self.deletion_is_unknown(rs, pod);
+            }
+            self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
+            return deleted;
+        }
+        // The event may precede the expectation, and the next one may be long in coming: a pod can
+        // take long to terminate.
+        let cached = self.cache.pod(&pod.key);
+        let is_seen = !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active());
+        self.own_writes(rs, |writes| {
+            writes.deletion_resolved(&pod.uid);
+            if is_seen {
+                writes.deletion_seen(&pod.uid);
+            }
+        });
+        deleted
+    }
+
+    /// Sends the delete, and sends it again for a newer version if nothing has changed that the
+    /// choice of this pod depends on.
+    fn try_delete(
+        &self,
+        rs: &ReplicaSet,
+        chosen: &Pod,
+        precondition: Precondition,
+    ) -> Result<Deleted, WriteError> {
+        let mut newer: Option<Pod> = None;
+        let mut tries = 1;
+        loop {
+            let pod = newer.as_ref().unwrap_or(chosen);
+            let conflict = match self.pod_control.delete_pod(rs, pod, precondition) {
+                Ok(()) => return Ok(Deleted::Success),
+                // DIFFERS: upstream drops the expectation of a pod that is not found. While the
+                // cache still shows that pod, its next sync may delete another one in its place.
+                Err(error) if error.is_not_found() => return Ok(Deleted::Gone),
+                Err(error) if error.is_conflict() => error,
+                Err(error) => return Err(error),
+            };
+            let Some(live) = self.find_conflicting(rs, pod)? else {
+                return Ok(Deleted::Gone);
+            };
+            let expected = precondition.version_of(pod);
+            // Without a change the conflict is a refusal: an admission webhook may use any code.
+            let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
+            let is_superseded = is_changed && !live.differs_in_version_only(chosen);
+            if is_superseded && self.will_show(rs, chosen, &live) {
+                return Ok(Deleted::Superseded);
+            }
+            if is_superseded || !is_changed || tries == DELETE_TRIES_MAX {
+                self.pod_control.warn_of_failed_delete(rs, &conflict);
+                return Err(conflict);
+            }
+            newer = Some(live);
+            tries += 1;
+        }
+    }
+
+    fn deletion_is_unknown(&self, rs: &ReplicaSet, pod: &Pod) {
+        let now = self.clock.now();
+        self.own_writes(rs, |writes| writes.deletion_is_unknown(&pod.uid, now));
+    }
+
+    /// Reads a pod whose delete failed with a conflict. `None` if it is terminating or gone, or was
+    /// recreated. Blocks for one LIST.
+    fn find_conflicting(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Option<Pod>, WriteError> {
+        match self.live.find_pod(rs, &pod.key.name) {
+            Ok(live) => Ok(live.filter(|live| live.uid == pod.uid && live.is_active())),
+            Err(error) => {
+                // The pod may be gone, so the next sync must not choose another one.
+                self.deletion_is_unknown(rs, pod);
+                Err(error)
+            }
+        }
+    }
+
+    /// True if the cache has changed since the choice of `chosen`, or if the next sync waits until
+    /// it shows `live`. Otherwise only the back-off bounds the choices: without the gate of that
+    /// wait, and after a restore from a backup, which the pod watch may never show.
+    fn will_show(&self, rs: &ReplicaSet, chosen: &Pod, live: &Pod) -> bool {
+        let version = &live.resource_version;
+        // ORDER: the position is read first, so a cache that has reached `live` shows it below.
+        if self.cache.pods_resource_version().is_as_new_as(version) {
+            let cached = self.cache.pod(&chosen.key);
+            return cached.is_none_or(|cached| cached.resource_version != chosen.resource_version);
+        }
+        let waits = self.options.gates.stale_controller_consistency;
+        if waits {
+            self.wrote_pod(rs, version);
+        }
+        waits
+    }
+
+    /// Runs the writes of one batch, the first `n_first` of them before the others, and logs how it
+    /// ended.
+    fn run_batch(
+        &self,
+        rs: &ReplicaSet,
+        (did, count, n_first): (Did, usize, usize),
+        write: &(dyn Fn(usize) -> Result<bool, WriteError> + Sync),
+    ) -> Result<(), SyncError> {
+        let jobs = Jobs {
+            count,
+            tenant: rs.key.namespace_hash(),
+        };
+        let (done, result) = slow_start_batch(jobs, n_first, &*self.batches, write);
+        let batch = Batch { did, done, count };
+        let level = level_of_batch(done, &result);
+        let object = self.kind.named(&rs.key);
+        match did {
+            Did::Created => {
+                log::log!(level, object:% = object, created = done, wanted = count; "{batch}");
+            }
+            Did::Deleted => {
+                log::log!(level, object:% = object, deleted = done, wanted = count; "{batch}");
+            }
+        }
+        result.map_err(|error| SyncError::Batch { batch, error })
+    }
+
+    fn note_first_request(&self, rs: &ReplicaSet) {
+        let now = self.clock.now();
+        let note = |memory: &mut Memory| memory.history.note_request(rs, now);
+        if let Some(after) = self.memories.get(rs, note).flatten() {
+            self.metrics.first_request.observe(after.as_secs_f64());
+        }
+    }
+}
+
+/// A batch that changed nothing is worth a debug line only: the worker reports its error.
+pub(super) fn level_of_batch(done: usize, result: &Result<(), WriteError>) -> Level {
+    match result {
+        Err(_) if done == 0 => Level::Debug,
+        _ => Level::Info,
+    }
+}
+
+#[cfg(test)]
+mod create_tests;
+#[cfg(test)]
+mod delete_tests;
