@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::body::{DeleteOptions, WriteOptions};
 use crate::delete::{Deleted, delete};
 use crate::exchange::{ApiCall, ApiRequest, Handler, Response, Target};
+use crate::json::{number, text};
 use crate::list::{check_match, list, parse_version};
-use crate::objects::{number, text};
-use crate::options::WriteOptions;
 use crate::patch::Patch;
-use crate::plain::ScalePaths;
 use crate::resource::Resource;
 use crate::selector::{Scope, selector_text};
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Object, State, Store, key_of};
 use crate::table::Form;
-use crate::update::{Part, create};
 use crate::watch::Watch;
-use crate::{absent, apply, body, discovery, options, reviews, update};
+use crate::write::{Part, create};
+use crate::{apply, body, discovery, write};
 
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -52,11 +51,13 @@ impl ApiServer {
             let all = self.resources();
             return match discovery::response(request, &all) {
                 Some(response) => Ok(response),
-                None if request.path.starts_with("/api") => Err(absent::path(&request.path, &all)),
+                None if request.path.starts_with("/api") => {
+                    Err(discovery::absent_path(&request.path, &all))
+                }
                 None => Ok(page_not_found()),
             };
         };
-        if let Some(response) = reviews::response(&target, request) {
+        if let Some(response) = discovery::review_response(&target, request) {
             return response;
         }
         let resource = self.find(&target)?;
@@ -81,12 +82,12 @@ impl ApiServer {
             subresource: target.subresource.as_deref().unwrap_or_default(),
         };
         match named.subresource {
-            "scale" if resource.has_scale() => self.serve_scale(&named, request),
+            "scale" if resource.has_subresource("scale") => self.serve_scale(&named, request),
             "" => Ok(form.convert(resource, self.serve_named(&named, request)?)),
-            subresource if resource.subresources().contains(&subresource) => {
+            subresource if resource.has_subresource(subresource) => {
                 self.serve_named(&named, request)
             }
-            subresource => Err(absent::subresource(resource, subresource)),
+            subresource => Err(discovery::absent_subresource(resource, subresource)),
         }
     }
 
@@ -104,7 +105,7 @@ impl ApiServer {
                 served.find(|resource| resource.is_at(group, version, plural))
             })
         });
-        found.ok_or_else(|| absent::resource(target, &self.resources()))
+        found.ok_or_else(|| discovery::absent_resource(target, &self.resources()))
     }
 
     /// Applies a change, or only tries it for a dry run.
@@ -128,8 +129,8 @@ impl ApiServer {
         }
         let scope = || {
             // All query parameters must parse before any takes effect.
-            options::number(request, "limit")?;
-            options::number(request, "timeoutSeconds")?;
+            body::number(request, "limit")?;
+            body::number(request, "timeoutSeconds")?;
             Scope::new(
                 resource,
                 namespace,
@@ -186,16 +187,16 @@ impl ApiServer {
                 let options = WriteOptions::read(request)?;
                 let object = body::object(resource, request)?;
                 let unknown = options.unknown_fields_of_body(resource, &object)?;
-                update::check_name(key, &object)?;
+                write::check_name(key, &object)?;
                 let part = part_of(named.subresource);
                 let manager = manager_of(&options, request);
                 let object = self.change(options.dry_run, |state| {
                     let old = state.get(resource, key);
                     let old =
-                        old.ok_or_else(|| update::missing_put_target(resource, key, &object))?;
+                        old.ok_or_else(|| write::missing_put_target(resource, key, &object))?;
                     let old = old.value();
                     let managers = apply::managers_after(resource, &old, &object, part, &manager);
-                    update::put(state, resource, key, part, object, managers)
+                    write::put(state, resource, key, part, object, managers)
                 })?;
                 Ok(with_warnings(
                     object_response(200, resource, &object),
@@ -207,7 +208,7 @@ impl ApiServer {
             ("POST", "binding") => {
                 let options = WriteOptions::read(request)?;
                 let binding = body::any_object(request, "Binding")?;
-                self.change(options.dry_run, |state| update::bind(state, key, &binding))?;
+                self.change(options.dry_run, |state| write::bind(state, key, &binding))?;
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                     "code": 201,
@@ -252,9 +253,9 @@ impl ApiServer {
             let new = patch.changed(resource, old.clone())?;
             let error_of = |why: &str| patch.unprocessable(why);
             let unknown = options.unknown_fields(resource, Some(&old), &new, error_of)?;
-            update::check_name(key, &new)?;
+            write::check_name(key, &new)?;
             let managers = apply::managers_after(resource, &old, &new, part, &manager);
-            let object = update::replace_managed(state, resource, &object, part, new, managers)?;
+            let object = write::replace_managed(state, resource, &object, part, new, managers)?;
             Ok((object, unknown))
         })?;
         Ok(with_warnings(
@@ -300,7 +301,7 @@ impl ApiServer {
         key: &str,
         request: &ApiRequest,
     ) -> Result<Response, StatusError> {
-        let options = body::delete_options(request)?;
+        let options = DeleteOptions::read(request)?;
         let is_dry_run = !options.dry_run.is_empty();
         let deleted = self.change(is_dry_run, |state| delete(state, resource, key, &options))?;
         Ok(match deleted {
@@ -319,7 +320,7 @@ impl ApiServer {
         scope: &Scope,
         request: &ApiRequest,
     ) -> Result<Response, StatusError> {
-        let options = body::delete_options(request)?;
+        let options = DeleteOptions::read(request)?;
         let response = list(&self.store, resource, scope, request)?;
         self.change(!options.dry_run.is_empty(), |state| {
             let objects = state.of_namespace(resource, scope.namespace.as_deref());
@@ -366,13 +367,12 @@ fn with_warnings(response: Response, texts: &[String]) -> Response {
 
 /// Adds a warning to a new object on which nothing in this server acts.
 fn warn_if_idle(resource: Resource, response: Response) -> Response {
-    match resource {
-        Resource::Plain(plain) if !plain.idle_because.is_empty() => {
-            let (plural, why) = (resource.plural(), plain.idle_because);
-            let text = format!("the dev server only stores {plural}: {why}");
+    match resource.row().idle_because {
+        "" => response,
+        why => {
+            let text = format!("the dev server only stores {}: {why}", resource.plural());
             with_warnings(response, &[text])
         }
-        _ => response,
     }
 }
 
@@ -401,9 +401,9 @@ fn page_not_found() -> Response {
 pub(crate) fn scale_of(resource: Resource, object: &Object) -> Value {
     let value = object.value();
     let metadata = &value["metadata"];
-    let paths = paths_of(resource);
+    let paths = &resource.row().scale;
     // The API server omits `replicas: 0`.
-    let spec = match number(&value, paths.spec_replicas).unwrap_or(0) {
+    let spec = match number(&value, &paths.spec_replicas).unwrap_or(0) {
         0 => json!({}),
         replicas => json!({"replicas": replicas}),
     };
@@ -419,17 +419,10 @@ pub(crate) fn scale_of(resource: Resource, object: &Object) -> Value {
         },
         "spec": spec,
         "status": {
-            "replicas": number(&value, paths.status_replicas).unwrap_or(0),
+            "replicas": number(&value, &paths.status_replicas).unwrap_or(0),
             "selector": selector_text(resource, &value),
         },
     })
-}
-
-fn paths_of(resource: Resource) -> ScalePaths {
-    match resource {
-        Resource::Plain(plain) => plain.scale,
-        _ => ScalePaths::USUAL,
-    }
 }
 
 /// Sets the number at `pointer`, and the maps that lead to it.
@@ -470,8 +463,7 @@ pub(crate) fn put_scale(
         )));
     }
     if replicas < 0 {
-        let (value, why) = (replicas.to_string(), "must be greater than or equal to 0");
-        let error = FieldError::invalid("spec.replicas", &value, why);
+        let error = FieldError::negative("spec.replicas", replicas);
         return Err(StatusError::invalid_scale(object.name(), error));
     }
     new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
@@ -479,7 +471,7 @@ pub(crate) fn put_scale(
         version => json!(version),
     };
     let old = new.clone();
-    set_number(&mut new, paths_of(resource).spec_replicas, replicas);
+    set_number(&mut new, &resource.row().scale.spec_replicas, replicas);
     let managers = apply::managers_after(resource, &old, &new, Part::Main, manager);
-    update::replace_managed(state, resource, &object, Part::Main, new, managers)
+    write::replace_managed(state, resource, &object, Part::Main, new, managers)
 }

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use crate::objects::{entries, meta, text};
+use crate::json::{entries, strip_kind, text};
 use crate::patch::{ListMerge, list_merge};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{Object, State};
-use crate::update::{Part, create_managed};
-use crate::{body, patch, schema, update};
+use crate::write::{Part, create_managed};
+use crate::{metadata, patch, schema, write};
 
 /// The parameters of an apply.
 pub(crate) struct ApplyParams<'a> {
@@ -46,7 +46,7 @@ pub(crate) fn apply(
 ) -> Result<Applied, StatusError> {
     let resource = params.resource;
     check(params, &config)?;
-    body::strip_kind(&mut config);
+    strip_kind(&mut config);
     let fields = fields_of(resource, &config);
     let Ok(object) = state.current(resource, params.key) else {
         let managers = Some(vec![entry(params, &fields)]);
@@ -87,7 +87,7 @@ pub(crate) fn apply(
         managers.insert(own.unwrap_or(managers.len()).min(managers.len()), entry);
     }
     let managers = Some(managers);
-    let object = update::replace_managed(state, resource, &object, params.part, live, managers)?;
+    let object = write::replace_managed(state, resource, &object, params.part, live, managers)?;
     Ok(Applied {
         object,
         is_new: false,
@@ -145,7 +145,7 @@ pub(crate) fn managers_after(
         .collect();
     if !set.is_empty() {
         managers.push(json!({
-            "manager": manager, "operation": "Update", "time": meta::now(),
+            "manager": manager, "operation": "Update", "time": metadata::now(),
             "apiVersion": resource.api_version(), "fieldsType": "FieldsV1",
             "fieldsV1": to_tree(&set),
         }));
@@ -168,7 +168,7 @@ fn check(params: &ApplyParams<'_>, config: &Value) -> Result<(), StatusError> {
     if !entries(config, "/metadata/managedFields").is_empty() {
         return Err(bad("metadata.managedFields must be nil".to_owned()));
     }
-    update::check_name(params.key, config)?;
+    write::check_name(params.key, config)?;
     if let Some(unknown) = schema::unknown_fields(resource, config).first() {
         let namespace = text(config, "/metadata/namespace");
         let name = text(config, "/metadata/name");
@@ -257,7 +257,7 @@ fn subresource(params: &ApplyParams<'_>) -> &'static str {
 
 fn entry(params: &ApplyParams<'_>, fields: &BTreeSet<Path>) -> Value {
     let mut entry = json!({
-        "manager": params.manager, "operation": "Apply", "time": meta::now(),
+        "manager": params.manager, "operation": "Apply", "time": metadata::now(),
         "apiVersion": params.resource.api_version(), "fieldsType": "FieldsV1",
         "fieldsV1": to_tree(fields),
     });

@@ -1,17 +1,16 @@
-//! Decodes request bodies: objects and patches as JSON, YAML or protobuf, and delete options. An
-//! invalid body gets the API server's error.
+//! What a request says: objects as JSON, YAML or protobuf, and the options of writes and deletes,
+//! which the server validates before the body. An invalid one gets the API server's error.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::api::protobuf::MEDIA_TYPE;
-use crate::delete::DeleteOptions;
-use crate::exchange::ApiRequest;
-use crate::objects::text;
-use crate::patch::depth_of;
-use crate::protobuf::DecodeError;
+use crate::exchange::{ApiRequest, is_true};
+use crate::json::{depth_of, strip_kind, text};
+use crate::protobuf::{self, DecodeError};
 use crate::resource::Resource;
-use crate::status_error::StatusError;
-use crate::{protobuf, schema};
+use crate::schema;
+use crate::status_error::{FieldError, StatusError};
 
 const YAML: &str = "application/yaml";
 
@@ -20,6 +19,10 @@ const YAML: &str = "application/yaml";
 ///
 /// DIFFERS: Go parses 10,000 levels.
 const DEPTH_MAX: usize = 100;
+
+/// Maximum bytes of a field manager's name (apimachinery
+/// `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
 /// Decodes the object in the body, without `kind` and `apiVersion`.
 pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
@@ -53,7 +56,12 @@ pub(crate) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
                 StatusError::bad_request("the body of the request is no protobuf object")
             }
         })?,
-        _ => return Err(StatusError::unsupported_object_type()),
+        _ => {
+            return Err(StatusError::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: \
+                 application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            ));
+        }
     };
     check_depth(&value)?;
     if value.is_object() {
@@ -73,28 +81,24 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), StatusError> {
 
 /// Decodes YAML, which includes JSON.
 pub(crate) fn yaml(body: &[u8]) -> Result<Value, StatusError> {
-    let value = json_or_yaml(body)?;
+    let unreadable = |why: &str| StatusError::bad_request(format!("error decoding YAML: {why}"));
+    // Most clients send JSON, and YAML 1.1 parses more strings as numbers than JSON does.
+    let value = if let Ok(value) = serde_json::from_slice(body) {
+        value
+    } else {
+        let text = std::str::from_utf8(body);
+        let text = text.map_err(|error| unreadable(&error.to_string()))?;
+        serde_saphyr::from_str(text).map_err(|error| unreadable(&error.to_string()))?
+    };
     check_depth(&value)?;
     Ok(value)
 }
 
-fn json_or_yaml(body: &[u8]) -> Result<Value, StatusError> {
-    // Most clients send JSON, and YAML 1.1 parses more strings as numbers than JSON does.
-    if let Ok(value) = serde_json::from_slice(body) {
-        return Ok(value);
-    }
-    let unreadable = |why: &str| StatusError::bad_request(format!("error decoding YAML: {why}"));
-    let text = std::str::from_utf8(body);
-    let text = text.map_err(|error| unreadable(&error.to_string()))?;
-    serde_saphyr::from_str(text).map_err(|error| unreadable(&error.to_string()))
-}
-
 /// Rejects an object of another kind. An object without a kind counts as the path's kind.
-pub(crate) fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
+fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
     let (kind, api_version) = (text(object, "/kind"), text(object, "/apiVersion"));
-    let is_kind = matches!(kind, "") || kind == resource.kind();
-    let is_version = matches!(api_version, "") || api_version == resource.api_version();
-    if is_kind && is_version {
+    let is_kind = kind.is_empty() || kind == resource.kind();
+    if is_kind && (api_version.is_empty() || api_version == resource.api_version()) {
         return Ok(());
     }
     let (version, expected) = (api_version.rsplit('/').next(), resource.kind());
@@ -109,42 +113,200 @@ pub(crate) fn check_kind(resource: Resource, object: &Value) -> Result<(), Statu
     )))
 }
 
-/// Removes the fields that are the same in all objects of a resource.
-pub(crate) fn strip_kind(object: &mut Value) {
-    if let Some(map) = object.as_object_mut() {
-        map.remove("kind");
-        map.remove("apiVersion");
+/// The query options of a POST, PUT or PATCH.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteOptions {
+    /// Process the request without storing the result.
+    pub(crate) dry_run: bool,
+    pub(crate) field_manager: String,
+    /// Let an apply take over other managers' fields.
+    pub(crate) force: bool,
+    validation: FieldValidation,
+    is_protobuf: bool,
+}
+
+/// The treatment of unknown fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FieldValidation {
+    Ignore,
+    /// The response has a warning for each.
+    #[default]
+    Warn,
+    /// The server rejects the request.
+    Strict,
+}
+
+impl WriteOptions {
+    pub(crate) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
+        let kind = match request.method.as_str() {
+            "POST" => "CreateOptions",
+            "PUT" => "UpdateOptions",
+            _ => "PatchOptions",
+        };
+        let mut errors = Vec::new();
+        let is_apply = request.content_type() == "application/apply-patch+yaml";
+        let field_manager = request.query_value("fieldManager").to_owned();
+        let force = request.query_value("force");
+        if kind == "PatchOptions" && is_apply && field_manager.is_empty() {
+            let why = "is required for apply patch";
+            errors.push(FieldError::required("fieldManager", why));
+        }
+        if kind == "PatchOptions" && !is_apply && !force.is_empty() {
+            let why = "may not be specified for non-apply patch";
+            errors.push(FieldError::forbidden("force", why));
+        }
+        if field_manager.len() > FIELD_MANAGER_BYTES_MAX {
+            let error = FieldError::too_long("fieldManager", FIELD_MANAGER_BYTES_MAX);
+            errors.push(error);
+        }
+        let dry_run: Vec<&str> = request.query_values("dryRun").collect();
+        let dry_run: Vec<&str> = dry_run.into_iter().filter(|it| !it.is_empty()).collect();
+        errors.extend(check_dry_run(&dry_run));
+        let validation = match request.query_value("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let (field, supported) = ("fieldValidation", ["", "Ignore", "Strict", "Warn"]);
+                errors.push(FieldError::not_supported(field, other, &supported));
+                FieldValidation::Warn
+            }
+        };
+        // As in upstream, one error lists all invalid options.
+        if !errors.is_empty() {
+            return Err(StatusError::invalid_options(kind, errors));
+        }
+        Ok(Self {
+            dry_run: !dry_run.is_empty(),
+            field_manager,
+            force: is_true(force),
+            validation,
+            is_protobuf: request.content_type() == MEDIA_TYPE,
+        })
+    }
+
+    /// Returns the unknown fields of `new` that `old` does not have, for warnings. With strict
+    /// validation, returns an error that `error_of` builds from a text such as
+    /// `strict decoding error: unknown field "spec.replica"`.
+    pub(crate) fn unknown_fields(
+        &self,
+        resource: Resource,
+        old: Option<&Value>,
+        new: &Value,
+        error_of: impl FnOnce(&str) -> StatusError,
+    ) -> Result<Vec<String>, StatusError> {
+        if self.validation == FieldValidation::Ignore || self.is_protobuf {
+            return Ok(Vec::new());
+        }
+        let mut unknown = schema::unknown_fields(resource, new);
+        if let Some(old) = old.filter(|_| !unknown.is_empty()) {
+            let known = schema::unknown_fields(resource, old);
+            unknown.retain(|field| !known.contains(field));
+        }
+        let unknown = unknown.iter();
+        let unknown: Vec<String> = unknown.map(|it| format!("unknown field {it:?}")).collect();
+        if self.validation == FieldValidation::Strict && !unknown.is_empty() {
+            let why = format!("strict decoding error: {}", unknown.join(", "));
+            return Err(error_of(&why));
+        }
+        Ok(unknown)
+    }
+
+    /// [`Self::unknown_fields`] for an object that is the whole body.
+    pub(crate) fn unknown_fields_of_body(
+        &self,
+        resource: Resource,
+        object: &Value,
+    ) -> Result<Vec<String>, StatusError> {
+        self.unknown_fields(resource, None, object, |why| {
+            StatusError::not_handled_as(resource, why)
+        })
     }
 }
 
-/// Decodes the delete options in body and query.
-pub(crate) fn delete_options(request: &ApiRequest) -> Result<DeleteOptions, StatusError> {
-    let mut options = DeleteOptions::default();
-    if !request.body.is_empty() {
-        let value = any_object(request, "DeleteOptions")?;
-        let (kind, api_version) = (text(&value, "/kind"), text(&value, "/apiVersion"));
-        if !matches!(kind, "" | "DeleteOptions") {
-            let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
-            return Err(StatusError::bad_request(why));
-        }
-        options = serde_json::from_value(value).map_err(|error| {
-            StatusError::bad_request(format!("error decoding the body of the request: {error}"))
-        })?;
-        // As in upstream, options in the body override the whole query.
+/// The options of a DELETE.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) preconditions: Preconditions,
+    pub(crate) propagation_policy: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) dry_run: Vec<String>,
+}
+
+/// Conditions on the object for the delete to proceed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Preconditions {
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// Decodes the options. As in upstream, those in the body override the whole query.
+    pub(crate) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
+        let options = if request.body.is_empty() {
+            let policy = request.query_value("propagationPolicy");
+            Self {
+                grace_period_seconds: request.query_value("gracePeriodSeconds").parse().ok(),
+                propagation_policy: Some(policy.to_owned()).filter(|policy| !policy.is_empty()),
+                dry_run: request.query_values("dryRun").map(str::to_owned).collect(),
+                ..Self::default()
+            }
+        } else {
+            let mut value = any_object(request, "DeleteOptions")?;
+            let (kind, api_version) = (text(&value, "/kind"), text(&value, "/apiVersion"));
+            if !matches!(kind, "" | "DeleteOptions") {
+                let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\"");
+                return Err(StatusError::bad_request(why));
+            }
+            crate::json::drop_nulls(&mut value);
+            serde_json::from_value(value).map_err(|error| {
+                StatusError::bad_request(format!("error decoding the body of the request: {error}"))
+            })?
+        };
         options.check()?;
-        return Ok(options);
+        Ok(options)
     }
-    if let Ok(seconds) = request.query_value("gracePeriodSeconds").parse() {
-        options.grace_period_seconds = Some(seconds);
+
+    /// Validates the options (apimachinery `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
+    fn check(&self) -> Result<(), StatusError> {
+        let mut errors = Vec::new();
+        if let Some(policy) = &self.propagation_policy {
+            let field = "propagationPolicy";
+            if self.orphan_dependents.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                errors.push(FieldError::invalid(field, policy, why));
+            }
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            if !supported[..3].contains(&policy.as_str()) {
+                errors.push(FieldError::not_supported(field, policy, &supported));
+            }
+        }
+        errors.extend(check_dry_run(&self.dry_run));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(StatusError::invalid_options("DeleteOptions", errors))
     }
-    let policy = request.query_value("propagationPolicy");
-    if !policy.is_empty() {
-        options.propagation_policy = Some(policy.to_owned());
+}
+
+/// A number in the query; `None` if absent.
+pub(crate) fn number(request: &ApiRequest, name: &str) -> Result<Option<i64>, StatusError> {
+    let text = request.query_value(name);
+    if text.is_empty() {
+        return Ok(None);
     }
-    let dry_run = request.query.iter().filter(|(name, _)| name == "dryRun");
-    options
-        .dry_run
-        .extend(dry_run.map(|(_, value)| value.clone()));
-    options.check()?;
-    Ok(options)
+    let malformed = || {
+        let why = format!("strconv.ParseInt: parsing {}: invalid syntax", json!(text));
+        StatusError::bad_request(why)
+    };
+    text.parse().ok().map(Some).ok_or_else(malformed)
+}
+
+/// The only valid dry run is `All`.
+fn check_dry_run<T: AsRef<str> + serde::Serialize>(values: &[T]) -> Option<FieldError> {
+    let is_known = values.iter().all(|value| value.as_ref() == "All");
+    (!is_known).then(|| FieldError::not_supported("dryRun", values, &["All"]))
 }

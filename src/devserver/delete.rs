@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::objects::{entries, map_of, meta, number, pod, text};
-use crate::options::check_dry_run;
+use crate::body::DeleteOptions;
+use crate::json::{entries, has_finalizer, is_deleting, map_of, number, text};
 use crate::resource::Resource;
-use crate::status_error::{FieldError, StatusError};
+use crate::status_error::StatusError;
 use crate::store::{Consequence, Object, State};
-use crate::update::{is_released, remove};
+use crate::write::{is_released, remove};
+use crate::{metadata, workload};
 
 /// The finalizer of an owner whose dependents stay.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -21,50 +21,6 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The namespaces that nobody can delete (apiserver
 /// `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
-
-/// The options of a DELETE.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct DeleteOptions {
-    pub(crate) grace_period_seconds: Option<i64>,
-    pub(crate) preconditions: Option<Preconditions>,
-    pub(crate) propagation_policy: Option<String>,
-    pub(crate) orphan_dependents: Option<bool>,
-    pub(crate) dry_run: Vec<String>,
-}
-
-impl DeleteOptions {
-    /// Validates the options (apimachinery `pkg/apis/meta/v1/validation:ValidateDeleteOptions`).
-    pub(crate) fn check(&self) -> Result<(), StatusError> {
-        let mut errors = Vec::new();
-        if let Some(policy) = &self.propagation_policy {
-            let value = json!(policy).to_string();
-            let field = "propagationPolicy";
-            if self.orphan_dependents.is_some() {
-                let why = "orphanDependents and deletionPropagation cannot be both set";
-                errors.push(FieldError::invalid(field, &value, why));
-            }
-            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
-                let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
-                errors.push(FieldError::not_supported(field, &value, supported));
-            }
-        }
-        let dry_run: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
-        errors.extend(check_dry_run(&dry_run));
-        if errors.is_empty() {
-            return Ok(());
-        }
-        Err(StatusError::invalid_options("DeleteOptions", errors))
-    }
-}
-
-/// Conditions on the object for the delete to proceed.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Preconditions {
-    uid: Option<String>,
-    resource_version: Option<String>,
-}
 
 /// The result of a delete.
 #[derive(Debug)]
@@ -110,14 +66,14 @@ pub(crate) fn delete(
             if entries(&value, "/metadata/finalizers").is_empty() {
                 return Ok(Deleted::Gone(remove(state, resource, key, value)));
             }
-            let is_deleting = value.pointer("/metadata/deletionTimestamp").is_some();
-            if is_deleting && !is_changed {
+            let was_deleting = is_deleting(&value);
+            if was_deleting && !is_changed {
                 return Ok(Deleted::Stays(object));
             }
-            if !is_deleting {
-                value["metadata"]["deletionTimestamp"] = json!(meta::now());
+            if !was_deleting {
+                value["metadata"]["deletionTimestamp"] = json!(metadata::now());
                 value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-                meta::bump_generation(&mut value);
+                metadata::bump_generation(&mut value);
             }
             let deleting = state.put(resource, key, value);
             let consequence = Consequence::OwnerDeleting(resource, key.into());
@@ -133,7 +89,7 @@ fn check_preconditions(
     value: &Value,
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
-    let preconditions = options.preconditions.clone().unwrap_or_default();
+    let preconditions = options.preconditions.clone();
     let uid = text(value, "/metadata/uid");
     let version = object.version.to_string();
     if resource == Resource::Namespaces {
@@ -176,7 +132,7 @@ fn check_preconditions(
 /// `pkg/registry/rest/delete.go:BeforeDelete`, kubernetes
 /// `pkg/registry/core/pod/strategy.go:CheckGracefulDelete`).
 fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
-    let is_deleting = pod.pointer("/metadata/deletionTimestamp").is_some();
+    let was_deleting = is_deleting(pod);
     let mut seconds = options
         .grace_period_seconds
         .or_else(|| number(pod, "/spec/terminationGracePeriodSeconds"))
@@ -184,19 +140,19 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
     if seconds < 0 {
         seconds = 1;
     }
-    if is_deleting {
+    if was_deleting {
         let running = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
         if options.grace_period_seconds.is_none() || seconds >= running {
             return false;
         }
-    } else if text(pod, "/spec/nodeName").is_empty() || pod::is_terminal(pod) {
+    } else if text(pod, "/spec/nodeName").is_empty() || workload::is_terminal(pod) {
         seconds = 0;
     }
     let due = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
-    pod["metadata"]["deletionTimestamp"] = json!(meta::time_text(due));
+    pod["metadata"]["deletionTimestamp"] = json!(metadata::time_text(due));
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
-    if !is_deleting {
-        meta::bump_generation(pod);
+    if !was_deleting {
+        metadata::bump_generation(pod);
     }
     true
 }
@@ -245,7 +201,7 @@ fn set_policy_finalizer(resource: Resource, value: &mut Value, options: &DeleteO
 /// The options for the garbage collector's delete of `value`: Background, unless an earlier delete
 /// chose another policy.
 pub(crate) fn collector_options(value: &Value) -> DeleteOptions {
-    let has = |finalizer: &str| entries(value, "/metadata/finalizers").contains(&json!(finalizer));
+    let has = |finalizer: &str| has_finalizer(value, finalizer);
     let policy = match (has(ORPHAN), has(FOREGROUND)) {
         (true, _) => "Orphan",
         (_, true) => "Foreground",
@@ -267,8 +223,8 @@ fn delete_namespace(
         let why = "this namespace may not be deleted";
         return Err(StatusError::forbidden(Resource::Namespaces, name, why));
     }
-    if value.pointer("/metadata/deletionTimestamp").is_none() {
-        value["metadata"]["deletionTimestamp"] = json!(meta::now());
+    if !is_deleting(&value) {
+        value["metadata"]["deletionTimestamp"] = json!(metadata::now());
         value["status"]["phase"] = json!("Terminating");
         let object = state.put(Resource::Namespaces, name, value);
         let consequence = Consequence::NamespaceDeleting(name.into());

@@ -1,15 +1,30 @@
-//! The paths outside the resources: health, version, and discovery, plain and aggregated, with
-//! kube-apiserver 1.37's responses for the resources served here.
+//! What the server tells clients about itself: health, version, discovery, plain and aggregated,
+//! with kube-apiserver 1.37's responses for the resources served here, OpenAPI for kubectl, and the
+//! reviews: it allows everything to everyone, every client is anonymous, and there are no tokens.
+//! And what it does not have: those errors say why, and what it has instead, for kubectl shows them.
+//!
+//! DIFFERS: kube-apiserver answers an unknown group with a text page, and an unknown resource with
+//! "the server could not find the requested resource". The API server's schemas take 700 KB for
+//! `apps/v1` alone; here each kind is an object with any fields, so `kubectl explain` shows none.
+//! The schemas also have no list merge rules; kubectl has those of the built-in kinds.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
-use crate::exchange::{ApiRequest, Response};
-use crate::openapi;
+use crate::body;
+use crate::exchange::{ApiRequest, Response, ResponseBody, Target};
 use crate::resource::Resource;
-use crate::reviews;
+use crate::status_error::StatusError;
 
 /// The emulated Kubernetes release.
 const GIT_VERSION: &str = "v1.37.2";
+
+/// The same for OpenAPI.
+const VERSION: &str = "1.37";
+
+/// The media type that Go clients accept for `/openapi/v2`.
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Versions of aggregated discovery; clients before 1.30 know only the second.
 const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
@@ -22,7 +37,7 @@ pub(crate) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Respons
         return Some(Response::text(200, "ok"));
     }
     if let Some(rest) = path.strip_prefix("/openapi/") {
-        return openapi::response(rest, request, all);
+        return openapi(rest, request, all);
     }
     if matches!(path, "/api" | "/apis")
         && let Some(version) = aggregated_version(request.header("accept"))
@@ -63,7 +78,7 @@ pub(crate) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Respons
 pub(crate) fn groups(all: &[Resource]) -> Vec<&'static str> {
     let of_resources = all.iter().map(|resource| resource.group());
     let mut groups: Vec<&'static str> = Vec::new();
-    for group in of_resources.chain(reviews::GROUPS) {
+    for group in of_resources.chain(GROUPS) {
         if !group.is_empty() && !groups.contains(&group) {
             groups.push(group);
         }
@@ -128,85 +143,141 @@ fn group(all: &[Resource], name: &str) -> Value {
     json!({"name": name, "preferredVersion": versions[0], "versions": versions})
 }
 
-fn resources(all: &[Resource], group: &str, version: &str) -> Value {
-    let mut entries: Vec<Value> = of_version(all, group, version).flat_map(entries).collect();
-    entries.extend(reviews::entries(group));
-    let group_version = if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    };
-    json!({
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": group_version,
-        "resources": entries,
-    })
+/// A resource, a subresource or a review in discovery.
+struct Entry {
+    name: String,
+    singular: String,
+    namespaced: bool,
+    /// Group, version and kind; group and version are empty if they are the resource's own.
+    kind: [&'static str; 3],
+    verbs: Vec<&'static str>,
+    /// What kubectl also calls the resource.
+    nicknames: Vec<(&'static str, &'static [String])>,
+    subresources: Vec<Entry>,
 }
 
-fn of_version(all: &[Resource], group: &str, version: &str) -> impl Iterator<Item = Resource> {
+/// The entries of a version of a group.
+fn entries(all: &[Resource], group: &str, version: &str) -> Vec<Entry> {
     let all = all.iter().copied();
-    all.filter(move |resource| resource.group() == group && resource.version() == version)
+    let of_version = all.filter(|it| it.group() == group && it.version() == version);
+    let reviews = of_group(group).map(entry_of_review);
+    of_version.map(entry).chain(reviews).collect()
 }
 
-fn verbs(resource: Resource) -> Vec<&'static str> {
-    let mut verbs = vec![
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch",
+fn entry(resource: Resource) -> Entry {
+    let row = resource.row();
+    let subresource = |name: &String| {
+        let (kind, verbs) = match name.as_str() {
+            "scale" => (["autoscaling", "v1", "Scale"], "get patch update"),
+            "binding" => (["", "", "Binding"], "create"),
+            "finalize" => (["", "", resource.kind()], "update"),
+            _ => (["", "", resource.kind()], "get patch update"),
+        };
+        Entry {
+            name: name.clone(),
+            singular: String::new(),
+            namespaced: row.is_namespaced,
+            kind,
+            verbs: verbs.split(' ').collect(),
+            nicknames: Vec::new(),
+            subresources: Vec::new(),
+        }
+    };
+    let verbs = "create delete deletecollection get list patch update watch".split(' ');
+    let verbs =
+        verbs.filter(|verb| *verb != "deletecollection" || resource.has_delete_collection());
+    let nicknames = [
+        ("shortNames", row.short_names.as_slice()),
+        ("categories", &row.categories),
     ];
-    verbs.retain(|verb| *verb != "deletecollection" || resource.has_delete_collection());
-    verbs
-}
-
-/// Group, version and kind of a subresource, and its verbs. Group and version are empty if they are
-/// the resource's own.
-fn subresource_facts(
-    resource: Resource,
-    subresource: &str,
-) -> ([&'static str; 3], &'static [&'static str]) {
-    match subresource {
-        "scale" => (["autoscaling", "v1", "Scale"], &["get", "patch", "update"]),
-        "binding" => (["", "", "Binding"], &["create"]),
-        "finalize" => (["", "", resource.kind()], &["update"]),
-        _ => (["", "", resource.kind()], &["get", "patch", "update"]),
+    let nicknames = nicknames.into_iter().filter(|(_, names)| !names.is_empty());
+    Entry {
+        name: row.plural.clone(),
+        singular: row.singular.clone(),
+        namespaced: row.is_namespaced,
+        kind: ["", "", resource.kind()],
+        verbs: verbs.collect(),
+        nicknames: nicknames.collect(),
+        subresources: row.subresources.iter().map(subresource).collect(),
     }
 }
 
-fn entries(resource: Resource) -> Vec<Value> {
-    let mut main = json!({
-        "name": resource.plural(), "singularName": resource.singular(),
-        "namespaced": resource.is_namespaced(), "kind": resource.kind(),
-        "verbs": verbs(resource),
-    });
-    add_nicknames(resource, &mut main);
-    let mut entries = vec![main];
-    for subresource in resource.subresources() {
-        let ([group, version, kind], verbs) = subresource_facts(resource, subresource);
+fn entry_of_review(review: &'static Review) -> Entry {
+    Entry {
+        name: review.plural(),
+        singular: review.kind.to_lowercase(),
+        namespaced: review.namespaced,
+        kind: ["", "", review.kind],
+        verbs: vec!["create"],
+        nicknames: Vec::new(),
+        subresources: Vec::new(),
+    }
+}
+
+impl Entry {
+    /// The entry of an `APIResourceList`, under the name of its resource.
+    fn plain(&self, name: &str) -> Value {
+        let [group, version, kind] = self.kind;
         let mut entry = json!({
-            "name": format!("{}/{subresource}", resource.plural()), "singularName": "",
-            "namespaced": resource.is_namespaced(), "kind": kind, "verbs": verbs,
+            "name": name, "singularName": self.singular, "namespaced": self.namespaced,
+            "kind": kind, "verbs": self.verbs,
         });
         if !group.is_empty() {
             entry["group"] = json!(group);
             entry["version"] = json!(version);
         }
-        entries.push(entry);
+        for (what, names) in &self.nicknames {
+            entry[*what] = json!(names);
+        }
+        entry
     }
-    entries
+
+    fn aggregated(&self) -> Value {
+        let [group, version, kind] = self.kind;
+        let kind = json!({"group": group, "version": version, "kind": kind});
+        let scope = if self.namespaced {
+            "Namespaced"
+        } else {
+            "Cluster"
+        };
+        let mut entry = json!({
+            "resource": self.name, "responseKind": kind, "scope": scope,
+            "singularResource": self.singular, "verbs": self.verbs,
+        });
+        for (what, names) in &self.nicknames {
+            entry[*what] = json!(names);
+        }
+        let subresources = self.subresources.iter().map(|it| {
+            let [group, version, kind] = it.kind;
+            let kind = json!({"group": group, "version": version, "kind": kind});
+            json!({"subresource": it.name, "responseKind": kind, "verbs": it.verbs})
+        });
+        let subresources: Vec<Value> = subresources.collect();
+        if !subresources.is_empty() {
+            entry["subresources"] = json!(subresources);
+        }
+        entry
+    }
 }
 
-fn add_nicknames(resource: Resource, entry: &mut Value) {
-    if !resource.short_names().is_empty() {
-        entry["shortNames"] = json!(resource.short_names());
+fn resources(all: &[Resource], group: &str, version: &str) -> Value {
+    let mut resources = Vec::new();
+    for entry in entries(all, group, version) {
+        resources.push(entry.plain(&entry.name));
+        let subresources = entry.subresources.iter();
+        let name = |it: &Entry| format!("{}/{}", entry.name, it.name);
+        resources.extend(subresources.map(|it| it.plain(&name(it))));
     }
-    if !resource.categories().is_empty() {
-        entry["categories"] = json!(resource.categories());
+    json!({
+        "kind": "APIResourceList", "apiVersion": "v1",
+        "groupVersion": group_version(group, version), "resources": resources,
+    })
+}
+
+fn group_version(group: &str, version: &str) -> String {
+    match group {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
     }
 }
 
@@ -245,10 +316,8 @@ fn aggregated_group(all: &[Resource], group: &str) -> Value {
     let versions = versions(all, group).into_iter();
     let versions: Vec<Value> = versions
         .map(|version| {
-            let resources = of_version(all, group, version).map(aggregated_resource);
-            let resources: Vec<Value> = resources
-                .chain(reviews::aggregated_entries(group))
-                .collect();
+            let entries = entries(all, group, version);
+            let resources: Vec<Value> = entries.iter().map(Entry::aggregated).collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
@@ -260,36 +329,355 @@ fn aggregated_group(all: &[Resource], group: &str) -> Value {
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn aggregated_resource(resource: Resource) -> Value {
-    let kind = |names: [&str; 3]| {
-        let [group, version, kind] = names;
-        json!({"group": group, "version": version, "kind": kind})
-    };
-    let scope = if resource.is_namespaced() {
-        "Namespaced"
-    } else {
-        "Cluster"
-    };
-    let mut entry = json!({
-        "resource": resource.plural(),
-        "responseKind": kind(["", "", resource.kind()]),
-        "scope": scope,
-        "singularResource": resource.singular(),
-        "verbs": verbs(resource),
-    });
-    add_nicknames(resource, &mut entry);
-    let subresources: Vec<Value> = resource
-        .subresources()
-        .iter()
-        .map(|subresource| {
-            let (names, verbs) = subresource_facts(resource, subresource);
-            json!({
-                "subresource": subresource, "responseKind": kind(names), "verbs": verbs,
-            })
-        })
-        .collect();
-    if !subresources.is_empty() {
-        entry["subresources"] = json!(subresources);
+/// The response to `/openapi/` followed by `rest`.
+fn openapi(rest: &str, request: &ApiRequest, all: &[Resource]) -> Option<Response> {
+    match rest {
+        "v2" if request.header("accept").contains("spec.v2") => {
+            let mut response = Response::text(200, "");
+            PROTOBUF_V2.clone_into(&mut response.content_type);
+            response.body = ResponseBody::Whole(empty_document());
+            Some(response)
+        }
+        "v2" => Some(Response::object(
+            200,
+            &json!({
+                "swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION},
+                "paths": {}, "definitions": {},
+            }),
+        )),
+        "v3" => Some(Response::object(200, &root(all))),
+        rest => {
+            let group_version = rest.strip_prefix("v3/")?;
+            let document = document(group_version, all)?;
+            Some(Response::object(200, &document))
+        }
     }
-    entry
+}
+
+/// An `openapi.v2.Document` without definitions, as protobuf: `swagger = 1`, `info = 2` with
+/// `title = 1` and `version = 2`, and an empty `paths = 8`.
+fn empty_document() -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| {
+        let length = u8::try_from(bytes.len()).expect("these are short");
+        let mut field = vec![number << 3 | 2, length];
+        field.extend_from_slice(bytes);
+        field
+    };
+    let mut info = field(1, b"Kubernetes");
+    info.extend(field(2, VERSION.as_bytes()));
+    [field(1, b"2.0"), field(2, &info), field(8, b"")].concat()
+}
+
+fn root(all: &[Resource]) -> Value {
+    let mut paths = json!({});
+    for resource in all {
+        let path = path_of(*resource);
+        // Clients cache a document until its hash changes.
+        let mut hash = DefaultHasher::new();
+        env!("CARGO_PKG_VERSION").hash(&mut hash);
+        let of_path = all.iter().filter(|resource| path_of(**resource) == path);
+        of_path.for_each(|resource| resource.kind().hash(&mut hash));
+        let url = format!("/openapi/v3/{path}?hash={:x}", hash.finish());
+        paths[path] = json!({"serverRelativeURL": url});
+    }
+    json!({"paths": paths})
+}
+
+fn path_of(resource: Resource) -> String {
+    let prefix = match resource.group() {
+        "" => "api",
+        _ => "apis",
+    };
+    format!("{prefix}/{}", resource.api_version())
+}
+
+fn document(group_version: &str, all: &[Resource]) -> Option<Value> {
+    let mut paths = json!({});
+    let mut schemas = json!({});
+    for resource in all.iter().copied() {
+        if path_of(resource) == group_version {
+            add_paths(resource, &mut paths);
+            schemas[schema_name(resource)] = schema(resource);
+        }
+    }
+    let is_served = schemas != json!({});
+    is_served.then(|| {
+        json!({
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": VERSION},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        })
+    })
+}
+
+fn schema_name(resource: Resource) -> String {
+    let group = match resource.group() {
+        "" => "core",
+        group => group.split('.').next().unwrap_or(group),
+    };
+    let (version, kind) = (resource.version(), resource.kind());
+    format!("io.k8s.api.{group}.{version}.{kind}")
+}
+
+fn schema(resource: Resource) -> Value {
+    json!({
+        "description": "The dev server keeps no schemas: this kind may have any members.",
+        "type": "object",
+        "x-kubernetes-group-version-kind": [kind_of(resource)],
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+fn kind_of(resource: Resource) -> Value {
+    json!({"group": resource.group(), "kind": resource.kind(), "version": resource.version()})
+}
+
+fn add_paths(resource: Resource, paths: &mut Value) {
+    let namespace = if resource.is_namespaced() {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
+    let collection = format!("/{}{namespace}/{}", path_of(resource), resource.plural());
+    let operation = |action: &str, writes: bool| {
+        let mut operation = json!({
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": kind_of(resource),
+            "responses": {"200": {"description": "OK"}},
+        });
+        if writes {
+            let names = ["dryRun", "fieldManager", "fieldValidation"];
+            operation["parameters"] = json!(names.map(query_parameter));
+        }
+        operation
+    };
+    paths[format!("{collection}/{{name}}")] = json!({
+        "get": operation("get", false),
+        "put": operation("put", true),
+        "patch": operation("patch", true),
+        "delete": operation("delete", false),
+    });
+    paths[collection] = json!({
+        "get": operation("list", false),
+        "post": operation("post", true),
+    });
+}
+
+fn query_parameter(name: &str) -> Value {
+    json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})
+}
+
+/// The error for a resource that is not among `all`.
+pub(crate) fn absent_resource(target: &Target, all: &[Resource]) -> StatusError {
+    let Target { group, version, .. } = target;
+    let is_of_group = |resource: &&Resource| resource.group() == group;
+    let of_group: Vec<&Resource> = all.iter().filter(is_of_group).collect();
+    if of_group.is_empty() {
+        return absent_group(group, all);
+    }
+    let of_version = of_group.iter().filter(|known| known.version() == version);
+    let known: Vec<&str> = of_version.map(|known| known.plural()).collect();
+    let group_version = group_version(group, version);
+    if known.is_empty() {
+        let version = of_group[0].api_version();
+        return StatusError::absent(format!(
+            "the dev server does not serve {group_version}, but {version}"
+        ));
+    }
+    StatusError::absent(format!(
+        "the dev server has no {} in {group_version}; it has {}",
+        target.resource,
+        known.join(", ")
+    ))
+}
+
+/// The error for a group without resources.
+fn absent_group(name: &str, all: &[Resource]) -> StatusError {
+    let groups = groups(all).join(", ");
+    StatusError::absent(format!(
+        "the dev server has no group {name}; it has the core group, {groups}, and those of the \
+         CustomResourceDefinitions that it is given"
+    ))
+}
+
+/// The error for a path of the API that names no resource.
+pub(crate) fn absent_path(path: &str, all: &[Resource]) -> StatusError {
+    let mut segments = path.trim_matches('/').split('/');
+    match (segments.next(), segments.next()) {
+        (Some("apis"), Some(name)) if !groups(all).contains(&name) => absent_group(name, all),
+        _ => StatusError::absent(format!("the dev server has nothing at {path}")),
+    }
+}
+
+/// The error for a subresource that `resource` does not have.
+pub(crate) fn absent_subresource(resource: Resource, name: &str) -> StatusError {
+    let lack = match (resource, name) {
+        (Resource::Pods, "log") => "there are no logs",
+        (Resource::Pods, "exec") => "no command can run in one",
+        (Resource::Pods, "attach") => "there is nothing to attach to",
+        (Resource::Pods, "portforward" | "proxy") => "no port is open",
+        _ => {
+            let plural = resource.plural();
+            return StatusError::absent(match resource.subresources() {
+                [] => format!("the dev server has no subresources of {plural}"),
+                known => format!(
+                    "the dev server has no {plural}/{name}; the subresources of {plural} are {}",
+                    known.join(", ")
+                ),
+            });
+        }
+    };
+    StatusError::not_simulated(format!(
+        "the dev server simulates pods, without containers: {lack}"
+    ))
+}
+
+const AUTHORIZATION: &str = "authorization.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// The groups of the reviews.
+pub(crate) const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
+
+/// A kind of review.
+pub(crate) struct Review {
+    group: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) namespaced: bool,
+    /// The status of every review of this kind.
+    status: fn() -> Value,
+}
+
+static REVIEWS: [Review; 6] = [
+    review(AUTHORIZATION, "SelfSubjectAccessReview", allowed),
+    review(AUTHORIZATION, "SubjectAccessReview", allowed),
+    Review {
+        namespaced: true,
+        ..review(AUTHORIZATION, "LocalSubjectAccessReview", allowed)
+    },
+    review(AUTHORIZATION, "SelfSubjectRulesReview", all_rules),
+    review(AUTHENTICATION, "SelfSubjectReview", anonymous),
+    review(AUTHENTICATION, "TokenReview", unknown_token),
+];
+
+const fn review(group: &'static str, kind: &'static str, status: fn() -> Value) -> Review {
+    Review {
+        group,
+        kind,
+        namespaced: false,
+        status,
+    }
+}
+
+impl Review {
+    /// The name of the resource.
+    pub(crate) fn plural(&self) -> String {
+        self.kind.to_lowercase() + "s"
+    }
+}
+
+fn allowed() -> Value {
+    json!({"allowed": true, "reason": "the dev server allows everything"})
+}
+
+fn all_rules() -> Value {
+    json!({
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": false,
+    })
+}
+
+fn anonymous() -> Value {
+    json!({"userInfo": {
+        "username": "system:anonymous", "groups": ["system:unauthenticated"],
+    }})
+}
+
+fn unknown_token() -> Value {
+    json!({"authenticated": false, "error": "the dev server knows no tokens"})
+}
+
+/// The response to a review; `None` if `target` is not a review.
+pub(crate) fn review_response(
+    target: &Target,
+    request: &ApiRequest,
+) -> Option<Result<Response, StatusError>> {
+    let review = REVIEWS.iter().find(|review| {
+        review.plural() == target.resource
+            && review.group == target.group
+            && review.namespaced == target.namespace.is_some()
+    })?;
+    if target.version != "v1" || target.name.is_some() {
+        return None;
+    }
+    Some(if request.method == "POST" {
+        let given = body::any_object(request, review.kind);
+        given.map(|given| reviewed(&given, review))
+    } else {
+        Err(StatusError::method_not_allowed())
+    })
+}
+
+fn reviewed(given: &Value, review: &Review) -> Response {
+    let mut object = json!({
+        "kind": review.kind,
+        "apiVersion": format!("{}/v1", review.group),
+        "metadata": {"creationTimestamp": null},
+        "status": (review.status)(),
+    });
+    if let Some(spec) = given.get("spec") {
+        object["spec"] = spec.clone();
+    }
+    Response::object(201, &object)
+}
+
+/// The reviews of a group.
+pub(crate) fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
+    REVIEWS.iter().filter(move |review| review.group == group)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::to_value;
+
+    use super::{Resource, StatusError, Target, absent_path, absent_resource, absent_subresource};
+
+    #[track_caller]
+    fn check(error: &StatusError, expected: &str) {
+        let status = to_value(error).expect("a status");
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(message.contains(expected), "{message}");
+    }
+
+    #[test]
+    fn errors_say_what_there_is_instead() {
+        let all: Vec<Resource> = Resource::KNOWN.to_vec();
+        let of = |path: &str| absent_resource(&Target::parse(path).expect("a resource"), &all);
+        check(
+            &of("/apis/example.com/v1/widgets"),
+            "no group example.com; it has the core group, apps, coordination.k8s.io, ",
+        );
+        check(&of("/apis/apps/v2/replicasets"), "apps/v2, but apps/v1");
+        check(
+            &of("/apis/apps/v1/foos"),
+            "no foos in apps/v1; it has replicasets",
+        );
+        check(
+            &absent_path("/apis/example.com", &all),
+            "no group example.com; ",
+        );
+        check(
+            &absent_path("/api/v1/a/b/c/d/e", &all),
+            "nothing at /api/v1/a/b",
+        );
+        check(
+            &absent_subresource(Resource::Nodes, "proxy"),
+            "no nodes/proxy; the subresources of nodes are status",
+        );
+        check(
+            &absent_subresource(Resource::Pods, "log"),
+            "there are no logs",
+        );
+    }
 }

@@ -6,22 +6,22 @@
 //! owner can thus deliver the deletion before the watch of the dependents does.
 
 use std::collections::VecDeque;
-use std::io;
-use std::mem;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{io, mem};
 
 use crossbeam_channel::select;
 use serde_json::{Value, json};
 
-use crate::delete::{self, FOREGROUND, ORPHAN};
-use crate::objects::{entries, text};
+use crate::delete::{FOREGROUND, ORPHAN};
+use crate::json::{entries, has_finalizer, is_deleting, text};
 use crate::resource::Resource;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 use crate::store::{Consequence, Object, State, Store, key_of};
-use crate::update::{self, Part};
+use crate::write::Part;
+use crate::{delete, write};
 
 /// Kinds whose objects are gone if they are not here. Owners of other kinds may exist outside this
 /// server: in the cluster that the objects were exported from.
@@ -75,14 +75,13 @@ fn on_owner_deleting(state: &mut State, resource: Resource, key: &str) {
         return;
     };
     let value = owner.value();
-    let has = |finalizer: &str| entries(&value, "/metadata/finalizers").contains(&json!(finalizer));
     let uid = text(&value, "/metadata/uid").to_owned();
-    if has(ORPHAN) {
+    if has_finalizer(&value, ORPHAN) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
-            remove_owner(state, resource, &dependent, &uid);
+            remove_owner(state, resource, &dependent.key, &uid);
         }
         remove_finalizer(state, resource, key, ORPHAN);
-    } else if has(FOREGROUND) {
+    } else if has_finalizer(&value, FOREGROUND) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
             begin_delete(state, resource, &dependent.key);
         }
@@ -98,7 +97,7 @@ fn on_removed(state: &mut State, object: &Object) {
     if !is_pod {
         for (resource, dependent) in dependents(state, object, uid) {
             if dependent.owners.len() > 1 {
-                remove_owner(state, resource, &dependent, uid);
+                remove_owner(state, resource, &dependent.key, uid);
             } else {
                 begin_delete(state, resource, &dependent.key);
             }
@@ -148,7 +147,7 @@ fn owner_fate(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
     let owner = state.get(resource, &key).map(|found| found.value());
     match owner {
         Some(owner) if text(&owner, "/metadata/uid") == text(reference, "/uid") => {
-            if entries(&owner, "/metadata/finalizers").contains(&json!(FOREGROUND)) {
+            if has_finalizer(&owner, FOREGROUND) {
                 OwnerFate::DeletesDependents
             } else {
                 OwnerFate::MayExist
@@ -211,34 +210,35 @@ fn begin_delete(state: &mut State, resource: Resource, key: &str) {
     }
 }
 
-fn remove_owner(state: &mut State, resource: Resource, dependent: &Object, uid: &str) {
-    let mut value = dependent.value();
-    let owners = entries(&value, "/metadata/ownerReferences").iter();
-    let kept: Vec<Value> = owners
-        .filter(|owner| text(owner, "/uid") != uid)
-        .cloned()
-        .collect();
-    value["metadata"]["ownerReferences"] = json!(kept);
-    change(state, resource, dependent, value);
+fn remove_owner(state: &mut State, resource: Resource, key: &str, uid: &str) {
+    drop_entries(state, resource, key, "ownerReferences", |owner| {
+        text(owner, "/uid") == uid
+    });
 }
 
 fn remove_finalizer(state: &mut State, resource: Resource, key: &str, finalizer: &str) {
+    drop_entries(state, resource, key, "finalizers", |entry| {
+        *entry == finalizer
+    });
+}
+
+/// Removes entries from a list in the metadata.
+fn drop_entries(
+    state: &mut State,
+    resource: Resource,
+    key: &str,
+    list: &str,
+    goes: impl Fn(&Value) -> bool,
+) {
     let Some(object) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
     let mut value = object.value();
-    let finalizers = entries(&value, "/metadata/finalizers").iter();
-    let kept: Vec<Value> = finalizers
-        .filter(|entry| **entry != json!(finalizer))
-        .cloned()
-        .collect();
-    value["metadata"]["finalizers"] = json!(kept);
-    change(state, resource, &object, value);
-}
-
-fn change(state: &mut State, resource: Resource, object: &Object, value: Value) {
-    if let Err(error) = update::replace(state, resource, object, Part::Main, value) {
-        log::debug!("collecting {}: {error:?}", object.key);
+    if let Some(entries) = value["metadata"][list].as_array_mut() {
+        entries.retain(|entry| !goes(entry));
+    }
+    if let Err(error) = write::replace(state, resource, &object, Part::Main, value) {
+        log::debug!("collecting {key}: {error:?}");
     }
 }
 
@@ -248,8 +248,7 @@ fn finish_foreground(state: &mut State, resource: Resource, key: &str) {
         return;
     };
     let value = owner.value();
-    let waits = value.pointer("/metadata/deletionTimestamp").is_some()
-        && entries(&value, "/metadata/finalizers").contains(&json!(FOREGROUND));
+    let waits = is_deleting(&value) && has_finalizer(&value, FOREGROUND);
     if waits && dependents(state, &owner, text(&value, "/metadata/uid")).is_empty() {
         remove_finalizer(state, resource, key, FOREGROUND);
     }

@@ -14,43 +14,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::step::{Step, next_step};
-use crate::objects::meta;
+use crate::metadata;
 use crate::resource::Resource;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
+
+use step::{Step, next_step};
+
 use crate::store::{Change, Object, State, Store};
-use crate::update::create;
+use crate::write::create;
+pub use step::KubeletOptions;
 
 /// How long the thread waits for pods before it checks for a stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// Maximum steps under one lock, so that requests get the lock in between.
 const STEPS_PER_LOCK: usize = 32;
-
-/// The behaviour of the simulated nodes.
-#[derive(Clone, Copy, Debug)]
-pub struct KubeletOptions {
-    /// The number of nodes, named `node-0` and so on. At least one.
-    pub n_nodes: usize,
-    /// How long a pod runs before it is ready.
-    pub ready_after: Duration,
-    /// How long a pod takes to terminate, unless its grace period is shorter.
-    pub terminate_after: Duration,
-    /// Assign pods to nodes, as a scheduler does.
-    pub schedules: bool,
-}
-
-impl Default for KubeletOptions {
-    fn default() -> Self {
-        Self {
-            n_nodes: 5,
-            ready_after: Duration::from_millis(500),
-            terminate_after: Duration::from_millis(200),
-            schedules: true,
-        }
-    }
-}
 
 struct Kubelet {
     store: Arc<Store>,
@@ -250,7 +229,7 @@ pub(crate) fn create_nodes(state: &mut State, n_nodes: usize) {
 }
 
 fn node_status(number: usize) -> Value {
-    let now = meta::now();
+    let now = metadata::now();
     let resources = json!({"cpu": "64", "memory": "256Gi", "pods": CAPACITY_PODS});
     let [.., a, b] = (number + 1).to_be_bytes();
     json!({

@@ -2,26 +2,27 @@
 //! in every way that this controller can observe; any difference is a bug of this server. Other
 //! kinds, built in or custom, it only stores. Only `main` and the tests use it; it is no cluster.
 //!
-//! From the wire inwards:
+//! Each file uses only files of the lines below its own, or further left on its line; a test holds
+//! that. To follow a request, start at `api_server`.
 //!
-//! | layer | file | what it does |
-//! |---|---|---|
-//! | HTTP | `crate::http_server`, `exchange` | connections, requests, responses, streams |
-//! | faults | `faults`, `recorder` | records requests; delays, rejects, cuts, holds back |
-//! | API | `api_server`, `target`, `body`, `protobuf`, `options`, `status_error` | requests |
-//! | API | `reviews`, `absent` | access reviews; errors for what the server does not have |
-//! | clients | `discovery`, `openapi`, `table`, `columns` | what kubectl needs for its output |
-//! | nodes | `kubelet` | a simulated scheduler with kubelets |
-//! | writes | `create`, `update`, `scale`, `delete`, `removal` | the verbs that change objects |
-//! | reads | `list`, `watch`, `selector` | gets, lists and watches |
-//! | patches | `patching`, `patch`, `json_patch`, `apply`, `managers` | the four kinds of patch |
-//! | kinds | `objects`, `shape`, `strict`, `resource` | defaults and validation |
-//! | kinds | `plain`, `custom` | the tables of kinds that the server only stores |
-//! | controllers | `quota`, `garbage` | quota admission and garbage collection |
-//! | state | `store`, `tally`, `snapshot` | objects, versions, history |
+//! ```text
+//! faults ─▶ faults::rule                        records requests; delays, rejects, cuts them
+//! api_server                                    a request, its verb, its response
+//! kubelet ─▶ step, behaviour · garbage · snapshot    simulated nodes; dependents; load and save
+//! apply · delete · watch ─▶ list                the verbs
+//! write                                         create, update, bind, remove; quotas
+//! table · discovery · patch                     what kubectl shows, asks for and sends
+//! selector                                      the objects that a list or watch covers
+//! store                                         objects, versions, history; the one lock
+//! objects ─▶ workload, custom ─▶ metadata       defaults and validation, by kind
+//! body ─▶ protobuf ─▶ schema                    objects and options of a request; types of fields
+//! status_error ─▶ resource, exchange            errors; the table of kinds; requests, responses
+//! json                                          access to trees
+//! ```
 //!
-//! HTTP and faults do not depend on the other layers, so a test can put them in front of a real
-//! API server. Threads: `dev-accept`, one `dev-conn-N` per connection, `dev-kubelet`, `dev-gc`.
+//! `faults` depends on no file but `exchange`, so a test can put it in front of a real API server.
+//! HTTP is `crate::http_server`. Threads: `dev-accept`, one `dev-conn-N` per connection,
+//! `dev-kubelet`, `dev-gc`.
 //!
 //! DIFFERS: no authentication; pods need no service account; responses are JSON only (requests may
 //! be YAML, and for a few kinds protobuf); managed fields only on objects that were applied; no
@@ -32,39 +33,34 @@
 //!
 //! The threads `dev-conn-N`, `dev-kubelet` and `dev-gc` take the lock of `store`, which guards the
 //! objects; none does I/O under it. Connection threads and tests take those of `faults` (rules and
-//! watches) and `recorder` (requests).
+//! watches) and its recorder (requests).
 
-mod absent;
 mod api_server;
 mod apply;
 mod body;
-mod columns;
 mod custom;
 mod delete;
 mod discovery;
 mod exchange;
 mod faults;
 mod garbage;
+mod json;
 mod kubelet;
 mod list;
+mod metadata;
 mod objects;
-mod openapi;
-mod options;
 mod patch;
-mod plain;
 mod protobuf;
 mod resource;
-mod reviews;
 mod schema;
 mod selector;
 mod snapshot;
 mod status_error;
 mod store;
 mod table;
-mod tally;
-mod types;
-mod update;
 mod watch;
+mod workload;
+mod write;
 
 use std::io;
 use std::net::ToSocketAddrs;
@@ -86,14 +82,11 @@ pub use exchange::{
 pub use faults::{Action, Ending, Faults, Matcher, Recorded, Recorder, Rule, RuleHandle};
 pub use kubelet::{KubeletOptions, behaviour};
 pub use snapshot::Rejected;
-pub use tally::Tally;
+pub use store::Tally;
 
 /// Maximum body bytes the server keeps: one more than the API's limit, so that the API can detect a
 /// longer body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
 const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
-
-/// The namespaces of a new cluster.
-const INITIAL_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The configuration of a [`DevServer`].
 #[derive(Clone, Debug)]
@@ -222,7 +215,8 @@ impl DevServer {
         let Some(resource) = self.find(resource) else {
             return Vec::new();
         };
-        self.objects_of(resource, Some(namespace).filter(|text| !text.is_empty()))
+        self.store
+            .objects_of(resource, Some(namespace).filter(|text| !text.is_empty()))
     }
 
     fn find(&self, plural: &str) -> Option<Resource> {
@@ -232,12 +226,32 @@ impl DevServer {
         })
     }
 
-    fn objects_of(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value> {
-        let objects: Vec<store::Object> = self.store.read(|state| {
-            let objects = state.of_namespace(resource, namespace);
-            objects.cloned().collect()
-        });
-        objects.iter().map(|object| object.value()).collect()
+    /// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects, such
+    /// as the namespace `default`, stay unchanged.
+    ///
+    /// # Errors
+    /// All documents that failed to load; the others are loaded.
+    pub fn load(&self, documents: &[Value]) -> Result<(), Vec<Rejected>> {
+        snapshot::load(&self.store, documents)
+    }
+
+    /// Exports all objects that [`DevServer::load`] needs to restore the state.
+    pub fn dump(&self) -> Vec<Value> {
+        snapshot::dump(&self.store)
+    }
+
+    /// Counts the changes after version `since` in a namespace; an empty `namespace` means all.
+    pub fn tally(&self, resource: &str, namespace: &str, since: u64) -> Tally {
+        let nothing = Tally {
+            version: since,
+            is_complete: true,
+            ..Tally::default()
+        };
+        let resource = self.find(resource);
+        resource.map_or(nothing, |resource| {
+            let store = &self.store;
+            store.read(|state| state.tally(resource, namespace, since))
+        })
     }
 
     /// Ends all connections, and joins the other threads of the server. A second call does nothing.
@@ -301,9 +315,9 @@ fn check_listen(options: &DevServerOptions) -> io::Result<()> {
 fn new_store(settings: Settings) -> Arc<Store> {
     let store = Arc::new(Store::new(settings));
     store.write(|state| {
-        for name in INITIAL_NAMESPACES {
+        for name in snapshot::INITIAL_NAMESPACES {
             let namespace = json!({"metadata": {"name": name}});
-            self::update::create(state, Resource::Namespaces, None, namespace)
+            self::write::create(state, Resource::Namespaces, None, namespace)
                 .expect("an empty server takes a good namespace");
         }
     });

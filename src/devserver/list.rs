@@ -7,8 +7,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::json;
 
+use crate::body;
 use crate::exchange::{ApiRequest, ChunkStream, Next, Response};
-use crate::options;
 use crate::resource::Resource;
 use crate::selector::Scope;
 use crate::status_error::{FieldError, StatusError};
@@ -86,7 +86,7 @@ impl Options {
     fn read(resource: Resource, request: &ApiRequest) -> Result<Self, StatusError> {
         let version = request.query_value("resourceVersion");
         let version_match = request.query_value("resourceVersionMatch");
-        let limit = options::number(request, "limit")?.unwrap_or(0);
+        let limit = body::number(request, "limit")?.unwrap_or(0);
         let mut limit = usize::try_from(limit).unwrap_or(0);
         let token = request.query_value("continue");
         if !request.query_value("sendInitialEvents").is_empty() {
@@ -206,9 +206,8 @@ pub(crate) fn check_match(request: &ApiRequest) -> Result<(), StatusError> {
         ("Exact", "0") => "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ("" | "NotOlderThan" | "Exact", _) => return Ok(()),
         (other, _) => {
-            let value = format!("\"{other}\"");
-            let supported = "\"Exact\", \"NotOlderThan\", \"\"";
-            let error = FieldError::not_supported("resourceVersionMatch", &value, supported);
+            let (field, supported) = ("resourceVersionMatch", ["Exact", "NotOlderThan", ""]);
+            let error = FieldError::not_supported(field, other, &supported);
             return Err(StatusError::invalid_list_options(error));
         }
     };
@@ -237,7 +236,7 @@ impl ListStream {
         if let Some(n_remaining) = page.n_remaining {
             metadata["remainingItemCount"] = json!(n_remaining);
         }
-        let (kind, api_version) = (resource.list_kind(), resource.api_version());
+        let (kind, api_version) = (&resource.row().list_kind, resource.api_version());
         let head = format!(
             "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\
              \"items\":["

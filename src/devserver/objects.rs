@@ -1,81 +1,80 @@
-//! Defaults and validation per kind. Pure functions on JSON trees without `kind` and `apiVersion`.
+//! Defaults, status and validation per kind: one dispatch, and the kinds that need a few lines.
+//! Pure functions on JSON trees without `kind` and `apiVersion`.
 
-pub(crate) mod definition;
-mod event;
-pub(crate) mod labels;
-pub(crate) mod meta;
-mod node;
-pub(crate) mod plain;
-pub(crate) mod pod;
-mod quota;
-pub(crate) mod replica_set;
-mod replication_controller;
+use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
 
-use crate::resource::Resource;
+use crate::json::{add_missing, map_of, maps_mut, members, number, set_default, text};
+use crate::resource::{Resource, Row, Template};
 use crate::status_error::FieldError;
+use crate::{custom, metadata, workload};
 
 /// Sets the API server's defaults on a created or changed object.
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
-        Resource::Pods => pod::set_defaults(object),
-        Resource::ReplicaSets => {
-            replica_set::set_defaults(object);
-            // In Go the template is a struct, not a pointer, so every ReplicaSet has one.
-            replica_set::set_template_defaults(&mut object["spec"]["template"]);
-        }
-        Resource::ReplicationControllers => replication_controller::set_defaults(object),
-        Resource::Nodes => node::set_defaults(object),
-        Resource::Quotas => quota::set_defaults(object),
-        Resource::Events => event::set_defaults(object),
-        Resource::Definitions => definition::set_defaults(object),
-        Resource::Plain(plain) => plain::set_defaults(plain, object),
+        Resource::Pods => workload::set_pod_defaults(object),
+        Resource::ReplicaSets => workload::set_replica_set_defaults(object),
+        Resource::ReplicationControllers => workload::set_controller_defaults(object),
+        Resource::Nodes => set_node_defaults(object),
+        Resource::Quotas => set_quota_defaults(object),
+        Resource::Events => set_event_defaults(object),
+        Resource::Definitions => custom::set_defaults(object),
+        Resource::Plain(row) => set_plain_defaults(row, object),
         _ => {}
     }
 }
 
 /// Sets the initial status of a new object, and discards the request's status.
 pub(crate) fn set_first_status(resource: Resource, object: &mut Value) {
-    object["status"] = match resource {
-        Resource::Pods => json!({"phase": "Pending", "qosClass": pod::qos_class(object)}),
+    let status = match resource {
+        Resource::Pods => json!({"phase": "Pending", "qosClass": workload::qos_class(object)}),
         Resource::ReplicaSets | Resource::ReplicationControllers => json!({"replicas": 0}),
         Resource::Namespaces => json!({"phase": "Active"}),
-        Resource::Definitions => definition::status(object),
-        Resource::Plain(plain) => return plain::set_first_status(plain, object),
-        _ => return,
+        Resource::Definitions => custom::status(object),
+        resource => match &resource.row().first_status {
+            Some(status) => status.clone(),
+            None => return,
+        },
     };
+    set_status(object, Some(status).filter(|status| !status.is_null()));
+}
+
+fn set_status(object: &mut Value, status: Option<Value>) {
+    if let Some(members) = object.as_object_mut() {
+        members.remove("status");
+        members.extend(status.map(|status| ("status".to_owned(), status)));
+    }
 }
 
 /// Normalizes a written status as the API server does.
 pub(crate) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
     match resource {
-        Resource::Pods => pod::prepare_status(old, new),
-        Resource::ReplicaSets | Resource::ReplicationControllers => {
-            replica_set::prepare_status(new);
-        }
+        Resource::Pods => workload::prepare_pod_status(old, new),
+        Resource::ReplicaSets | Resource::ReplicationControllers => workload::prepare_counts(new),
         _ => {}
     }
 }
 
-/// Restores what a write of the status does not change.
+/// Restores what a write of the status does not change: all but the status and the metadata.
 pub(crate) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Value) {
-    if let Resource::Plain(_) = resource {
-        plain::keep_all_but_status(old, new);
-    } else {
+    if !matches!(resource, Resource::Plain(_)) {
         new["spec"] = old["spec"].clone();
+        return;
+    }
+    let is_written = |name: &str| matches!(name, "status" | "metadata");
+    if let Some(new) = new.as_object_mut() {
+        new.retain(|name, _| is_written(name));
+        let kept = members(old, "").filter(|(name, _)| !is_written(name));
+        new.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
     }
 }
 
 /// Restores the status, which only the subresource writes.
 pub(crate) fn keep_status(old: &Value, new: &mut Value) {
-    let Some(members) = new.as_object_mut() else {
-        return;
-    };
-    members.remove("status");
-    if let Some(status) = old.get("status") {
-        members.insert("status".to_owned(), status.clone());
-    }
+    set_status(new, old.get("status").cloned());
 }
 
 /// True for a change that counts in `metadata.generation`.
@@ -83,51 +82,44 @@ pub(crate) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
     if !resource.is_custom() {
         return old.get("spec") != new.get("spec");
     }
-    let rest = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(members) = object.as_object_mut() {
-            members.remove("metadata");
-            members.retain(|name, _| name != "status" || !resource.has_status());
-        }
-        object
+    let counts = |name: &str| name != "metadata" && !(name == "status" && resource.has_status());
+    let rest = |object| {
+        let rest = members(object, "").filter(|(name, _)| counts(name));
+        rest.collect::<BTreeMap<_, _>>()
     };
     rest(old) != rest(new)
 }
 
 /// The validation errors of a new object.
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
-    let mut errors = meta::validate(resource, object);
-    match resource {
-        Resource::Pods => errors.extend(pod::validate(object)),
-        Resource::ReplicaSets => errors.extend(replica_set::validate(object)),
-        Resource::ReplicationControllers => {
-            errors.extend(replication_controller::validate(object));
+    let mut errors = metadata::validate(resource, object);
+    errors.extend(match resource {
+        Resource::Pods => workload::validate_pod(object),
+        Resource::ReplicaSets => workload::validate_replica_set(object),
+        Resource::ReplicationControllers => workload::validate_controller(object),
+        Resource::Quotas => validate_quota(object),
+        Resource::Events => Vec::from_iter(validate_event(object)),
+        Resource::Definitions => custom::validate(object),
+        Resource::Leases => Vec::from_iter(validate_lease(object)),
+        Resource::Plain(row) if row.template == Template::Selected => {
+            workload::validate_replica_set(object)
         }
-        Resource::Quotas => errors.extend(quota::validate(object)),
-        Resource::Events => errors.extend(event::validate(object)),
-        Resource::Definitions => errors.extend(definition::validate(object)),
-        Resource::Plain(plain) => errors.extend(plain::validate(plain, object)),
-        Resource::Leases => {
-            let seconds = number(object, "/spec/leaseDurationSeconds");
-            if let Some(seconds) = seconds.filter(|seconds| *seconds <= 0) {
-                let (field, value) = ("spec.leaseDurationSeconds", seconds.to_string());
-                errors.push(FieldError::invalid(field, &value, "must be greater than 0"));
-            }
-        }
-        _ => {}
-    }
+        _ => Vec::new(),
+    });
     errors
 }
 
 /// The validation errors of a change from `old` to `new`, without those of the metadata.
 pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     match resource {
-        Resource::Pods => pod::validate_update(old, new),
-        Resource::ReplicaSets => replica_set::validate_update(old, new),
-        Resource::ReplicationControllers => replication_controller::validate(new),
-        Resource::Quotas => quota::validate(new),
-        Resource::Definitions => definition::validate(new),
-        Resource::Plain(plain) => plain::validate_update(plain, old, new),
+        Resource::Pods => workload::validate_pod_update(old, new),
+        Resource::ReplicaSets => workload::validate_replica_set_update(old, new),
+        Resource::ReplicationControllers => workload::validate_controller(new),
+        Resource::Quotas => validate_quota(new),
+        Resource::Definitions => custom::validate(new),
+        Resource::Plain(row) if row.template == Template::Selected => {
+            workload::validate_replica_set_update(old, new)
+        }
         _ => Vec::new(),
     }
 }
@@ -135,53 +127,169 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
 /// The validation errors of a written status.
 pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
-        Resource::ReplicaSets | Resource::ReplicationControllers => {
-            replica_set::validate_status(new)
-        }
+        Resource::ReplicaSets | Resource::ReplicationControllers => workload::validate_status(new),
         _ => Vec::new(),
     }
 }
 
-/// The text at `pointer`, or the empty string.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    let found = object.pointer(pointer);
-    found.and_then(Value::as_str).unwrap_or_default()
+fn validate_lease(lease: &Value) -> Option<FieldError> {
+    let seconds = number(lease, "/spec/leaseDurationSeconds");
+    let bad = seconds.filter(|seconds| *seconds <= 0)?;
+    let (field, why) = ("spec.leaseDurationSeconds", "must be greater than 0");
+    Some(FieldError::invalid(field, bad, why))
 }
 
-/// The number at `pointer`, if any.
-pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
-}
-
-/// The entries of the list at `pointer`; empty without a list.
-pub(crate) fn entries<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    let found = object.pointer(pointer).and_then(Value::as_array);
-    found.map_or(&[], Vec::as_slice)
-}
-
-/// The member `name` as a map; replaces any other value with an empty map.
-pub(crate) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
-    if !object[name].is_object() {
-        object[name] = Value::Object(Map::new());
-    }
-    object[name]
-        .as_object_mut()
-        .expect("it was just made a map")
-}
-
-/// Sets the member `name` unless it exists.
-pub(crate) fn set_default(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
-    map.entry(name).or_insert_with(|| value.into());
-}
-
-/// Removes `null` members at every depth, because `null` means absent.
-pub(crate) fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|_, value| !value.is_null());
-            map.values_mut().for_each(drop_nulls);
+fn set_event_defaults(event: &mut Value) {
+    let defaults = json!({
+        "involvedObject": {}, "source": {}, "firstTimestamp": null, "lastTimestamp": null,
+        "eventTime": null, "reportingComponent": "", "reportingInstance": "",
+    });
+    if let Some(event) = event.as_object_mut() {
+        for (name, value) in members(&defaults, "") {
+            set_default(event, name, value.clone());
         }
-        Value::Array(values) => values.iter_mut().for_each(drop_nulls),
+    }
+}
+
+/// An event must be in the namespace of its object, or in `default` if the object has none.
+fn validate_event(event: &Value) -> Option<FieldError> {
+    let about = text(event, "/involvedObject/namespace");
+    let own = text(event, "/metadata/namespace");
+    let why = "does not match event.namespace";
+    let is_right = about == own || (about.is_empty() && own == "default");
+    (!is_right).then(|| FieldError::invalid("involvedObject.namespace", about, why))
+}
+
+/// Sets the status fields of a node that are not pointers in the API server's types.
+///
+/// DIFFERS: a new node gets no taint `not-ready`, because no controller here would remove it.
+fn set_node_defaults(node: &mut Value) {
+    map_of(node, "spec");
+    let status = map_of(node, "status");
+    let endpoint = json!({"kubeletEndpoint": {"Port": 0}});
+    set_default(status, "daemonEndpoints", endpoint);
+    let names = "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion \
+                 kubeletVersion kubeProxyVersion operatingSystem architecture";
+    let info = status.entry("nodeInfo").or_insert_with(|| json!({}));
+    if let Some(info) = info.as_object_mut() {
+        for name in names.split_whitespace() {
+            set_default(info, name, "");
+        }
+    }
+}
+
+/// Converts quantities that are numbers into text.
+fn set_quota_defaults(quota: &mut Value) {
+    let hard = map_of(quota, "spec").get_mut("hard");
+    for (_, amount) in hard.and_then(Value::as_object_mut).into_iter().flatten() {
+        if amount.is_number() {
+            *amount = json!(amount.to_string());
+        }
+    }
+}
+
+/// DIFFERS: validates only object counts, which have no unit.
+fn validate_quota(quota: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (resource, amount) in members(quota, "/spec/hard") {
+        let field = format!("spec.hard[{resource}]");
+        let text = amount.as_str().unwrap_or_default();
+        let is_count = resource == "pods" || resource.starts_with("count/");
+        if text.starts_with('-') {
+            errors.push(FieldError::negative(&field, amount));
+        } else if is_count && text.parse::<u64>().is_err() {
+            errors.push(FieldError::invalid(&field, amount, "must be an integer"));
+        }
+    }
+    errors
+}
+
+/// Adds the members that an object lacks which the server only stores.
+fn set_plain_defaults(row: &Row, object: &mut Value) {
+    for defaults in &row.defaults {
+        add_missing(object, defaults);
+    }
+    if row.template != Template::None {
+        let spec = map_of(object, "spec");
+        let template = spec.entry("template").or_insert_with(|| json!({}));
+        workload::set_template_defaults(template);
+    }
+    match row.kind.as_str() {
+        _ if row.is_custom => {}
+        "Deployment" | "DaemonSet" | "StatefulSet" => complete_strategy(object),
+        "Service" => complete_service(object),
+        "Secret" => complete_secret(object),
         _ => {}
+    }
+}
+
+/// Only rolling updates have parameters.
+fn complete_strategy(object: &mut Value) {
+    for name in ["strategy", "updateStrategy"] {
+        let strategy = object.pointer_mut(&format!("/spec/{name}"));
+        let strategy = strategy.filter(|strategy| text(strategy, "/type") != "RollingUpdate");
+        if let Some(strategy) = strategy.and_then(Value::as_object_mut) {
+            strategy.remove("rollingUpdate");
+        }
+    }
+}
+
+/// Ports are TCP, and lead to the port of the same number.
+///
+/// DIFFERS: a Service gets no cluster IP.
+fn complete_service(service: &mut Value) {
+    for port in maps_mut(service, "/spec/ports") {
+        set_default(port, "protocol", "TCP");
+        // Go clients send 0 for a target that they leave out.
+        if port.get("targetPort").is_some_and(|target| *target == 0) {
+            port.remove("targetPort");
+        }
+        if let Some(number) = port.get("port").cloned() {
+            set_default(port, "targetPort", number);
+        }
+    }
+}
+
+/// Moves the texts of `stringData` to `data`, as base64.
+fn complete_secret(secret: &mut Value) {
+    let own = secret.as_object_mut();
+    let Some(texts) = own.and_then(|members| members.remove("stringData")) else {
+        return;
+    };
+    for (name, text) in members(&texts, "") {
+        let text = text.as_str().unwrap_or_default();
+        map_of(secret, "data").insert(name.clone(), json!(BASE64_STANDARD.encode(text)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::set_defaults;
+    use crate::resource::Resource;
+
+    fn with_defaults(plural: &str, mut object: Value) -> Value {
+        let mut all = Resource::built_in();
+        let resource = all.find(|resource| resource.plural() == plural);
+        set_defaults(resource.expect("a row"), &mut object);
+        object
+    }
+
+    #[test]
+    fn a_recreated_deployment_has_no_rolling_update() {
+        let strategy = json!({"type": "Recreate"});
+        let deployment = with_defaults("deployments", json!({"spec": {"strategy": strategy}}));
+        assert_eq!(deployment["spec"]["strategy"], strategy);
+        assert_eq!(deployment["spec"]["progressDeadlineSeconds"], json!(600));
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(pod["restartPolicy"], json!("Always"));
+    }
+
+    #[test]
+    fn the_texts_of_a_secret_become_data() {
+        let secret = json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}});
+        let expected = json!({"type": "Opaque", "data": {"a": "Yg==", "c": "ZA=="}});
+        assert_eq!(with_defaults("secrets", secret), expected);
     }
 }

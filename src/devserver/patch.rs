@@ -13,7 +13,7 @@ use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value, json};
 
 use crate::exchange::ApiRequest;
-use crate::objects::text;
+use crate::json::{depth_of, strip_kind, text, type_of};
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::{body, schema};
@@ -358,7 +358,7 @@ impl Patch {
             ));
         }
         schema::check(resource, &object).map_err(|why| unprocessable(self.value(), &why))?;
-        body::strip_kind(&mut object);
+        strip_kind(&mut object);
         Ok(object)
     }
 
@@ -379,8 +379,7 @@ impl Patch {
 
 /// 422 for a patch that produces an invalid object.
 fn unprocessable(patch: &Value, why: &str) -> StatusError {
-    let value = json!(patch.to_string()).to_string();
-    StatusError::invalid_patch(FieldError::invalid("patch", &value, why))
+    StatusError::invalid_patch(FieldError::invalid("patch", patch.to_string(), why))
 }
 
 fn decode(body: &[u8]) -> Result<Value, StatusError> {
@@ -391,14 +390,10 @@ fn decode(body: &[u8]) -> Result<Value, StatusError> {
 }
 
 fn map_only(patch: Value, prefix: &str) -> Result<Value, StatusError> {
-    let kind = match &patch {
-        Value::Object(_) => return Ok(patch),
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-    };
+    if patch.is_object() {
+        return Ok(patch);
+    }
+    let kind = type_of(&patch);
     let go_type = "map[string]interface {}";
     Err(StatusError::bad_request(format!(
         "{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}"
@@ -433,13 +428,13 @@ pub(crate) enum Failure {
 /// See [`Failure`].
 pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), Failure> {
     let Some(operations) = patch.as_array() else {
-        return Err(Failure::Malformed(kind_name(patch)));
+        return Err(Failure::Malformed(type_of(patch)));
     };
     if operations.len() > OPERATIONS_MAX {
         return Err(Failure::TooMany(operations.len()));
     }
     if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
-        return Err(Failure::Malformed(kind_name(other)));
+        return Err(Failure::Malformed(type_of(other)));
     }
     let mut patched = target.clone();
     let mut n_copied = 0;
@@ -448,18 +443,6 @@ pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), 
     }
     *target = patched;
     Ok(())
-}
-
-/// The JSON type of an unexpected value.
-fn kind_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn apply_operation(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
@@ -508,16 +491,6 @@ fn within_limits(
         PatchOperation::Remove(_) | PatchOperation::Test(_) => {}
     }
     Some(operation)
-}
-
-/// The nesting depth of a value; 0 for a scalar.
-pub(crate) fn depth_of(value: &Value) -> usize {
-    let deepest = match value {
-        Value::Object(map) => map.values().map(depth_of).max(),
-        Value::Array(values) => values.iter().map(depth_of).max(),
-        _ => return 0,
-    };
-    1 + deepest.unwrap_or(0)
 }
 
 fn fits_depth(path: &str, value: &Value) -> Option<()> {

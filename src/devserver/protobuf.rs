@@ -1,7 +1,7 @@
 //! Decodes protobuf bodies of the kinds that kubectl and leader election send as protobuf. Pure.
 //!
 //! Responses are always JSON, which every client that sends protobuf accepts. The table in
-//! `types` replaces generated code. It has the fields that kubectl writes; an object with further
+//! `schema` replaces generated code. It has the fields that kubectl writes; an object with further
 //! ones is refused, so that none gets lost.
 
 use base64::Engine;
@@ -11,7 +11,7 @@ use jiff::civil::DateTime;
 use serde_json::{Map, Value, json};
 
 use crate::api::protobuf::{Envelope, Field, Fields, MAGIC, ProtobufError};
-use crate::types::{Kind, Many, Member, fields_of};
+use crate::schema::{Kind, Many, Member, fields_of};
 
 /// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,10 @@
-//! The served resources: the table of those with a behaviour of their own, and what the server
-//! tells clients about each resource.
+//! The served resources: one table of the built-in ones, and what the server tells clients about
+//! each. Custom ones come from their definitions.
 
-use crate::plain::{PLAIN, Plain};
+use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
+
+use serde_json::Value;
 
 /// A served resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,150 +21,272 @@ pub(crate) enum Resource {
     /// CustomResourceDefinitions.
     Definitions,
     /// A resource that the server only stores.
-    Plain(&'static Plain),
+    Plain(&'static Row),
 }
 
-/// The number of resources with a behaviour of their own.
-pub(crate) const N_KNOWN: usize = 10;
+/// One resource per paragraph: plural name, version and kind, and then any of
+/// `short=NAMES`, `sub=SUBRESOURCES`, `category=NAMES` (`all` for that one), `cluster` for one
+/// without namespaces, `counted` if `metadata.generation` counts changes, `first=JSON` for the status of a new object (without it the request's stays),
+/// `template=pod` if `spec.template` gets its defaults, `template=selected` if it is also validated
+/// as that of a ReplicaSet, `idle=` with the reason why an object has no effect here,
+/// `empty=JSON` for the fields after the metadata in bookmarks, JSON maps of defaults, and columns
+/// of tables as `Name=POINTER`, of the kinds in [`Cell`]. The first have a behaviour of their own,
+/// in the order of [`Resource::KNOWN`].
+const TABLE: &str = r#"
+pods v1 Pod short=po all sub=status,binding counted empty=,"spec":{"containers":null},"status":{}
+replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
+  empty=,"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}}}
+  empty=,"status":{"replicas":0}
+replicationcontrollers v1 ReplicationController short=rc all sub=status,scale counted
+  empty=,"spec":{},"status":{"replicas":0}
+namespaces v1 Namespace short=ns cluster sub=status,finalize empty=,"spec":{},"status":{}
+events v1 Event short=ev
+  empty=,"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null
+  empty=,"eventTime":null,"reportingComponent":"","reportingInstance":""
+leases coordination.k8s.io/v1 Lease empty=,"spec":{}
+serviceaccounts v1 ServiceAccount short=sa
+resourcequotas v1 ResourceQuota short=quota sub=status empty=,"spec":{},"status":{}
+nodes v1 Node short=no cluster sub=status empty=,"spec":{},"status":{}
+customresourcedefinitions apiextensions.k8s.io/v1 CustomResourceDefinition short=crd,crds cluster
+  sub=status category=api-extensions counted
+  empty=,"spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null}
+  empty=,"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}
 
-/// The names of a resource, its scope and its subresources.
-#[derive(Debug)]
-pub(crate) struct Facts {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) plural: &'static str,
-    /// Empty for the kind in lower case.
-    pub(crate) singular: &'static str,
-    pub(crate) kind: &'static str,
-    /// Empty for the kind followed by `List`.
-    pub(crate) list_kind: &'static str,
-    pub(crate) short_names: &'static [&'static str],
+services v1 Service short=svc all sub=status first={"loadBalancer":{}}
+  {"spec":{"type":"ClusterIP","sessionAffinity":"None","internalTrafficPolicy":"Cluster"}}
+  Type=/spec/type Cluster-IP=/spec/clusterIP
+configmaps v1 ConfigMap short=cm Data=#/data
+secrets v1 Secret {"type":"Opaque"} Type=/type Data=#/data
+endpoints v1 Endpoints short=ep
+persistentvolumeclaims v1 PersistentVolumeClaim short=pvc sub=status first={"phase":"Pending"}
+  Status=/status/phase
+persistentvolumes v1 PersistentVolume short=pv cluster sub=status first={"phase":"Pending"}
+  Status=/status/phase
+limitranges v1 LimitRange short=limits
+podtemplates v1 PodTemplate
+deployments apps/v1 Deployment short=deploy all sub=status,scale first={} counted idle=workload
+  template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10,"progressDeadlineSeconds":600}}
+  {"spec":{"strategy":{"type":"RollingUpdate"}}}
+  {"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}}}
+  Ready=/status/readyReplicas:/spec/replicas Up-to-date=+/status/updatedReplicas
+  Available=+/status/availableReplicas
+daemonsets apps/v1 DaemonSet short=ds all sub=status first={} counted idle=workload
+  template=selected {"spec":{"updateStrategy":{"type":"RollingUpdate"},"revisionHistoryLimit":10}}
+  {"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}}}
+  Desired=+/status/desiredNumberScheduled Current=+/status/currentNumberScheduled
+  Ready=+/status/numberReady
+statefulsets apps/v1 StatefulSet short=sts all sub=status,scale first={} counted idle=workload
+  template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10}}
+  {"spec":{"podManagementPolicy":"OrderedReady","updateStrategy":{"type":"RollingUpdate"}}}
+  {"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}
+  {"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}
+  Ready=/status/readyReplicas:/spec/replicas
+controllerrevisions apps/v1 ControllerRevision
+jobs batch/v1 Job all sub=status first={} counted idle=workload template=pod
+  {"spec":{"parallelism":1,"backoffLimit":6,"completionMode":"NonIndexed","suspend":false}}
+  {"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}
+  Completions=/status/succeeded:/spec/completions
+cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=workload
+  {"spec":{"concurrencyPolicy":"Allow","suspend":false,"successfulJobsHistoryLimit":3}}
+  {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule
+horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status first={}
+  idle=workload Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas
+  Replicas=+/status/currentReplicas
+poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status first={}
+ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
+networkpolicies networking.k8s.io/v1 NetworkPolicy short=netpol counted
+ingressclasses networking.k8s.io/v1 IngressClass cluster counted
+endpointslices discovery.k8s.io/v1 EndpointSlice counted
+roles rbac.authorization.k8s.io/v1 Role
+rolebindings rbac.authorization.k8s.io/v1 RoleBinding
+clusterroles rbac.authorization.k8s.io/v1 ClusterRole cluster
+clusterrolebindings rbac.authorization.k8s.io/v1 ClusterRoleBinding cluster
+priorityclasses scheduling.k8s.io/v1 PriorityClass short=pc cluster
+storageclasses storage.k8s.io/v1 StorageClass short=sc cluster
+csidrivers storage.k8s.io/v1 CSIDriver cluster
+csinodes storage.k8s.io/v1 CSINode cluster
+csistoragecapacities storage.k8s.io/v1 CSIStorageCapacity
+volumeattachments storage.k8s.io/v1 VolumeAttachment cluster sub=status first={"attached":false}
+resourceclaims resource.k8s.io/v1 ResourceClaim sub=status first={}
+resourceslices resource.k8s.io/v1 ResourceSlice cluster
+deviceclasses resource.k8s.io/v1 DeviceClass cluster
+devicetaintrules resource.k8s.io/v1 DeviceTaintRule cluster sub=status first={}
+validatingwebhookconfigurations admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration
+  cluster counted idle=webhooks
+mutatingwebhookconfigurations admissionregistration.k8s.io/v1 MutatingWebhookConfiguration
+  cluster counted idle=webhooks
+"#;
+
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let mut rows: Vec<Row> = Vec::new();
+    for line in TABLE.lines().filter(|line| !line.is_empty()) {
+        let mut words = line.split_whitespace();
+        if !line.starts_with(' ') {
+            let mut word = || words.next().unwrap_or_default().to_owned();
+            let (plural, version, kind) = (word(), word(), word());
+            let (group, version) = version.rsplit_once('/').unwrap_or(("", &version));
+            rows.push(Row {
+                place: rows.len(),
+                group: group.to_owned(),
+                version: version.to_owned(),
+                singular: kind.to_lowercase(),
+                list_kind: format!("{kind}List"),
+                plural,
+                kind,
+                is_namespaced: true,
+                ..Row::default()
+            });
+        }
+        if let Some(row) = rows.last_mut() {
+            words.for_each(|word| row.add(word));
+        }
+    }
+    rows
+});
+
+/// A row of the table, or a version of a custom resource.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) short_names: Vec<String>,
     /// The groups of resources that kubectl gets by one name, such as `all`.
-    pub(crate) categories: &'static [&'static str],
-    pub(crate) namespaced: bool,
-    pub(crate) subresources: &'static [&'static str],
+    pub(crate) categories: Vec<String>,
+    pub(crate) is_namespaced: bool,
+    pub(crate) subresources: Vec<String>,
     /// The fields after the metadata of an empty object, for bookmarks.
-    pub(crate) empty: &'static str,
+    pub(crate) empty: String,
+    /// See [`Resource::place`].
+    pub(crate) place: usize,
+    /// True for a resource that an object defines.
+    pub(crate) is_custom: bool,
+    /// The server counts changes of an object in `metadata.generation`.
+    pub(crate) has_generation: bool,
+    /// The members that objects get if they lack them.
+    pub(crate) defaults: Vec<Value>,
+    /// The status of a new object, `null` for none; without it the request's stays.
+    pub(crate) first_status: Option<Value>,
+    pub(crate) template: Template,
+    pub(crate) scale: ScalePaths,
+    /// Why an object has no effect here, for a warning; empty without one.
+    pub(crate) idle_because: &'static str,
+    /// Table columns between name and age.
+    pub(crate) columns: Vec<(String, Cell)>,
 }
 
-impl Facts {
-    /// A namespaced resource of the core group without further names and subresources.
-    pub(crate) const EMPTY: Self = Self {
-        group: "",
-        version: "v1",
-        plural: "",
-        singular: "",
-        kind: "",
-        list_kind: "",
-        short_names: &[],
-        categories: &[],
-        namespaced: true,
-        subresources: &[],
-        empty: "",
-    };
+/// How the server treats `spec.template`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Template {
+    #[default]
+    None,
+    /// A pod template gets its defaults.
+    Pod,
+    /// As `Pod`, and template and selector are validated as those of a ReplicaSet.
+    Selected,
 }
 
-static FACTS: [Facts; N_KNOWN] = [
-    Facts {
-        plural: "pods",
-        categories: &["all"],
-        kind: "Pod",
-        short_names: &["po"],
-        subresources: &["status", "binding"],
-        empty: r#","spec":{"containers":null},"status":{}"#,
-        ..Facts::EMPTY
-    },
-    Facts {
-        group: "apps",
-        plural: "replicasets",
-        categories: &["all"],
-        kind: "ReplicaSet",
-        short_names: &["rs"],
-        subresources: &["status", "scale"],
-        empty: concat!(
-            r#","spec":{"replicas":0,"selector":null,"template":{"metadata":{},"#,
-            r#""spec":{"containers":null}}},"status":{"replicas":0}"#
-        ),
-        ..Facts::EMPTY
-    },
-    Facts {
-        plural: "replicationcontrollers",
-        categories: &["all"],
-        kind: "ReplicationController",
-        short_names: &["rc"],
-        subresources: &["status", "scale"],
-        empty: r#","spec":{},"status":{"replicas":0}"#,
-        ..Facts::EMPTY
-    },
-    Facts {
-        plural: "namespaces",
-        kind: "Namespace",
-        short_names: &["ns"],
-        namespaced: false,
-        subresources: &["status", "finalize"],
-        empty: r#","spec":{},"status":{}"#,
-        ..Facts::EMPTY
-    },
-    Facts {
-        plural: "events",
-        kind: "Event",
-        short_names: &["ev"],
-        empty: concat!(
-            r#","involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null,"#,
-            r#""eventTime":null,"reportingComponent":"","reportingInstance":"""#
-        ),
-        ..Facts::EMPTY
-    },
-    Facts {
-        group: "coordination.k8s.io",
-        plural: "leases",
-        kind: "Lease",
-        empty: r#","spec":{}"#,
-        ..Facts::EMPTY
-    },
-    Facts {
-        plural: "serviceaccounts",
-        kind: "ServiceAccount",
-        short_names: &["sa"],
-        ..Facts::EMPTY
-    },
-    Facts {
-        plural: "resourcequotas",
-        kind: "ResourceQuota",
-        short_names: &["quota"],
-        subresources: &["status"],
-        empty: r#","spec":{},"status":{}"#,
-        ..Facts::EMPTY
-    },
-    Facts {
-        plural: "nodes",
-        kind: "Node",
-        short_names: &["no"],
-        namespaced: false,
-        subresources: &["status"],
-        empty: r#","spec":{},"status":{}"#,
-        ..Facts::EMPTY
-    },
-    Facts {
-        group: "apiextensions.k8s.io",
-        plural: "customresourcedefinitions",
-        kind: "CustomResourceDefinition",
-        short_names: &["crd", "crds"],
-        namespaced: false,
-        subresources: &["status"],
-        categories: &["api-extensions"],
-        empty: concat!(
-            r#","spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null},"#,
-            r#""status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"#,
-            r#""storedVersions":null}"#
-        ),
-        ..Facts::EMPTY
-    },
-];
+/// The fields of the subresource `scale`, as JSON pointers.
+#[derive(Debug)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: String,
+    pub(crate) status_replicas: String,
+    /// A selector in its text form. Empty for the label selector in `/spec/selector`.
+    pub(crate) selector: String,
+}
+
+impl Default for ScalePaths {
+    /// The fields of the built-in kinds.
+    fn default() -> Self {
+        Self {
+            spec_replicas: "/spec/replicas".to_owned(),
+            status_replicas: "/status/replicas".to_owned(),
+            selector: String::new(),
+        }
+    }
+}
+
+/// The content of a column of a table. The texts are JSON pointers.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    Text(String),
+    /// `+` in the table.
+    Count(String),
+    /// The number of members, `#` in the table.
+    Size(String),
+    /// Two counts, such as `1/3`, with `:` in the table.
+    Ratio(String, String),
+    /// The time since then.
+    Since(String),
+}
+
+impl Row {
+    /// Adds what a word of the table says.
+    fn add(&mut self, word: &str) {
+        let json = |text: &str| serde_json::from_str(text).expect("JSON in the table");
+        let (name, text) = word.split_once('=').unwrap_or((word, ""));
+        let names = || text.split(',').map(str::to_owned).collect();
+        match name {
+            "all" => self.categories = vec![name.to_owned()],
+            "category" => self.categories = names(),
+            "cluster" => self.is_namespaced = false,
+            "counted" => self.has_generation = true,
+            "empty" => self.empty.push_str(text),
+            "first" => self.first_status = Some(json(text)),
+            "idle" if text == "webhooks" => self.idle_because = "it calls no webhooks",
+            "idle" => {
+                self.idle_because = "nothing happens until a controller for them runs beside it";
+            }
+            "short" => self.short_names = names(),
+            "sub" => self.subresources = names(),
+            "template" if text == "pod" => self.template = Template::Pod,
+            "template" => self.template = Template::Selected,
+            _ if word.starts_with('{') => self.defaults.push(json(word)),
+            column => self.columns.push((column.to_owned(), Cell::read(text))),
+        }
+    }
+}
+
+impl Cell {
+    fn read(text: &str) -> Self {
+        let own = str::to_owned;
+        match (text.split_at(1), text.split_once(':')) {
+            (("+", pointer), _) => Self::Count(own(pointer)),
+            (("#", pointer), _) => Self::Size(own(pointer)),
+            (_, Some((part, whole))) => Self::Ratio(own(part), own(whole)),
+            _ => Self::Text(own(text)),
+        }
+    }
+}
+
+// Two resources are equal if group, version and plural name are. The place stands for group and
+// plural name.
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place && self.version == other.version
+    }
+}
+
+impl Eq for Row {}
+
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place.hash(state);
+        self.version.hash(state);
+    }
+}
+
+/// The number of built-in resources.
+pub(crate) fn n_built_in() -> usize {
+    ROWS.len()
+}
 
 impl Resource {
     /// The resources with a behaviour of their own, in the order of the table.
-    pub(crate) const KNOWN: [Self; N_KNOWN] = [
+    pub(crate) const KNOWN: [Self; 10] = [
         Self::Pods,
         Self::ReplicaSets,
         Self::ReplicationControllers,
@@ -176,7 +301,8 @@ impl Resource {
 
     /// All resources that the server has without definitions of custom ones.
     pub(crate) fn built_in() -> impl Iterator<Item = Self> {
-        Self::KNOWN.into_iter().chain(PLAIN.iter().map(Self::Plain))
+        let plain = ROWS[Self::KNOWN.len()..].iter().map(Self::Plain);
+        Self::KNOWN.into_iter().chain(plain)
     }
 
     /// The built-in resource with these names.
@@ -189,78 +315,50 @@ impl Resource {
         self.plural() == plural && self.version() == version && self.group() == group
     }
 
+    pub(crate) fn row(self) -> &'static Row {
+        match self {
+            Self::Plain(row) => row,
+            known => &ROWS[known.place()],
+        }
+    }
+
     /// The index of the resource's collection. Versions of one resource share it.
     pub(crate) fn place(self) -> usize {
         match self {
-            Self::Pods => 0,
-            Self::ReplicaSets => 1,
-            Self::ReplicationControllers => 2,
-            Self::Namespaces => 3,
-            Self::Events => 4,
-            Self::Leases => 5,
-            Self::ServiceAccounts => 6,
-            Self::Quotas => 7,
-            Self::Nodes => 8,
-            Self::Definitions => 9,
-            Self::Plain(plain) => plain.place,
+            Self::Plain(row) => row.place,
+            known => {
+                let mut all = Self::KNOWN.iter();
+                all.position(|it| *it == known).expect("all are known")
+            }
         }
     }
 
     pub(crate) fn group(self) -> &'static str {
-        self.facts().group
+        &self.row().group
     }
 
     pub(crate) fn version(self) -> &'static str {
-        self.facts().version
+        &self.row().version
     }
 
     pub(crate) fn plural(self) -> &'static str {
-        self.facts().plural
-    }
-
-    pub(crate) fn singular(self) -> String {
-        match self.facts().singular {
-            "" => self.kind().to_lowercase(),
-            singular => singular.to_owned(),
-        }
+        &self.row().plural
     }
 
     pub(crate) fn kind(self) -> &'static str {
-        self.facts().kind
-    }
-
-    pub(crate) fn list_kind(self) -> String {
-        match self.facts().list_kind {
-            "" => format!("{}List", self.kind()),
-            list_kind => list_kind.to_owned(),
-        }
-    }
-
-    /// Short names for kubectl, such as `rs`.
-    pub(crate) fn short_names(self) -> &'static [&'static str] {
-        self.facts().short_names
-    }
-
-    /// The categories for kubectl, such as `all`.
-    pub(crate) fn categories(self) -> &'static [&'static str] {
-        self.facts().categories
+        &self.row().kind
     }
 
     pub(crate) fn is_namespaced(self) -> bool {
-        self.facts().namespaced
+        self.row().is_namespaced
     }
 
-    pub(crate) fn subresources(self) -> &'static [&'static str] {
-        self.facts().subresources
+    pub(crate) fn subresources(self) -> &'static [String] {
+        &self.row().subresources
     }
 
-    pub(crate) fn empty(self) -> &'static str {
-        self.facts().empty
-    }
-
-    /// True if the resource has the subresource `scale`.
-    pub(crate) fn has_scale(self) -> bool {
-        self.subresources().contains(&"scale")
+    pub(crate) fn has_subresource(self, name: &str) -> bool {
+        self.subresources().iter().any(|known| known == name)
     }
 
     /// True if a delete returns the last object; for other kinds it returns a `Success` status.
@@ -275,12 +373,17 @@ impl Resource {
 
     /// True if only the subresource `status` writes the status.
     pub(crate) fn has_status(self) -> bool {
-        self.subresources().contains(&"status")
+        self.has_subresource("status")
+    }
+
+    /// True if names are path segments: they may contain colons and capital letters.
+    pub(crate) fn has_free_names(self) -> bool {
+        self.group() == "rbac.authorization.k8s.io"
     }
 
     /// True for a resource that an object defines.
     pub(crate) fn is_custom(self) -> bool {
-        matches!(self, Self::Plain(plain) if plain.is_custom)
+        self.row().is_custom
     }
 
     /// `apps/v1`, or `v1` for the core group.
@@ -293,27 +396,19 @@ impl Resource {
 
     /// `replicasets.apps`, or `pods` for the core group: how messages name the resource.
     pub(crate) fn qualified_plural(self) -> String {
-        qualified(self.plural(), self.group())
+        self.qualified(self.plural())
     }
 
     /// `ReplicaSet.apps`, or `Pod` for the core group: how messages name the kind.
     pub(crate) fn qualified_kind(self) -> String {
-        qualified(self.kind(), self.group())
+        self.qualified(self.kind())
     }
 
-    fn facts(self) -> &'static Facts {
-        match self {
-            Self::Plain(plain) => &plain.facts,
-            known => &FACTS[known.place()],
+    fn qualified(self, name: &str) -> String {
+        match self.group() {
+            "" => name.to_owned(),
+            group => format!("{name}.{group}"),
         }
-    }
-}
-
-fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name}.{group}")
     }
 }
 
@@ -328,9 +423,16 @@ mod tests {
             let (group, version) = (resource.group(), resource.version());
             let plural = resource.plural();
             assert_eq!(Resource::find(group, version, plural), Some(resource));
-            let stem = resource.singular();
-            let stem = stem.trim_end_matches(['y', 's']);
+            let stem = resource.row().singular.trim_end_matches(['y', 's']);
             assert!(plural.starts_with(stem), "{plural} is not {stem}");
+            for text in resource
+                .row()
+                .defaults
+                .iter()
+                .chain(&resource.row().first_status)
+            {
+                assert!(text.is_object(), "{resource:?}");
+            }
         }
         assert_eq!(Resource::ReplicaSets.qualified_plural(), "replicasets.apps");
         assert_eq!(Resource::Pods.qualified_kind(), "Pod");

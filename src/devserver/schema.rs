@@ -1,10 +1,13 @@
-//! The fields of an object: their types, and those that its kind does not have. The API server
-//! checks both while it decodes, before any validation. Pure.
+//! The types of the Kubernetes API, as far as this server reads their fields: one table for the check
+//! of an object's fields and for the decoder of protobuf. The API server checks types, and fields
+//! that a kind does not have, while it decodes, before any validation. Pure.
 //!
-//! DIFFERS: the table of types has only the fields that the server itself, a controller or kubectl
-//! reads; other fields may have any type. The server stores unknown fields, so that tests can see
-//! how a client handles them. The check of unknown fields misses `null` fields and duplicate
-//! fields, and all fields of kinds that the server only stores.
+//! DIFFERS: fields that the table does not have may have any type. The server stores unknown fields,
+//! so that tests can see how a client handles them. The check of unknown fields misses `null` fields
+//! and duplicate fields, and all fields of kinds that the server only stores.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,8 +19,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::CompactTimestamp;
+use crate::json::type_of;
 use crate::resource::Resource;
-use crate::types::{Kind, Many, Member, fields_of};
 
 /// Maximum entries of one list.
 const LIST_LENGTH_MAX: usize = 10_000;
@@ -127,7 +130,7 @@ impl Place {
         let Self { kind, path } = self;
         let found = match value {
             Value::Number(number) if number.is_f64() => format!("number {number}"),
-            value => json_type(value).to_owned(),
+            value => type_of(value).to_owned(),
         };
         let error = || {
             format!(
@@ -150,18 +153,6 @@ fn go_type(kind: Kind) -> String {
         _ => "string",
     };
     name.to_owned()
-}
-
-/// How Go's decoder calls the type of a JSON value.
-pub(crate) fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// True for a quantity, with or without a unit.
@@ -251,11 +242,239 @@ fn add_lost(given: &Value, known: &Value, path: &str, lost: &mut Vec<String>) {
     }
 }
 
+/// One type per paragraph: its name in Go, then its fields as `name=NUMBER:TYPE`. The number is the
+/// one in `generated.proto` beside each API's `types.go`; a field without one, and a type without
+/// any, is read from JSON only. Without `:TYPE` it is a string. `?` marks what Go encodes although
+/// it is zero: a zero number or boolean is left out, and a message may only have zero values. `-`
+/// is what the server sets itself.
+const TYPES: &str = "
+TypeMeta apiVersion=1 kind=2
+Timestamp seconds=1:int64 nanos=2:int32
+OwnerReference kind=1 name=3 uid=4 apiVersion=5 controller=6:bool blockOwnerDeletion=7:bool
+ObjectMeta name=1 generateName=2 namespace=3 uid=5 resourceVersion=6 generation=7:-
+  creationTimestamp=8:Time deletionTimestamp=9:Time deletionGracePeriodSeconds=10:- labels=11:map
+  annotations=12:map ownerReferences=13:[]OwnerReference finalizers=14:[]string managedFields=17:-
+ObjectReference kind=1 namespace=2 name=3 uid=4 apiVersion=5 resourceVersion=6 fieldPath=7
+LocalObjectReference name=1
+LabelSelectorRequirement key=1 operator=2 values=3:[]string
+LabelSelector matchLabels=1:map matchExpressions=2:[]LabelSelectorRequirement
+Condition type status reason message lastTransitionTime:Time
+
+Object metadata:ObjectMeta spec:Spec
+CustomObject metadata:ObjectMeta
+Spec
+Status
+
+ContainerPort name=1 hostPort=2:int32? containerPort=3:int32 protocol=4 hostIP=5
+EnvVar name=1 value=2
+ResourceRequirements limits=1:map[Quantity] requests=2:map[Quantity]
+Container name=1 image=2 command=3:[]string args=4:[]string workingDir=5 ports=6:[]ContainerPort
+  env=7:[]EnvVar resources=8:ResourceRequirements terminationMessagePath=13 imagePullPolicy=14
+  terminationMessagePolicy=20
+PodSecurityContext
+PodSpec containers=2:[]Container restartPolicy=3 terminationGracePeriodSeconds=4:int64
+  activeDeadlineSeconds=5:int64 dnsPolicy=6 nodeSelector=7:map serviceAccountName=8
+  serviceAccount=9 nodeName=10 hostNetwork:bool securityContext=14:PodSecurityContext
+  schedulerName=19 initContainers=20:[]Container priority:int32
+ContainerStatus name ready:bool restartCount:int32
+PodStatus phase reason message conditions:[]Condition containerStatuses:[]ContainerStatus
+  initContainerStatuses:[]ContainerStatus
+Pod metadata:ObjectMeta spec:PodSpec status:PodStatus
+PodTemplateSpec metadata=1:ObjectMeta spec=2:PodSpec
+
+ReplicaSetSpec replicas:int32 minReadySeconds:int32 selector:LabelSelector
+  template:PodTemplateSpec
+ReplicaSetStatus replicas:int32 fullyLabeledReplicas:int32 readyReplicas:int32
+  availableReplicas:int32 terminatingReplicas:int32 observedGeneration:int64
+  conditions:[]Condition
+ReplicaSet metadata:ObjectMeta spec:ReplicaSetSpec status:ReplicaSetStatus
+ReplicationControllerSpec replicas:int32 minReadySeconds:int32 selector:map
+  template:PodTemplateSpec
+ReplicationController metadata:ObjectMeta spec:ReplicationControllerSpec status:ReplicaSetStatus
+DeploymentStrategy type=1
+DeploymentSpec replicas=1:int32 selector=2:LabelSelector template=3:PodTemplateSpec
+  strategy=4:DeploymentStrategy minReadySeconds=5:int32? revisionHistoryLimit=6:int32
+  paused=7:bool? progressDeadlineSeconds=9:int32
+Deployment metadata=1:ObjectMeta spec=2:DeploymentSpec status=3:Status?
+StatefulSet metadata:ObjectMeta spec:StatefulSetSpec status:Status
+StatefulSetSpec replicas:int32 minReadySeconds:int32 selector:LabelSelector
+  template:PodTemplateSpec
+DaemonSet metadata:ObjectMeta spec:DaemonSetSpec status:Status
+DaemonSetSpec minReadySeconds:int32 selector:LabelSelector template:PodTemplateSpec
+JobSpec parallelism=1:int32 completions=2:int32 activeDeadlineSeconds=3:int64
+  template=6:PodTemplateSpec backoffLimit=7:int32 ttlSecondsAfterFinished=8:int32 suspend=10:bool
+Job metadata=1:ObjectMeta spec=2:JobSpec status=3:Status?
+JobTemplateSpec metadata=1:ObjectMeta spec=2:JobSpec
+CronJobSpec schedule=1 startingDeadlineSeconds=2:int64 concurrencyPolicy=3 suspend=4:bool
+  jobTemplate=5:JobTemplateSpec successfulJobsHistoryLimit=6:int32 failedJobsHistoryLimit=7:int32
+  timeZone=8
+CronJob metadata=1:ObjectMeta spec=2:CronJobSpec status=3:Status?
+PodDisruptionBudgetSpec minAvailable=1:IntOrString selector=2:LabelSelector
+  maxUnavailable=3:IntOrString unhealthyPodEvictionPolicy=4
+PodDisruptionBudget metadata=1:ObjectMeta spec=2:PodDisruptionBudgetSpec status=3:Status?
+PriorityClass metadata=1:ObjectMeta value=2:int32 globalDefault=3:bool? description=4
+  preemptionPolicy=5
+
+NamespaceSpec finalizers=1:[]string
+NamespaceStatus phase=1 conditions=2:-
+Namespace metadata=1:ObjectMeta spec=2:NamespaceSpec status=3:NamespaceStatus
+ServiceAccount metadata=1:ObjectMeta secrets=2:[]ObjectReference
+  imagePullSecrets=3:[]LocalObjectReference automountServiceAccountToken=4:bool
+ScopedResourceSelectorRequirement scopeName=1 operator=2 values=3:[]string
+ScopeSelector matchExpressions=1:[]ScopedResourceSelectorRequirement
+ResourceQuotaSpec hard=1:map[Quantity] scopes=2:[]string scopeSelector=3:ScopeSelector
+ResourceQuotaStatus hard=1:map[Quantity] used=2:map[Quantity]
+ResourceQuota metadata=1:ObjectMeta spec=2:ResourceQuotaSpec status=3:ResourceQuotaStatus
+LeaseSpec holderIdentity=1 leaseDurationSeconds=2:int32 acquireTime=3:MicroTime
+  renewTime=4:MicroTime leaseTransitions=5:int32 strategy=6 preferredHolder=7
+Lease metadata=1:ObjectMeta spec=2:LeaseSpec
+EventSource component=1 host=2
+EventSeries count=1:int32 lastObservedTime=2:MicroTime
+Event metadata=1:ObjectMeta involvedObject=2:ObjectReference reason=3 message=4
+  source=5:EventSource firstTimestamp=6:Time lastTimestamp=7:Time count=8:int32 type=9
+  eventTime=10:MicroTime series=11:EventSeries action=12 related=13:ObjectReference
+  reportingComponent=14 reportingInstance=15
+ConfigMap metadata=1:ObjectMeta data=2:map binaryData=3:map[bytes] immutable=4:bool
+Secret metadata=1:ObjectMeta data=2:map[bytes] type=3 stringData=4:map immutable=5:bool
+ServicePort name=1 protocol=2 port=3:int32 targetPort=4:IntOrString nodePort=5:int32? appProtocol=6
+ServiceSpec ports=1:[]ServicePort selector=2:map clusterIP=3 type=4 externalIPs=5:[]string
+  sessionAffinity=7 externalName=10 ipFamilyPolicy=17 clusterIPs=18:[]string
+  ipFamilies=19:[]string
+Service metadata=1:ObjectMeta spec=2:ServiceSpec status=3:Status?
+ScaleSpec replicas=1:int32
+Scale metadata=1:ObjectMeta spec=2:ScaleSpec status=3:-
+Binding metadata=1:ObjectMeta target=2:ObjectReference
+Preconditions uid=1 resourceVersion=2
+DeleteOptions gracePeriodSeconds=1:int64 preconditions=2:Preconditions orphanDependents=3:bool
+  propagationPolicy=4 dryRun=5:[]string
+
+PolicyRule verbs=1:[]string apiGroups=2:[]string resources=3:[]string resourceNames=4:[]string
+  nonResourceURLs=5:[]string
+Role metadata=1:ObjectMeta rules=2:[]PolicyRule
+AggregationRule clusterRoleSelectors=1:[]LabelSelector
+ClusterRole metadata=1:ObjectMeta rules=2:[]PolicyRule aggregationRule=3:AggregationRule
+Subject kind=1 apiGroup=2 name=3 namespace=4
+RoleRef apiGroup=1 kind=2 name=3
+RoleBinding metadata=1:ObjectMeta subjects=2:[]Subject roleRef=3:RoleRef
+ClusterRoleBinding metadata=1:ObjectMeta subjects=2:[]Subject roleRef=3:RoleRef
+ResourceAttributes namespace=1 verb=2 group=3 version=4 resource=5 subresource=6 name=7
+  fieldSelector=8:- labelSelector=9:-
+NonResourceAttributes path=1 verb=2
+SubjectAccessReviewSpec resourceAttributes=1:ResourceAttributes
+  nonResourceAttributes=2:NonResourceAttributes user=3 groups=4:[]string extra=5:- uid=6
+SubjectAccessReview metadata=1:ObjectMeta spec=2:SubjectAccessReviewSpec status=3:-
+LocalSubjectAccessReview metadata=1:ObjectMeta spec=2:SubjectAccessReviewSpec status=3:-
+SelfSubjectAccessReviewSpec resourceAttributes=1:ResourceAttributes
+  nonResourceAttributes=2:NonResourceAttributes
+SelfSubjectAccessReview metadata=1:ObjectMeta spec=2:SelfSubjectAccessReviewSpec status=3:-
+SelfSubjectRulesReviewSpec namespace=1
+SelfSubjectRulesReview metadata=1:ObjectMeta spec=2:SelfSubjectRulesReviewSpec status=3:-
+SelfSubjectReview metadata=1:ObjectMeta status=2:-
+TokenReviewSpec token=1 audiences=2:[]string
+TokenReview metadata=1:ObjectMeta spec=2:TokenReviewSpec status=3:-
+
+QuantityMessage string=1
+IntOrStringMessage type=1:int32 intVal=2:int32 strVal=3
+";
+
+/// A field of a type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: &'static str,
+    /// The number in protobuf; 0 without one.
+    pub(crate) number: u32,
+    pub(crate) many: Many,
+    pub(crate) kind: Kind,
+    /// See `?` in the table.
+    pub(crate) is_zero_absent: bool,
+}
+
+/// How many values a field has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Many {
+    One,
+    List,
+    /// By names.
+    Map,
+}
+
+/// The type of a field's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Bytes,
+    Int32,
+    Int64,
+    Bool,
+    Time,
+    MicroTime,
+    Quantity,
+    IntOrString,
+    /// What the server sets itself.
+    Skipped,
+    /// Another row of the table.
+    Message(&'static str),
+}
+
+/// The fields of the type `name`; `None` for one that the table does not have.
+pub(crate) fn fields_of(name: &str) -> Option<&'static [Member]> {
+    static ROWS: LazyLock<HashMap<&str, Vec<Member>>> = LazyLock::new(|| {
+        let mut rows = HashMap::new();
+        let mut last = "";
+        for line in TYPES.lines() {
+            let mut words = line.split_whitespace();
+            if !line.starts_with(' ') {
+                last = words.next().unwrap_or_default();
+            }
+            let row: &mut Vec<Member> = rows.entry(last).or_default();
+            row.extend(words.map(member));
+        }
+        rows
+    });
+    ROWS.get(name).map(Vec::as_slice)
+}
+
+fn member(word: &'static str) -> Member {
+    let (name, kind) = word.split_once(':').unwrap_or((word, "string"));
+    let (name, number) = name.split_once('=').unwrap_or((name, "0"));
+    let (kind, is_zero_absent) = match kind.strip_suffix('?') {
+        Some(kind) => (kind, true),
+        None => (kind, false),
+    };
+    let (many, kind) = if let Some(kind) = kind.strip_prefix("[]") {
+        (Many::List, kind)
+    } else if let Some(kind) = kind.strip_prefix("map") {
+        let kind = kind.trim_matches(['[', ']']);
+        (Many::Map, if kind.is_empty() { "string" } else { kind })
+    } else {
+        (Many::One, kind)
+    };
+    Member {
+        name,
+        number: number.parse().expect("a number in the table"),
+        many,
+        kind: match kind {
+            "string" => Kind::Text,
+            "bytes" => Kind::Bytes,
+            "int32" => Kind::Int32,
+            "int64" => Kind::Int64,
+            "bool" => Kind::Bool,
+            "Time" => Kind::Time,
+            "MicroTime" => Kind::MicroTime,
+            "Quantity" => Kind::Quantity,
+            "IntOrString" => Kind::IntOrString,
+            "-" => Kind::Skipped,
+            name => Kind::Message(name),
+        },
+        is_zero_absent,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Resource, check, unknown_fields};
+    use super::{Kind, Resource, TYPES, check, fields_of, unknown_fields};
 
     #[track_caller]
     fn wrong(object: &Value, expected: &str) {
@@ -343,5 +562,21 @@ mod tests {
         check_unknown(Resource::ReplicaSets, &replica_set, &unknown);
         let quota = json!({"spec": {"hard": {"pods": 2}, "soft": {}}});
         check_unknown(Resource::Quotas, &quota, &["spec.soft"]);
+    }
+
+    #[test]
+    fn every_type_of_a_field_has_a_row() {
+        let names = TYPES.lines().filter(|line| !line.starts_with(' '));
+        for name in names.filter_map(|line| line.split_whitespace().next()) {
+            for member in fields_of(name).expect("a row") {
+                if let Kind::Message(inner) = member.kind {
+                    assert!(
+                        fields_of(inner).is_some(),
+                        "{name}.{}: {inner}",
+                        member.name
+                    );
+                }
+            }
+        }
     }
 }

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::api::Selector;
 use crate::api::label_selector::LabelSelector;
-use crate::objects::{entries, labels, text};
+use crate::json::{entries, text};
+use crate::metadata;
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::Stored;
@@ -142,7 +143,7 @@ fn is_selectable(resource: Resource, path: &str) -> bool {
         ],
         Resource::ReplicationControllers => &["status.replicas"],
         Resource::Namespaces => &["status.phase"],
-        Resource::Plain(plain) if plain.facts.kind == "Secret" => &["type"],
+        Resource::Plain(row) if row.kind == "Secret" => &["type"],
         Resource::Events => &[
             "involvedObject.kind",
             "involvedObject.namespace",
@@ -228,11 +229,11 @@ fn check_syntax(requirement: &Requirement<'_>) -> Result<(), StatusError> {
             format!("unable to parse requirement: {field}: Invalid value: {value}: {why}");
         Err(StatusError::bad_request(message))
     };
-    if let Some(why) = labels::key_faults(key).first() {
+    if let Some(why) = metadata::key_faults(key).first() {
         return invalid("<nil>", key, why);
     }
     for (index, value) in requirement.values.iter().enumerate() {
-        if let Some(why) = labels::value_faults(value).first() {
+        if let Some(why) = metadata::value_faults(value).first() {
             return invalid(&format!("values[{index}][{key}]"), value, why);
         }
     }
@@ -280,10 +281,9 @@ fn requirement(term: &str) -> Option<Requirement<'_>> {
 
 /// The selector of a ReplicaSet or ReplicationController as query text.
 pub(crate) fn selector_text(resource: Resource, value: &Value) -> String {
-    if let Resource::Plain(plain) = resource
-        && !plain.scale.selector.is_empty()
-    {
-        return text(value, plain.scale.selector).to_owned();
+    let pointer = &resource.row().scale.selector;
+    if !pointer.is_empty() {
+        return text(value, pointer).to_owned();
     }
     let labels = match resource {
         Resource::ReplicationControllers => &value["spec"]["selector"],

@@ -12,12 +12,11 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::objects::text;
+use crate::json::text;
 use crate::resource::Resource;
 use crate::status_error::StatusError;
-use crate::store::{State, key_of};
-use crate::update::create;
-use crate::{DevServer, INITIAL_NAMESPACES};
+use crate::store::{State, Store, key_of};
+use crate::write::create;
 
 /// The exported resources in load order: owners before dependents, and quotas after the objects
 /// that they would reject. Other resources depend only on these.
@@ -31,6 +30,10 @@ const EXPORTED: [Resource; 7] = [
     Resource::Quotas,
 ];
 
+/// The namespaces of a new cluster.
+pub(crate) const INITIAL_NAMESPACES: [&str; 4] =
+    ["default", "kube-node-lease", "kube-public", "kube-system"];
+
 /// Metadata fields to drop.
 const DROPPED: [&str; 2] = ["resourceVersion", "selfLink"];
 
@@ -43,70 +46,68 @@ pub struct Rejected {
     pub why: String,
 }
 
-impl DevServer {
-    /// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects, such
-    /// as the namespace `default`, stay unchanged.
-    ///
-    /// # Errors
-    /// All documents that failed to load; the others are loaded.
-    pub fn load(&self, documents: &[Value]) -> Result<(), Vec<Rejected>> {
-        let mut rejected = Vec::new();
-        let mut order: Vec<usize> = (0..documents.len()).collect();
-        order.sort_by_key(|index| (rank(&documents[*index]), *index));
-        self.store.write(|state| {
-            let mut keys = HashMap::new();
-            let mut created = Vec::new();
-            for index in order {
-                let document = &documents[index];
-                // Only now, because an earlier document may define the resource.
-                let loaded = resource_of(state, document).and_then(|resource| {
-                    let key = load_one(state, resource, document, &mut keys, index)?;
-                    Ok(key.map(|key| (resource, index, key)))
-                });
-                match loaded {
-                    Ok(loaded) => created.extend(loaded),
-                    Err(why) => rejected.push(Rejected { index, why }),
-                }
+/// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects, such
+/// as the namespace `default`, stay unchanged.
+///
+/// # Errors
+/// All documents that failed to load; the others are loaded.
+pub(crate) fn load(store: &Store, documents: &[Value]) -> Result<(), Vec<Rejected>> {
+    let mut rejected = Vec::new();
+    let mut order: Vec<usize> = (0..documents.len()).collect();
+    order.sort_by_key(|index| (rank(&documents[*index]), *index));
+    store.write(|state| {
+        let mut keys = HashMap::new();
+        let mut created = Vec::new();
+        for index in order {
+            let document = &documents[index];
+            // Only now, because an earlier document may define the resource.
+            let loaded = resource_of(state, document).and_then(|resource| {
+                let key = load_one(state, resource, document, &mut keys, index)?;
+                Ok(key.map(|key| (resource, index, key)))
+            });
+            match loaded {
+                Ok(loaded) => created.extend(loaded),
+                Err(why) => rejected.push(Rejected { index, why }),
             }
-            // After all creates, because a terminating namespace accepts no objects.
-            for (resource, index, key) in created {
-                restore(state, resource, &key, &documents[index]);
-            }
-        });
-        rejected.sort_by_key(|rejected| rejected.index);
-        if rejected.is_empty() {
-            Ok(())
-        } else {
-            Err(rejected)
         }
+        // After all creates, because a terminating namespace accepts no objects.
+        for (resource, index, key) in created {
+            restore(state, resource, &key, &documents[index]);
+        }
+    });
+    rejected.sort_by_key(|rejected| rejected.index);
+    if rejected.is_empty() {
+        Ok(())
+    } else {
+        Err(rejected)
     }
+}
 
-    /// Exports all objects that [`DevServer::load`] needs to restore the state.
-    pub fn dump(&self) -> Vec<Value> {
-        let mut documents = Vec::new();
-        for resource in self.store.read(exported) {
-            for mut object in self.objects_of(resource, None) {
-                let name = text(&object, "/metadata/name");
-                let is_initial = match resource {
-                    Resource::Namespaces => INITIAL_NAMESPACES.contains(&name),
-                    Resource::ServiceAccounts => name == "default",
-                    _ => false,
-                };
-                if is_initial {
-                    continue;
-                }
-                if let Some(metadata) = object["metadata"].as_object_mut() {
-                    metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
-                }
-                let mut document = Map::new();
-                document.insert("apiVersion".to_owned(), json!(resource.api_version()));
-                document.insert("kind".to_owned(), json!(resource.kind()));
-                document.extend(object.as_object().cloned().unwrap_or_default());
-                documents.push(Value::Object(document));
+/// Exports all objects that [`load`] needs to restore the state.
+pub(crate) fn dump(store: &Store) -> Vec<Value> {
+    let mut documents = Vec::new();
+    for resource in store.read(exported) {
+        for mut object in store.objects_of(resource, None) {
+            let name = text(&object, "/metadata/name");
+            let is_initial = match resource {
+                Resource::Namespaces => INITIAL_NAMESPACES.contains(&name),
+                Resource::ServiceAccounts => name == "default",
+                _ => false,
+            };
+            if is_initial {
+                continue;
             }
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
+            }
+            let mut document = Map::new();
+            document.insert("apiVersion".to_owned(), json!(resource.api_version()));
+            document.insert("kind".to_owned(), json!(resource.kind()));
+            document.extend(object.as_object().cloned().unwrap_or_default());
+            documents.push(Value::Object(document));
         }
-        documents
     }
+    documents
 }
 
 /// The exported resources, and all that are only stored.

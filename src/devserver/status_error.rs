@@ -63,21 +63,27 @@ pub(crate) struct FieldError {
 }
 
 impl FieldError {
-    /// `value` is the invalid value as JSON.
-    pub(crate) fn invalid(field: &str, value: &str, why: &str) -> Self {
+    pub(crate) fn invalid(field: &str, value: impl Serialize, why: &str) -> Self {
+        Self::invalid_text(field, &json_of(&value), why)
+    }
+
+    /// As [`Self::invalid`], with the invalid value as messages show it.
+    pub(crate) fn invalid_text(field: &str, value: &str, why: &str) -> Self {
         let message = format!("Invalid value: {value}: {why}");
         Self::new("FieldValueInvalid", field, message)
     }
 
-    pub(crate) fn immutable(field: &str, value: &str) -> Self {
+    pub(crate) fn negative(field: &str, value: impl Serialize) -> Self {
+        Self::invalid(field, value, "must be greater than or equal to 0")
+    }
+
+    pub(crate) fn immutable(field: &str, value: impl Serialize) -> Self {
         Self::invalid(field, value, "field is immutable")
     }
 
     pub(crate) fn required(field: &str, why: &str) -> Self {
-        let message = match why {
-            "" => "Required value".to_owned(),
-            why => format!("Required value: {why}"),
-        };
+        let colon = if why.is_empty() { "" } else { ": " };
+        let message = format!("Required value{colon}{why}");
         Self::new("FieldValueRequired", field, message)
     }
 
@@ -90,7 +96,9 @@ impl FieldError {
         Self::new("FieldValueTooLong", field, message)
     }
 
-    pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> Self {
+    pub(crate) fn not_supported(field: &str, value: impl Serialize, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(json_of).collect();
+        let (value, supported) = (json_of(&value), supported.join(", "));
         let message = format!("Unsupported value: {value}: supported values: {supported}");
         Self::new("FieldValueNotSupported", field, message)
     }
@@ -109,6 +117,10 @@ impl FieldError {
     }
 }
 
+fn json_of(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("JSON values have text keys")
+}
+
 impl StatusError {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Body {
@@ -123,29 +135,28 @@ impl StatusError {
         }))
     }
 
-    fn about(mut self, name: &str, group: &'static str, kind: &'static str) -> Self {
-        self.0.details = Some(Details {
-            name: name.to_owned(),
-            group,
-            kind,
-            ..Details::default()
+    fn because(mut self, reason: &'static str, message: String, field: String) -> Self {
+        let details = self.0.details.get_or_insert_default();
+        details.causes.push(Cause {
+            reason,
+            message,
+            field,
         });
         self
     }
 
-    fn because(mut self, cause: Cause) -> Self {
-        self.0.details.get_or_insert_default().causes.push(cause);
-        self
+    /// An error about an object, whose message names the resource.
+    fn of(code: u16, reason: &'static str, resource: Resource, name: &str, text: String) -> Self {
+        Self::new(code, reason, text).about(name, resource.group(), resource.plural())
     }
 
     /// 404 for a path without a resource.
     pub(crate) fn no_such_path() -> Self {
-        let message = "the server could not find the requested resource";
-        Self::new(404, "NotFound", message).about("", "", "")
+        Self::absent("the server could not find the requested resource")
     }
 
     /// 404 for what this server does not have.
-    pub(crate) fn absent(message: String) -> Self {
+    pub(crate) fn absent(message: impl Into<String>) -> Self {
         Self::new(404, "NotFound", message).about("", "", "")
     }
 
@@ -154,14 +165,19 @@ impl StatusError {
         Self::new(405, "MethodNotAllowed", message).about("", "", "")
     }
 
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::not_simulated(message.to_owned())
+    }
+
     pub(crate) fn not_found(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified_plural());
-        Self::new(404, "NotFound", message).about(name, resource.group(), resource.plural())
+        Self::of(404, "NotFound", resource, name, message)
     }
 
     pub(crate) fn already_exists(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified_plural());
-        Self::new(409, "AlreadyExists", message).about(name, resource.group(), resource.plural())
+        Self::of(409, "AlreadyExists", resource, name, message)
     }
 
     /// 409: an object under deletion still has the name.
@@ -172,16 +188,20 @@ impl StatusError {
     }
 
     pub(crate) fn conflict(resource: Resource, name: &str, why: &str) -> Self {
-        let plural = resource.qualified_plural();
-        let message = format!("Operation cannot be fulfilled on {plural} \"{name}\": {why}");
-        Self::new(409, "Conflict", message).about(name, resource.group(), resource.plural())
+        let message = unfulfilled(&resource.qualified_plural(), name, why);
+        Self::of(409, "Conflict", resource, name, message)
     }
 
     /// A failed precondition of a delete, which names the kind instead of the resource.
     pub(crate) fn precondition(resource: Resource, name: &str, why: &str) -> Self {
-        let kind = resource.qualified_kind();
-        let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
+        let message = unfulfilled(&resource.qualified_kind(), name, why);
         Self::new(409, "Conflict", message).about(name, resource.group(), resource.kind())
+    }
+
+    /// 409: the pod cannot be bound to a node.
+    pub(crate) fn binding_conflict(name: &str, why: &str) -> Self {
+        let message = unfulfilled("pods/binding", name, why);
+        Self::new(409, "Conflict", message).about(name, "", "pods/binding")
     }
 
     pub(crate) fn modified(resource: Resource, name: &str) -> Self {
@@ -191,55 +211,47 @@ impl StatusError {
     }
 
     pub(crate) fn forbidden(resource: Resource, name: &str, why: &str) -> Self {
-        let message = format!(
-            "{} \"{name}\" is forbidden: {why}",
-            resource.qualified_plural()
-        );
-        Self::new(403, "Forbidden", message).about(name, resource.group(), resource.plural())
+        let plural = resource.qualified_plural();
+        let message = format!("{plural} \"{name}\" is forbidden: {why}");
+        Self::of(403, "Forbidden", resource, name, message)
     }
 
     pub(crate) fn namespace_terminating(resource: Resource, name: &str, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
-        Self::forbidden(resource, name, &why).because(Cause {
-            reason: "NamespaceTerminating",
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".to_owned(),
-        })
+        Self::forbidden(resource, name, &why).because(
+            "NamespaceTerminating",
+            format!("namespace {namespace} is being terminated"),
+            "metadata.namespace".to_owned(),
+        )
     }
 
     /// INVARIANT: `errors` is not empty.
     pub(crate) fn invalid(resource: Resource, name: &str, errors: Vec<FieldError>) -> Self {
-        let kind = resource.qualified_kind();
-        Self::new(422, "Invalid", invalid_message(&kind, name, &errors))
-            .about(name, resource.group(), resource.kind())
-            .with_errors(errors)
+        Self::unprocessable(&resource.qualified_kind(), name, errors).about(
+            name,
+            resource.group(),
+            resource.kind(),
+        )
     }
 
     /// 422 from the generic checks, which name the resource instead of the kind.
     pub(crate) fn invalid_resource(resource: Resource, name: &str, error: FieldError) -> Self {
-        let errors = vec![error];
-        let message = invalid_message(&resource.qualified_plural(), name, &errors);
-        Self::new(422, "Invalid", message)
-            .about(name, resource.group(), resource.plural())
-            .with_errors(errors)
+        Self::unprocessable(&resource.qualified_plural(), name, vec![error]).about(
+            name,
+            resource.group(),
+            resource.plural(),
+        )
     }
 
     /// 422 about a `Scale`.
     pub(crate) fn invalid_scale(name: &str, error: FieldError) -> Self {
-        let errors = vec![error];
-        let message = invalid_message("Scale.autoscaling", name, &errors);
-        Self::new(422, "Invalid", message)
-            .about(name, "autoscaling", "Scale")
-            .with_errors(errors)
-    }
-
-    /// 409: the pod cannot be bound to a node.
-    pub(crate) fn binding_conflict(name: &str, why: &str) -> Self {
-        let resource = "pods/binding";
-        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
-        Self::new(409, "Conflict", message).about(name, "", resource)
+        Self::unprocessable("Scale.autoscaling", name, vec![error]).about(
+            name,
+            "autoscaling",
+            "Scale",
+        )
     }
 
     /// 422 about the query of a list or watch.
@@ -249,17 +261,48 @@ impl StatusError {
 
     /// 422 about the options of a request, of a kind such as `CreateOptions`.
     pub(crate) fn invalid_options(kind: &'static str, errors: Vec<FieldError>) -> Self {
-        let message = invalid_message(&format!("{kind}.meta.k8s.io"), "", &errors);
-        Self::new(422, "Invalid", message)
-            .about("", "meta.k8s.io", kind)
-            .with_errors(errors)
+        Self::unprocessable(&format!("{kind}.meta.k8s.io"), "", errors).about(
+            "",
+            "meta.k8s.io",
+            kind,
+        )
     }
 
     /// 422 for a patch that produces an invalid object.
     pub(crate) fn invalid_patch(error: FieldError) -> Self {
-        let errors = vec![error];
-        let message = invalid_message("", "", &errors);
-        Self::new(422, "Invalid", message).with_errors(errors)
+        Self::unprocessable("", "", vec![error])
+    }
+
+    /// The message lists equal errors once; the causes list each of them.
+    fn unprocessable(kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for error in &errors {
+            let text = format!("{}: {}", error.field, error.message);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let why = match texts.as_slice() {
+            [text] => text.clone(),
+            texts => format!("[{}]", texts.join(", ")),
+        };
+        let message = format!("{kind} \"{name}\" is invalid: {why}");
+        errors
+            .into_iter()
+            .fold(Self::new(422, "Invalid", message), |status, error| {
+                status.because(error.reason, error.message, error.field)
+            })
+    }
+
+    fn about(mut self, name: &str, group: &'static str, kind: &'static str) -> Self {
+        let details = self.0.details.take().unwrap_or_default();
+        self.0.details = Some(Details {
+            name: name.to_owned(),
+            group,
+            kind,
+            ..details
+        });
+        self
     }
 
     /// 422 for JSON patch operations that fail on the object.
@@ -277,26 +320,13 @@ impl StatusError {
 
     /// 409 for fields that other managers applied; each conflict is a manager and a field.
     pub(crate) fn apply_conflict(message: String, conflicts: Vec<(String, String)>) -> Self {
-        let mut status = Self::new(409, "Conflict", message);
-        for (manager, field) in conflicts {
-            status = status.because(Cause {
-                reason: "FieldManagerConflict",
-                message: format!("conflict with {manager}"),
-                field,
-            });
-        }
-        status
-    }
-
-    fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
-        for error in errors {
-            self = self.because(Cause {
-                reason: error.reason,
-                message: error.message,
-                field: error.field,
-            });
-        }
-        self
+        conflicts.into_iter().fold(
+            Self::new(409, "Conflict", message),
+            |status, (manager, field)| {
+                let message = format!("conflict with {manager}");
+                status.because("FieldManagerConflict", message, field)
+            },
+        )
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -316,22 +346,9 @@ impl StatusError {
         Self::new(500, "", message)
     }
 
-    pub(crate) fn method_not_allowed() -> Self {
-        let message = "the server does not allow this method on the requested resource";
-        Self::new(405, "MethodNotAllowed", message).about("", "", "")
-    }
-
     pub(crate) fn body_too_large() -> Self {
         let message = "Request entity too large: limit is 3145728";
         Self::new(413, "RequestEntityTooLarge", message)
-    }
-
-    /// 415 for an object with an unknown media type.
-    pub(crate) fn unsupported_object_type() -> Self {
-        let message = "the body of the request was in an unknown format - accepted media types \
-                       include: application/json, application/yaml, \
-                       application/vnd.kubernetes.protobuf";
-        Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// 415 for protobuf of a kind that this server decodes only as JSON.
@@ -341,31 +358,23 @@ impl StatusError {
              application/json (client-go sends it with ContentType in its rest.Config, \
              components of Kubernetes with --kube-api-content-type)"
         );
+        Self::unsupported_media_type(message)
+    }
+
+    pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// 415 for a patch of an unknown kind.
     pub(crate) fn unsupported_patch_type() -> Self {
         let message = "415: Unsupported Media Type";
-        Self::new(415, "UnsupportedMediaType", message).about("", "", "")
-    }
-
-    /// 500 for a create whose object has a resource version.
-    pub(crate) fn version_on_create() -> Self {
-        let message = "resourceVersion should not be set on objects to be created";
-        Self::new(500, "", message)
+        Self::unsupported_media_type(message).about("", "", "")
     }
 
     /// 400 for a list with a malformed resource version.
     pub(crate) fn malformed_list_version(text: &str) -> Self {
         let why = malformed_version(text);
         Self::bad_request(format!("invalid resource version: {why}"))
-    }
-
-    /// 500 for an object with a malformed resource version; without a reason.
-    pub(crate) fn malformed_object_version(text: &str) -> Self {
-        let message = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
-        Self::new(500, "", message)
     }
 
     /// 500 for a get or watch with a malformed resource version; without a reason.
@@ -401,11 +410,12 @@ impl StatusError {
     /// 504 for a version that the server has not reached.
     pub(crate) fn too_large_version(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
-        let mut status = Self::new(504, "Timeout", message).because(Cause {
-            reason: "ResourceVersionTooLarge",
-            message: "Too large resource version".to_owned(),
-            field: String::new(),
-        });
+        let cause = "Too large resource version".to_owned();
+        let mut status = Self::new(504, "Timeout", message).because(
+            "ResourceVersionTooLarge",
+            cause,
+            String::new(),
+        );
         status.0.details.get_or_insert_default().retry_after_seconds = Some(1);
         status
     }
@@ -438,17 +448,6 @@ fn malformed_version(text: &str) -> String {
     )
 }
 
-/// The message lists equal errors once; the causes list each of them.
-fn invalid_message(kind: &str, name: &str, errors: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors {
-        let text = format!("{}: {}", error.field, error.message);
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    match texts.as_slice() {
-        [text] => format!("{kind} \"{name}\" is invalid: {text}"),
-        texts => format!("{kind} \"{name}\" is invalid: [{}]", texts.join(", ")),
-    }
+fn unfulfilled(what: &str, name: &str, why: &str) -> String {
+    format!("Operation cannot be fulfilled on {what} \"{name}\": {why}")
 }

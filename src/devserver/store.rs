@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 use crate::api::Labels;
 use crate::custom::Custom;
-use crate::plain::N_BUILT_IN;
-use crate::resource::{N_KNOWN, Resource};
+use crate::resource::{Resource, n_built_in};
 use crate::status_error::StatusError;
 
 /// One immutable version of one object.
@@ -66,6 +65,19 @@ pub(crate) struct Collection {
     pub(crate) forgotten: u64,
 }
 
+/// The changes to the objects of one resource, counted without a scan of the objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The version up to which the tally counts.
+    pub version: u64,
+    /// Objects created.
+    pub added: usize,
+    /// Objects deleted.
+    pub deleted: usize,
+    /// False if the history no longer covers the whole range, so the counts are too low.
+    pub is_complete: bool,
+}
+
 /// The options of a server's store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -97,7 +109,7 @@ static EMPTY: Collection = Collection {
 };
 
 /// The resources that are only stored share the last signal.
-const N_SIGNALS: usize = N_KNOWN + 1;
+const N_SIGNALS: usize = Resource::KNOWN.len() + 1;
 
 /// All resources and their common version.
 #[derive(Clone, Debug)]
@@ -144,7 +156,7 @@ impl Store {
                 is_dry_run: false,
                 consequences: VecDeque::new(),
                 custom: Custom::default(),
-                collections: vec![Collection::default(); N_BUILT_IN],
+                collections: vec![Collection::default(); n_built_in()],
                 touched: [false; N_SIGNALS],
             }),
             changed: std::array::from_fn(|_| Condvar::new()),
@@ -237,6 +249,13 @@ impl Store {
                 collection.forgotten = version;
             }
         });
+    }
+
+    /// The objects of one namespace, or of all namespaces, in list order.
+    pub(crate) fn objects_of(&self, resource: Resource, namespace: Option<&str>) -> Vec<Value> {
+        let objects: Vec<Object> =
+            self.read(|state| state.of_namespace(resource, namespace).cloned().collect());
+        objects.iter().map(|object| object.value()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -354,6 +373,29 @@ impl State {
             }
         }
         self.touched[signal_of(resource)] = true;
+        if resource == Resource::Definitions {
+            let definitions = self.of_namespace(resource, None);
+            let definitions: Vec<Value> = definitions.map(|object| object.value()).collect();
+            self.custom.refresh(&definitions);
+        }
+    }
+
+    /// Counts the changes of a resource after version `since` in a namespace; an empty `namespace`
+    /// means all.
+    pub(crate) fn tally(&self, resource: Resource, namespace: &str, since: u64) -> Tally {
+        let collection = self.collection(resource);
+        let mut tally = Tally {
+            version: self.version,
+            is_complete: collection.forgotten <= since,
+            ..Tally::default()
+        };
+        let events = collection.events_after(since);
+        let is_in = |object: &Object| namespace.is_empty() || object.namespace() == namespace;
+        for event in events.filter(|event| is_in(&event.object)) {
+            tally.added += usize::from(event.change == Change::Added);
+            tally.deleted += usize::from(event.change == Change::Deleted);
+        }
+        tally
     }
 }
 
@@ -439,7 +481,7 @@ impl Stored {
 }
 
 fn signal_of(resource: Resource) -> usize {
-    resource.place().min(N_KNOWN)
+    resource.place().min(Resource::KNOWN.len())
 }
 
 /// `namespace/name`, or the name alone for a cluster-scoped object.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::body;
 use crate::exchange::{ApiRequest, ChunkStream, Next, is_true};
 use crate::list::{FUTURE_VERSION_WAIT, parse_version};
-use crate::options;
 use crate::resource::Resource;
 use crate::selector::Scope;
 use crate::status_error::{FieldError, StatusError};
@@ -98,7 +98,7 @@ impl Watch {
             },
             from => Phase::Begins { from },
         };
-        let seconds = options::number(request, "timeoutSeconds")?.unwrap_or(0);
+        let seconds = body::number(request, "timeoutSeconds")?.unwrap_or(0);
         let seconds = u64::try_from(seconds).unwrap_or(0);
         let timeout = match seconds {
             0 => DEFAULT_TIMEOUT,
@@ -165,7 +165,7 @@ impl Watch {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let (kind, api_version) = (self.resource.kind(), self.resource.api_version());
-        let empty = self.resource.empty();
+        let empty = &self.resource.row().empty;
         let mut object = format!(
             "{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}\
              {empty}}}"

@@ -1,6 +1,7 @@
 //! Rules of this repository that the compiler does not check: imports between rooms, sizes, banned
 //! calls, and that no async runtime is in the shipped binary.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,7 +181,7 @@ fn rooms_use_only_what_they_may() {
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
                 .next();
             let used = used.unwrap_or_default();
-            // The modules of a package.
+            // The modules of a package; the next test draws their order.
             let is_own = room == "devserver" && MAY_USE.iter().all(|(of, _)| *of != used);
             if used != room && !is_own && !allowed.contains(&used) {
                 offences.push(format!("{name}: {room} may not use {used}"));
@@ -188,6 +189,88 @@ fn rooms_use_only_what_they_may() {
         }
     }
     assert_none("arrows that the table does not allow", &offences);
+}
+
+/// The paths below `crate` that a text names, with the groups of imports taken apart.
+fn paths_in(code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for rest in code.split("crate::").skip(1) {
+        let mut prefixes = vec![String::new()];
+        let mut path = String::new();
+        for c in rest.chars().filter(|c| !c.is_whitespace()) {
+            match c {
+                '{' => prefixes.push(std::mem::take(&mut path)),
+                ',' | '}' if prefixes.len() > 1 => {
+                    paths.push(prefixes.concat() + &std::mem::take(&mut path));
+                    if c == '}' {
+                        prefixes.pop();
+                    }
+                }
+                c if c.is_alphanumeric() || matches!(c, '_' | ':') => path.push(c),
+                _ => break,
+            }
+        }
+        paths.push(prefixes.concat() + &path);
+    }
+    paths
+}
+
+/// The files below a folder that each file uses or declares as its modules. Names are module paths.
+fn uses(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut texts = BTreeMap::new();
+    for (name, text) in rust_files(folder) {
+        let module = name.trim_start_matches(folder).trim_start_matches('/');
+        let module = module.trim_end_matches(".rs").replace('/', "::");
+        if !is_test_file(&name) && module != "lib" {
+            let code = text
+                .lines()
+                .take_while(|line| !line.starts_with("mod tests {"));
+            let code = code.filter(|line| !line.trim_start().starts_with("//"));
+            texts.insert(module, code.collect::<Vec<_>>().join("\n"));
+        }
+    }
+    let longest = |path: &str| {
+        let is_in = |module: &&String| {
+            let rest = path.strip_prefix(module.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        texts.keys().filter(is_in).max_by_key(|module| module.len())
+    };
+    let used_by = |module: &String, code: &String| {
+        let declared = code.lines().filter_map(|line| {
+            let line = line.trim_end().strip_suffix(';')?;
+            let (_, name) = line.split_once("mod ")?;
+            Some(format!("{module}::{name}"))
+        });
+        let paths = paths_in(code).into_iter().chain(declared);
+        let modules = paths.filter_map(|path| longest(&path).cloned());
+        modules.filter(|used| used != module).collect()
+    };
+    let all = texts.iter();
+    all.map(|(module, code)| (module.clone(), used_by(module, code)))
+        .collect()
+}
+
+/// Data flows one way: what a file uses, directly or through others, never uses the file.
+#[test]
+fn the_files_of_the_dev_server_have_an_order() {
+    let mut uses = uses("src/devserver");
+    assert!(
+        uses["store"].contains("resource"),
+        "the files are read wrongly"
+    );
+    while let Some(last) = uses.iter().find(|(_, used)| used.is_empty()) {
+        let last = last.0.clone();
+        uses.remove(&last);
+        for used in uses.values_mut() {
+            used.remove(&last);
+        }
+    }
+    let left: Vec<String> = uses
+        .iter()
+        .map(|(module, used)| format!("{module} uses {used:?}"))
+        .collect();
+    assert_none("files in circles, or above one", &left);
 }
 
 #[test]

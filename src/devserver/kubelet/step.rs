@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::delete::{DeleteOptions, delete};
-use crate::kubelet::KubeletOptions;
+use crate::body::DeleteOptions;
+use crate::delete::delete;
+use crate::json::{entries, number, text};
 use crate::kubelet::behaviour::{Behaviour, Fate};
-use crate::objects::{entries, meta, number, text};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::State;
-use crate::update;
-use crate::update::{Part, set_condition};
+use crate::write::{Part, set_condition};
+use crate::{metadata, write};
 
 /// The back-off before the first restart of a crashed container.
 ///
@@ -22,6 +22,30 @@ const CRASH_PAUSE_FIRST: Duration = Duration::from_secs(1);
 
 /// The back-off doubles per crash up to this maximum.
 const CRASH_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The behaviour of the simulated nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct KubeletOptions {
+    /// The number of nodes, named `node-0` and so on. At least one.
+    pub n_nodes: usize,
+    /// How long a pod runs before it is ready.
+    pub ready_after: Duration,
+    /// How long a pod takes to terminate, unless its grace period is shorter.
+    pub terminate_after: Duration,
+    /// Assign pods to nodes, as a scheduler does.
+    pub schedules: bool,
+}
+
+impl Default for KubeletOptions {
+    fn default() -> Self {
+        Self {
+            n_nodes: 5,
+            ready_after: Duration::from_millis(500),
+            terminate_after: Duration::from_millis(200),
+            schedules: true,
+        }
+    }
+}
 
 /// A step in a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +150,7 @@ pub(crate) fn take(
         }
         Step::Bind => {
             let node = behaviour.node.as_deref().unwrap_or(node);
-            return update::bind(state, key, &json!({"target": {"name": node}}));
+            return write::bind(state, key, &json!({"target": {"name": node}}));
         }
         Step::MarkUnschedulable => set_unschedulable(&mut pod),
         Step::Run => {
@@ -153,14 +177,14 @@ pub(crate) fn take(
             }
         }
         Step::Fail => fail(&mut pod, &behaviour),
-        Step::Reject => reject(&mut pod, &meta::now()),
+        Step::Reject => reject(&mut pod, &metadata::now()),
         Step::LoseNode => {
             pod["status"]["phase"] = json!("Unknown");
             pod["status"]["reason"] = json!("NodeLost");
             set_ready(&mut pod, false);
         }
     }
-    update::replace(state, Resource::Pods, &object, Part::Status, pod).map(|_| ())
+    write::replace(state, Resource::Pods, &object, Part::Status, pod).map(|_| ())
 }
 
 /// The status of a condition: `True`, `False`, `Unknown`, or empty without the condition.
@@ -191,7 +215,7 @@ pub(crate) fn set_started(pod: &mut Value, behaviour: &Behaviour) {
         status.remove("reason");
     }
     if pod["status"]["startTime"].is_null() {
-        pod["status"]["startTime"] = json!(meta::now());
+        pod["status"]["startTime"] = json!(metadata::now());
         let ip = ip_of(text(pod, "/metadata/uid"));
         pod["status"]["podIP"] = json!(ip);
         pod["status"]["podIPs"] = json!([{"ip": ip}]);
@@ -209,7 +233,7 @@ pub(crate) fn set_ready(pod: &mut Value, is_ready: bool) {
 
 /// All containers run, with at least the configured restart counts.
 pub(crate) fn set_containers(pod: &mut Value, behaviour: &Behaviour, is_ready: bool) {
-    let running = json!({"running": {"startedAt": meta::now()}});
+    let running = json!({"running": {"startedAt": metadata::now()}});
     write_containers(pod, behaviour, is_ready, 0, &running);
 }
 
@@ -224,7 +248,7 @@ pub(crate) fn crash(pod: &mut Value, behaviour: &Behaviour) {
 pub(crate) fn fail(pod: &mut Value, behaviour: &Behaviour) {
     let ended = json!({"terminated": {
         "exitCode": 1, "reason": "Error", "startedAt": text(pod, "/status/startTime"),
-        "finishedAt": meta::now(),
+        "finishedAt": metadata::now(),
     }});
     write_containers(pod, behaviour, false, 0, &ended);
     pod["status"]["phase"] = json!("Failed");
@@ -278,7 +302,7 @@ fn write_containers(
             return container_status(container, true, 0, &done);
         }
         let count = restart_count(pod, "initContainerStatuses", container);
-        let running = json!({"running": {"startedAt": meta::now()}});
+        let running = json!({"running": {"startedAt": metadata::now()}});
         container_status(
             container,
             true,
@@ -324,8 +348,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Step, crash_pause, next_step};
-    use crate::kubelet::KubeletOptions;
+    use super::{KubeletOptions, Step, crash_pause, next_step};
 
     const READY_AFTER: Duration = Duration::from_secs(7);
 

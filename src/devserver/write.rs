@@ -1,15 +1,15 @@
 //! Creates and changes objects: POST, PUT, PATCH, and the subresources `status` and `binding`;
-//! quota admission; and the end of an object that nothing holds any more.
+//! ResourceQuotas on pods; and the end of an object that nothing holds any more.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::objects::{entries, meta, number, text};
+use crate::json::{entries, is_deleting, map_of, number, text};
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Consequence, Object, State, Stored, key_of};
-use crate::{custom, objects};
+use crate::{metadata, objects};
 
 /// The part of an object that a request writes; the other part stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,103 @@ pub(crate) enum Part {
     Finalizers,
 }
 
+/// Creates `object` (without `kind` and `apiVersion`).
+pub(crate) fn create(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
+    object: Value,
+) -> Result<Object, StatusError> {
+    create_managed(state, resource, namespace, object, None)
+}
+
+/// As [`create`], with the entries of `managedFields`.
+pub(crate) fn create_managed(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
+    mut object: Value,
+    managers: Option<Vec<Value>>,
+) -> Result<Object, StatusError> {
+    if let Some(namespace) = namespace {
+        check_namespace(state, resource, namespace, &object)?;
+    }
+    if !text(&object, "/metadata/resourceVersion").is_empty() {
+        return Err(StatusError::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    metadata::prepare(resource, namespace, &mut object);
+    if let Some(managers) = managers {
+        object["metadata"]["managedFields"] = json!(managers);
+    }
+    objects::set_defaults(resource, &mut object);
+    objects::set_first_status(resource, &mut object);
+    let name = text(&object, "/metadata/name").to_owned();
+    if resource == Resource::Namespaces {
+        object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
+        object["spec"] = json!({"finalizers": ["kubernetes"]});
+    } else if resource == Resource::Quotas {
+        object["status"] = quota_status(state, namespace.unwrap_or_default(), &object);
+    }
+    // The order is upstream's: validation, quota admission, then the uniqueness of the name.
+    let errors = objects::validate(resource, &object);
+    if !errors.is_empty() {
+        return Err(StatusError::invalid(resource, &name, errors));
+    }
+    if resource == Resource::Pods {
+        check_quotas(state, namespace.unwrap_or_default(), &name)?;
+    }
+    let key = key_of(namespace, &name);
+    if let Some(found) = state.get(resource, &key) {
+        return Err(if is_deleting(&found.value()) {
+            StatusError::still_exists(resource, &name)
+        } else {
+            StatusError::already_exists(resource, &name)
+        });
+    }
+    let object = state.put(resource, &key, object);
+    if resource == Resource::Pods {
+        refresh_quotas(state, object.namespace());
+    } else if resource == Resource::Namespaces && state.settings.garbage_collection {
+        let account = json!({"metadata": {"name": "default"}});
+        create(state, Resource::ServiceAccounts, Some(&name), account)?;
+    }
+    Ok(object)
+}
+
+fn check_namespace(
+    state: &State,
+    resource: Resource,
+    namespace: &str,
+    object: &Value,
+) -> Result<(), StatusError> {
+    check_own_namespace(namespace, object)?;
+    let Some(found) = state.get(Resource::Namespaces, namespace) else {
+        return Err(StatusError::not_found(Resource::Namespaces, namespace));
+    };
+    if text(&found.value(), "/status/phase") == "Terminating" {
+        let name = match text(object, "/metadata/name") {
+            "" => text(object, "/metadata/generateName"),
+            name => name,
+        };
+        return Err(StatusError::namespace_terminating(
+            resource, name, namespace,
+        ));
+    }
+    Ok(())
+}
+
+fn check_own_namespace(namespace: &str, object: &Value) -> Result<(), StatusError> {
+    let own = text(object, "/metadata/namespace");
+    if own.is_empty() || own == namespace {
+        return Ok(());
+    }
+    Err(StatusError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}
+
 /// Replaces an object with `new`, as PUT does; for `managers` see [`replace_managed`].
 pub(crate) fn put(
     state: &mut State,
@@ -30,9 +127,8 @@ pub(crate) fn put(
     new: Value,
     managers: Option<Vec<Value>>,
 ) -> Result<Object, StatusError> {
-    check_name(key, &new)?;
     let object = state.current(resource, key)?;
-    let (name, uid) = (object.name(), text(&new, "/metadata/uid"));
+    let uid = text(&new, "/metadata/uid");
     let old = object.value();
     let old_uid = text(&old, "/metadata/uid");
     if !uid.is_empty() && uid != old_uid {
@@ -40,8 +136,12 @@ pub(crate) fn put(
     }
     if resource == Resource::Leases && text(&new, "/metadata/resourceVersion").is_empty() {
         let why = "must be specified for an update";
-        let error = FieldError::invalid("metadata.resourceVersion", "0", why);
-        return Err(StatusError::invalid_resource(resource, name, error));
+        let error = FieldError::invalid("metadata.resourceVersion", 0, why);
+        return Err(StatusError::invalid_resource(
+            resource,
+            object.name(),
+            error,
+        ));
     }
     replace_managed(state, resource, &object, part, new, managers)
 }
@@ -52,12 +152,11 @@ pub(crate) fn put(
 ///
 /// DIFFERS: the server creates nothing.
 pub(crate) fn missing_put_target(resource: Resource, key: &str, new: &Value) -> StatusError {
-    let name = key.rsplit('/').next().unwrap_or(key);
     let uid = text(new, "/metadata/uid");
     if matches!(resource, Resource::Events | Resource::Leases) && !uid.is_empty() {
         return another_uid(resource, key, uid, "");
     }
-    StatusError::not_found(resource, name)
+    StatusError::not_found(resource, key.rsplit('/').next().unwrap_or(key))
 }
 
 fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> StatusError {
@@ -78,25 +177,17 @@ fn another_uid(resource: Resource, key: &str, uid: &str, old_uid: &str) -> Statu
 /// Rejects an object whose name or namespace differs from the path.
 pub(crate) fn check_name(key: &str, new: &Value) -> Result<(), StatusError> {
     let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
-    let own = text(new, "/metadata/namespace");
-    if !own.is_empty() && own != namespace {
-        return Err(StatusError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    let named = text(new, "/metadata/name");
-    if named.is_empty() {
-        return Err(StatusError::bad_request(format!(
+    check_own_namespace(namespace, new)?;
+    match text(new, "/metadata/name") {
+        named if named == name => Ok(()),
+        "" => Err(StatusError::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be \
              provided"
-        )));
+        ))),
+        named => Err(StatusError::bad_request(format!(
+            "the name of the object ({named}) does not match the name on the URL ({name})"
+        ))),
     }
-    if named == name {
-        return Ok(());
-    }
-    Err(StatusError::bad_request(format!(
-        "the name of the object ({named}) does not match the name on the URL ({name})"
-    )))
 }
 
 /// Stores `new` in place of `object`, if it is valid and based on the same version. An unchanged
@@ -126,20 +217,13 @@ pub(crate) fn replace_managed(
     if !based_on.is_empty() && based_on != object.version.to_string() {
         return Err(match based_on.parse::<u64>() {
             Ok(_) => StatusError::modified(resource, name),
-            Err(_) => StatusError::malformed_object_version(based_on),
+            Err(_) => StatusError::internal(format!(
+                "strconv.ParseUint: parsing \"{based_on}\": invalid syntax"
+            )),
         });
     }
-    let mut errors = Vec::new();
-    if old.pointer("/metadata/deletionTimestamp").is_none() {
-        for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-            let sent = &new["metadata"][name];
-            if !sent.is_null() {
-                let field = format!("metadata.{name}");
-                errors.push(FieldError::immutable(&field, &sent.to_string()));
-            }
-        }
-    }
-    meta::keep_server_owned(&old, &mut new);
+    let mut errors = marks_of_deletion(&old, &new);
+    metadata::keep_server_owned(&old, &mut new);
     if let Some(managers) = managers {
         new["metadata"]["managedFields"] = json!(managers);
     }
@@ -149,21 +233,21 @@ pub(crate) fn replace_managed(
     if part == Part::Status && resource.has_status() {
         objects::keep_all_but_status(resource, &old, &mut new);
         objects::prepare_status(resource, &old, &mut new);
-        errors.extend(meta::validate_update(resource, &old, &new));
+        errors.extend(metadata::validate_update(resource, &old, &new));
         errors.extend(objects::validate_status(resource, &new));
     } else {
         objects::set_defaults(resource, &mut new);
         if resource.has_status() {
             objects::keep_status(&old, &mut new);
         }
-        errors.extend(meta::validate_update(resource, &old, &new));
+        errors.extend(metadata::validate_update(resource, &old, &new));
         errors.extend(objects::validate_update(resource, &old, &new));
     }
     if !errors.is_empty() {
         return Err(StatusError::invalid(resource, name, errors));
     }
-    if meta::has_generation(resource) && objects::is_changed(resource, &old, &new) {
-        meta::bump_generation(&mut new);
+    if resource.row().has_generation && objects::is_changed(resource, &old, &new) {
+        metadata::bump_generation(&mut new);
     }
     if new == old {
         return Ok(Arc::clone(object));
@@ -179,26 +263,29 @@ pub(crate) fn replace_managed(
     if resource == Resource::Pods || is_of_quota {
         refresh_quotas(state, object.namespace());
     }
-    if resource == Resource::Definitions {
-        custom::refresh(state);
-    }
     Ok(object)
+}
+
+/// The errors of a request that sets what only a delete sets.
+fn marks_of_deletion(old: &Value, new: &Value) -> Vec<FieldError> {
+    let names = ["deletionTimestamp", "deletionGracePeriodSeconds"].into_iter();
+    let sent = names.filter(|name| !is_deleting(old) && !new["metadata"][name].is_null());
+    let error =
+        |name: &str| FieldError::immutable(&format!("metadata.{name}"), &new["metadata"][name]);
+    sent.map(error).collect()
 }
 
 /// Binds a pod to a node, as a scheduler does.
 pub(crate) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), StatusError> {
     let object = state.current(Resource::Pods, key)?;
     let mut pod = object.value();
-    let node = text(&pod, "/spec/nodeName");
-    let name = object.name();
-    let why = if pod.pointer("/metadata/deletionTimestamp").is_some() {
+    let (name, node) = (object.name(), text(&pod, "/spec/nodeName"));
+    if is_deleting(&pod) {
         let why = format!("pod {name} is being deleted, cannot be assigned to a host");
-        Some(why)
-    } else {
-        let is_assigned = !node.is_empty();
-        is_assigned.then(|| format!("pod {name} is already assigned to node \"{node}\""))
-    };
-    if let Some(why) = why {
+        return Err(StatusError::binding_conflict(name, &why));
+    }
+    if !node.is_empty() {
+        let why = format!("pod {name} is already assigned to node \"{node}\"");
         return Err(StatusError::binding_conflict(name, &why));
     }
     pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
@@ -210,9 +297,10 @@ pub(crate) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
 /// Sets a pod's condition, with the current time as its transition time.
 pub(crate) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
     let entry = json!({
-        "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": meta::now(),
+        "type": kind, "status": status, "lastProbeTime": null,
+        "lastTransitionTime": metadata::now(),
     });
-    let status = objects::map_of(pod, "status");
+    let status = map_of(pod, "status");
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     let Some(conditions) = conditions.as_array_mut() else {
         return;
@@ -224,141 +312,43 @@ pub(crate) fn set_condition(pod: &mut Value, kind: &str, status: &str) {
     }
 }
 
-/// Creates `object` (without `kind` and `apiVersion`).
-pub(crate) fn create(
-    state: &mut State,
-    resource: Resource,
-    namespace: Option<&str>,
-    object: Value,
-) -> Result<Object, StatusError> {
-    create_managed(state, resource, namespace, object, None)
-}
-
-/// As [`create`], with the entries of `managedFields`.
-pub(crate) fn create_managed(
-    state: &mut State,
-    resource: Resource,
-    namespace: Option<&str>,
-    mut object: Value,
-    managers: Option<Vec<Value>>,
-) -> Result<Object, StatusError> {
-    check_namespace(state, resource, namespace, &object)?;
-    if !text(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(StatusError::version_on_create());
-    }
-    meta::prepare(resource, namespace, &mut object);
-    if let Some(managers) = managers {
-        object["metadata"]["managedFields"] = json!(managers);
-    }
-    objects::set_defaults(resource, &mut object);
-    objects::set_first_status(resource, &mut object);
-    prepare_by_kind(state, resource, namespace, &mut object);
-    let name = text(&object, "/metadata/name").to_owned();
-    // The order is upstream's: validation, quota admission, then the uniqueness of the name.
-    let errors = objects::validate(resource, &object);
-    if !errors.is_empty() {
-        return Err(StatusError::invalid(resource, &name, errors));
-    }
-    if resource == Resource::Pods {
-        check_quota(state, namespace.unwrap_or_default(), &name)?;
-    }
-    let key = key_of(namespace, &name);
-    if let Some(found) = state.get(resource, &key) {
-        let found = found.value();
-        return Err(match found.pointer("/metadata/deletionTimestamp") {
-            Some(_) => StatusError::still_exists(resource, &name),
-            None => StatusError::already_exists(resource, &name),
-        });
-    }
-    let object = state.put(resource, &key, object);
-    match resource {
-        Resource::Pods => refresh_quotas(state, object.namespace()),
-        Resource::Namespaces if state.settings.garbage_collection => {
-            let account = json!({"metadata": {"name": "default"}});
-            create(state, Resource::ServiceAccounts, Some(&name), account)?;
-        }
-        Resource::Definitions => custom::refresh(state),
-        _ => {}
-    }
-    Ok(object)
-}
-
-fn check_namespace(
-    state: &State,
-    resource: Resource,
-    namespace: Option<&str>,
-    object: &Value,
-) -> Result<(), StatusError> {
-    let Some(namespace) = namespace else {
-        return Ok(());
-    };
-    let own = text(object, "/metadata/namespace");
-    if !own.is_empty() && own != namespace {
-        return Err(StatusError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    let Some(found) = state.get(Resource::Namespaces, namespace) else {
-        return Err(StatusError::not_found(Resource::Namespaces, namespace));
-    };
-    if text(&found.value(), "/status/phase") == "Terminating" {
-        let name = match text(object, "/metadata/name") {
-            "" => text(object, "/metadata/generateName"),
-            name => name,
-        };
-        return Err(StatusError::namespace_terminating(
-            resource, name, namespace,
-        ));
-    }
-    Ok(())
-}
-
-fn prepare_by_kind(state: &State, resource: Resource, namespace: Option<&str>, object: &mut Value) {
-    match resource {
-        Resource::Namespaces => {
-            let name = object["metadata"]["name"].clone();
-            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
-            object["spec"] = json!({"finalizers": ["kubernetes"]});
-        }
-        Resource::Quotas => {
-            object["status"] = quota_status(state, namespace.unwrap_or_default(), object);
-        }
-        _ => {}
-    }
-}
-
 /// True for an object under deletion without finalizers and grace period.
 pub(crate) fn is_released(value: &Value) -> bool {
-    value.pointer("/metadata/deletionTimestamp").is_some()
+    is_deleting(value)
         && entries(value, "/metadata/finalizers").is_empty()
         && entries(value, "/spec/finalizers").is_empty()
         && number(value, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
 }
 
-/// Removes an object and queues the garbage collection of its dependents.
+/// Removes an object and queues the garbage collection of its dependents. With a definition go the
+/// objects that it defines.
 pub(crate) fn remove(state: &mut State, resource: Resource, key: &str, value: Value) -> Object {
+    let is_definition = resource == Resource::Definitions;
+    let defined = state.custom.defined_by(&value).filter(|_| is_definition);
     let object = state.remove(resource, key, value);
     if resource == Resource::Pods {
         refresh_quotas(state, object.namespace());
     }
-    if resource == Resource::Definitions {
-        custom::remove_defined(state, &object.value());
+    if let Some(defined) = defined {
+        let objects: Vec<Object> = state.of_namespace(defined, None).cloned().collect();
+        for object in objects {
+            remove(state, defined, &object.key, object.value());
+        }
     }
     let consequence = Consequence::Gone(Arc::clone(&object));
     state.consequences.push_back(consequence);
     object
 }
 
-/// Rejects a new pod called `name` if a quota of the namespace is used up.
-pub(crate) fn check_quota(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
-    let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
-    for quota in quotas {
-        let value = quota.value();
-        let Some(limit) = pods_limit(&value) else {
-            continue;
-        };
+/// Rejects a new pod called `name` if a quota of the namespace (`hard: {pods: "2"}`) is used up.
+/// The server stores other resources of a quota and never counts them.
+fn check_quotas(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
+    for quota in state.of_namespace(Resource::Quotas, Some(namespace)) {
+        let limit = text(&quota.value(), "/spec/hard/pods").parse::<usize>();
         let used = n_pods(state, namespace);
-        if used + 1 > limit {
+        if let Ok(limit) = limit
+            && used + 1 > limit
+        {
             let why = format!(
                 "exceeded quota: {}, requested: pods=1, used: pods={used}, limited: pods={limit}",
                 quota.name()
@@ -370,7 +360,7 @@ pub(crate) fn check_quota(state: &State, namespace: &str, name: &str) -> Result<
 }
 
 /// The current status of a quota.
-pub(crate) fn quota_status(state: &State, namespace: &str, quota: &Value) -> Value {
+fn quota_status(state: &State, namespace: &str, quota: &Value) -> Value {
     let hard = quota.pointer("/spec/hard").cloned();
     let hard = hard.unwrap_or_else(|| json!({}));
     let mut used = json!({});
@@ -381,22 +371,17 @@ pub(crate) fn quota_status(state: &State, namespace: &str, quota: &Value) -> Val
 }
 
 /// Updates the status of the namespace's quotas if it changed.
-pub(crate) fn refresh_quotas(state: &mut State, namespace: &str) {
+fn refresh_quotas(state: &mut State, namespace: &str) {
     let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
     let quotas: Vec<Object> = quotas.cloned().collect();
     for quota in quotas {
         let mut value = quota.value();
-        let quota_status = quota_status(state, namespace, &value);
-        if value["status"] != quota_status {
-            value["status"] = quota_status;
+        let status = quota_status(state, namespace, &value);
+        if value["status"] != status {
+            value["status"] = status;
             state.put(Resource::Quotas, &quota.key, value);
         }
     }
-}
-
-fn pods_limit(quota: &Value) -> Option<usize> {
-    let limit = text(quota, "/spec/hard/pods");
-    limit.parse().ok()
 }
 
 fn n_pods(state: &State, namespace: &str) -> usize {
