@@ -62,15 +62,14 @@ impl ApiServer {
         }
         let resource = self.find(&target)?;
         // A watch applies the form to each frame; other responses get it here.
-        let form = Form::requested_by(request)?;
+        let form = if request.is_watch() {
+            Form::Whole
+        } else {
+            Form::requested_by(request)?
+        };
         let Some(name) = &target.name else {
             let response = self.serve_collection(resource, &target, request)?;
-            let is_watch = request.is_watch();
-            return Ok(if is_watch {
-                response
-            } else {
-                form.convert(resource, response)
-            });
+            return Ok(form.convert(resource, response));
         };
         if resource.is_namespaced() != target.namespace.is_some() {
             return Err(StatusError::no_such_path());
@@ -189,19 +188,16 @@ impl ApiServer {
                 let unknown = options.unknown_fields_of_body(resource, &object)?;
                 write::check_name(key, &object)?;
                 let part = part_of(named.subresource);
-                let manager = manager_of(&options, request);
                 let object = self.change(options.dry_run, |state| {
                     let old = state.get(resource, key);
                     let old =
                         old.ok_or_else(|| write::missing_put_target(resource, key, &object))?;
                     let old = old.value();
-                    let managers = apply::managers_after(resource, &old, &object, part, &manager);
+                    let managers =
+                        apply::managers_after(resource, &old, &object, part, &options.manager);
                     write::put(state, resource, key, part, object, managers)
                 })?;
-                Ok(with_warnings(
-                    object_response(200, resource, &object),
-                    &unknown,
-                ))
+                Ok(changed(resource, &object, &unknown))
             }
             ("PATCH", "" | "status") => self.patch(named, request),
             ("DELETE", "") => self.delete(resource, key, request),
@@ -233,7 +229,7 @@ impl ApiServer {
                 namespace: named.namespace,
                 key,
                 part,
-                manager: &options.field_manager,
+                manager: &options.manager,
                 force: options.force,
             };
             let applied = self.change(options.dry_run, |state| {
@@ -246,7 +242,6 @@ impl ApiServer {
                 response(200)
             });
         }
-        let manager = manager_of(&options, request);
         let (object, unknown) = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
             let old = object.value();
@@ -254,14 +249,11 @@ impl ApiServer {
             let error_of = |why: &str| patch.unprocessable(why);
             let unknown = options.unknown_fields(resource, Some(&old), &new, error_of)?;
             write::check_name(key, &new)?;
-            let managers = apply::managers_after(resource, &old, &new, part, &manager);
+            let managers = apply::managers_after(resource, &old, &new, part, &options.manager);
             let object = write::replace_managed(state, resource, &object, part, new, managers)?;
             Ok((object, unknown))
         })?;
-        Ok(with_warnings(
-            object_response(200, resource, &object),
-            &unknown,
-        ))
+        Ok(changed(resource, &object, &unknown))
     }
 
     fn serve_scale(
@@ -270,28 +262,29 @@ impl ApiServer {
         request: &ApiRequest,
     ) -> Result<Response, StatusError> {
         let (resource, key) = (named.resource, named.key.as_str());
-        let object = match request.method.as_str() {
-            "GET" => self.store.read(|state| state.current(resource, key))?,
-            "PUT" => {
-                let options = WriteOptions::read(request)?;
-                let manager = manager_of(&options, request);
-                let scale = body::any_object(request, "Scale")?;
-                self.change(options.dry_run, |state| {
-                    put_scale(state, resource, key, &scale, &manager)
-                })?
-            }
-            "PATCH" => {
-                let patch = Patch::read(request)?;
-                let options = WriteOptions::read(request)?;
-                let manager = manager_of(&options, request);
-                self.change(options.dry_run, |state| {
-                    let mut scale = scale_of(resource, &state.current(resource, key)?);
-                    patch.change(&mut scale)?;
-                    put_scale(state, resource, key, &scale, &manager)
-                })?
-            }
+        let current = |state: &State| state.current(resource, key);
+        if request.method == "GET" {
+            let object = self.store.read(current)?;
+            return Ok(Response::object(200, &scale_of(resource, &object)));
+        }
+        let patch = match request.method.as_str() {
+            "PUT" => None,
+            "PATCH" => Some(Patch::read(request)?),
             _ => return Err(StatusError::method_not_allowed()),
         };
+        let options = WriteOptions::read(request)?;
+        let whole = patch.is_none().then(|| body::any_object(request, "Scale"));
+        let whole = whole.transpose()?;
+        let object = self.change(options.dry_run, |state| {
+            let mut scale = match whole {
+                Some(whole) => whole,
+                None => scale_of(resource, &current(state)?),
+            };
+            if let Some(patch) = patch {
+                patch.change(&mut scale)?;
+            }
+            put_scale(state, resource, key, &scale, &options.manager)
+        })?;
         Ok(Response::object(200, &scale_of(resource, &object)))
     }
 
@@ -342,19 +335,15 @@ fn part_of(subresource: &str) -> Part {
     }
 }
 
-/// The field manager; the default is the program name in the user agent.
-fn manager_of(options: &WriteOptions, request: &ApiRequest) -> String {
-    if !options.field_manager.is_empty() {
-        return options.field_manager.clone();
-    }
-    let agent = request.header("user-agent");
-    agent.split('/').next().unwrap_or_default().to_owned()
-}
-
 fn object_response(code: u16, resource: Resource, object: &Object) -> Response {
     let mut body = Vec::new();
     object.write_full(resource, &mut body);
     Response::json(code, body)
+}
+
+/// The response to a change, with a warning for each text.
+fn changed(resource: Resource, object: &Object, warnings: &[String]) -> Response {
+    with_warnings(object_response(200, resource, object), warnings)
 }
 
 /// Adds a warning header for each text (apiserver

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{entries, strip_kind, text};
+use crate::json::{entries, members, strip_kind, text};
 use crate::patch::{ListMerge, list_merge};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
@@ -49,7 +49,7 @@ pub(crate) fn apply(
     strip_kind(&mut config);
     let fields = fields_of(resource, &config);
     let Ok(object) = state.current(resource, params.key) else {
-        let managers = Some(vec![entry(params, &fields)]);
+        let managers = Some(vec![own_entry(params, &fields)]);
         return Ok(Applied {
             object: create_managed(state, resource, params.namespace, config, managers)?,
             is_new: true,
@@ -83,7 +83,7 @@ pub(crate) fn apply(
     if !fields.is_empty() {
         // Applying the same fields again keeps the entry's time, so the object stays unchanged.
         let unchanged = old.filter(|_| before == fields);
-        let entry = unchanged.unwrap_or_else(|| entry(params, &fields));
+        let entry = unchanged.unwrap_or_else(|| own_entry(params, &fields));
         managers.insert(own.unwrap_or(managers.len()).min(managers.len()), entry);
     }
     let managers = Some(managers);
@@ -102,7 +102,7 @@ fn merge(resource: Resource, live: &mut Value, config: &Value) -> Result<(), Sta
     if !resource.is_custom() {
         return strategic_merge(live, config);
     }
-    for (name, value) in config.as_object().into_iter().flatten() {
+    for (name, value) in members(config, "") {
         if name == "metadata" {
             strategic_merge(&mut live[name], value)?;
         } else {
@@ -144,11 +144,7 @@ pub(crate) fn managers_after(
         .filter(|path| new.value_at(path).is_some())
         .collect();
     if !set.is_empty() {
-        managers.push(json!({
-            "manager": manager, "operation": "Update", "time": metadata::now(),
-            "apiVersion": resource.api_version(), "fieldsType": "FieldsV1",
-            "fieldsV1": to_tree(&set),
-        }));
+        managers.push(entry(resource, manager, "Update", &set));
     }
     Some(managers)
 }
@@ -212,33 +208,25 @@ fn conflicts(
 }
 
 fn conflict_error(conflicts: &[(String, Path)]) -> StatusError {
-    let causes: Vec<(String, String)> = conflicts
-        .iter()
+    let causes = conflicts.iter();
+    let causes: Vec<(String, String)> = causes
         .map(|(manager, path)| (manager.clone(), text_of(path)))
         .collect();
-    let message = match causes.as_slice() {
-        [(manager, field)] => {
-            format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
+    if let [(manager, field)] = causes.as_slice() {
+        let message = format!("Apply failed with 1 conflict: conflict with {manager}: {field}");
+        return StatusError::apply_conflict(message, causes);
+    }
+    let mut message = vec![format!("Apply failed with {} conflicts: ", causes.len())];
+    let mut last = "";
+    for (manager, field) in &causes {
+        if manager != last {
+            let line = if last.is_empty() { "" } else { "\n" };
+            message.push(format!("{line}conflicts with {manager}:"));
+            last = manager;
         }
-        causes => {
-            let mut lines = vec![format!("Apply failed with {} conflicts: ", causes.len())];
-            let mut last = "";
-            for (manager, field) in causes {
-                if manager != last {
-                    let line = lines.last_mut().filter(|_| last.is_empty());
-                    let text = format!("conflicts with {manager}:");
-                    match line {
-                        Some(line) => line.push_str(&text),
-                        None => lines.push(text),
-                    }
-                    last = manager;
-                }
-                lines.push(format!("- {field}"));
-            }
-            lines.join("\n")
-        }
-    };
-    StatusError::apply_conflict(message, causes)
+        message.push(format!("\n- {field}"));
+    }
+    StatusError::apply_conflict(message.concat(), causes)
 }
 
 fn is_own(params: &ApplyParams<'_>, manager: &Value) -> bool {
@@ -255,16 +243,21 @@ fn subresource(params: &ApplyParams<'_>) -> &'static str {
     }
 }
 
-fn entry(params: &ApplyParams<'_>, fields: &BTreeSet<Path>) -> Value {
-    let mut entry = json!({
-        "manager": params.manager, "operation": "Apply", "time": metadata::now(),
-        "apiVersion": params.resource.api_version(), "fieldsType": "FieldsV1",
-        "fieldsV1": to_tree(fields),
-    });
+fn own_entry(params: &ApplyParams<'_>, fields: &BTreeSet<Path>) -> Value {
+    let mut entry = entry(params.resource, params.manager, "Apply", fields);
     if params.part == Part::Status {
         entry["subresource"] = json!(subresource(params));
     }
     entry
+}
+
+/// An entry of `managedFields`.
+fn entry(resource: Resource, manager: &str, operation: &str, fields: &BTreeSet<Path>) -> Value {
+    json!({
+        "manager": manager, "operation": operation, "time": metadata::now(),
+        "apiVersion": resource.api_version(), "fieldsType": "FieldsV1",
+        "fieldsV1": to_tree(fields),
+    })
 }
 
 /// Removes fields from a manager; returns false if it has none left.
@@ -287,37 +280,28 @@ fn clear_atomic(live: &mut Value, config: &Value) {
 }
 
 /// One field.
-pub(crate) type Path = Vec<String>;
+type Path = Vec<String>;
 
 /// Maps that count as one value.
 const ATOMIC_MAPS: [&str; 2] = ["selector", "nodeSelector"];
 
 /// Metadata fields without a manager.
-const UNMANAGED: [&str; 9] = [
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "managedFields",
-    "selfLink",
-];
+const UNMANAGED: &str = "name namespace uid resourceVersion generation creationTimestamp \
+     deletionTimestamp managedFields selfLink";
 
 /// How a list with these entries is merged.
 type MergeOf = fn(&str, &[Value]) -> ListMerge;
 
 /// The fields that `object` sets. Only its schema could say how lists of a custom resource are
 /// merged, so they are replaced.
-pub(crate) fn fields_of(resource: Resource, object: &Value) -> BTreeSet<Path> {
+fn fields_of(resource: Resource, object: &Value) -> BTreeSet<Path> {
     let merge_of: MergeOf = if resource.is_custom() {
         |_, _| ListMerge::Replace
     } else {
         list_merge
     };
     let mut fields = BTreeSet::new();
-    for (name, value) in object.as_object().into_iter().flatten() {
+    for (name, value) in members(object, "") {
         if name == "kind" || name == "apiVersion" {
             continue;
         }
@@ -326,8 +310,8 @@ pub(crate) fn fields_of(resource: Resource, object: &Value) -> BTreeSet<Path> {
             collect(name, value, &path, merge_of, &mut fields);
             continue;
         }
-        for (name, value) in value.as_object().into_iter().flatten() {
-            if !UNMANAGED.contains(&name.as_str()) {
+        for (name, value) in members(value, "") {
+            if !UNMANAGED.split(' ').any(|it| it == name) {
                 let path = [path.as_slice(), &[format!("f:{name}")]].concat();
                 collect(name, value, &path, list_merge, &mut fields);
             }
@@ -357,7 +341,7 @@ fn collect(name: &str, value: &Value, path: &Path, merge_of: MergeOf, fields: &m
                     let id = json!({key: entry[key]});
                     let path = deeper(format!("k:{id}"));
                     fields.insert([path.as_slice(), &[".".to_owned()]].concat());
-                    for (name, value) in entry.as_object().into_iter().flatten() {
+                    for (name, value) in members(entry, "") {
                         let path = [path.as_slice(), &[format!("f:{name}")]].concat();
                         collect(name, value, &path, merge_of, fields);
                     }
@@ -371,7 +355,7 @@ fn collect(name: &str, value: &Value, path: &Path, merge_of: MergeOf, fields: &m
 }
 
 /// Encodes a field set as `fieldsV1`.
-pub(crate) fn to_tree(fields: &BTreeSet<Path>) -> Value {
+fn to_tree(fields: &BTreeSet<Path>) -> Value {
     let mut tree = Value::Object(Map::new());
     for path in fields {
         let mut node = &mut tree;
@@ -386,9 +370,9 @@ pub(crate) fn to_tree(fields: &BTreeSet<Path>) -> Value {
 }
 
 /// Decodes a field set from `fieldsV1`.
-pub(crate) fn from_tree(tree: &Value) -> BTreeSet<Path> {
+fn from_tree(tree: &Value) -> BTreeSet<Path> {
     fn walk(tree: &Value, path: &Path, fields: &mut BTreeSet<Path>) {
-        for (token, rest) in tree.as_object().into_iter().flatten() {
+        for (token, rest) in members(tree, "") {
             let path = [path.as_slice(), std::slice::from_ref(token)].concat();
             if rest.as_object().is_none_or(Map::is_empty) {
                 fields.insert(path);
@@ -403,7 +387,7 @@ pub(crate) fn from_tree(tree: &Value) -> BTreeSet<Path> {
 }
 
 /// A field in the notation of error messages: `.spec.containers[name="c"].image`.
-pub(crate) fn text_of(path: &Path) -> String {
+fn text_of(path: &Path) -> String {
     let mut text = String::new();
     for token in path {
         if let Some(name) = token.strip_prefix("f:") {
@@ -427,14 +411,15 @@ pub(crate) fn text_of(path: &Path) -> String {
 
 /// Reads the values at many paths of an object, without a scan of each list per path.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+struct Reader<'a> {
     object: &'a Value,
-    /// The positions of list entries by token, cached per list on first use.
-    positions: RefCell<HashMap<(*const Value, Form), Positions>>,
+    /// By list, on first use.
+    lists: RefCell<HashMap<*const Value, Positions>>,
 }
 
-/// The positions of list entries, keyed by the text of their identity.
-type Positions = HashMap<String, usize>;
+/// The positions of a list's entries, by their form and the text of their identity.
+#[derive(Debug, Default)]
+struct Positions(HashMap<Form, HashMap<String, usize>>);
 
 /// The identity of list entries: the names of a key's members, or the whole value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -444,32 +429,37 @@ enum Form {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(object: &'a Value) -> Self {
+    fn new(object: &'a Value) -> Self {
         Self {
             object,
-            positions: RefCell::default(),
+            lists: RefCell::default(),
         }
     }
 
     /// The object's value at `path`.
-    pub(crate) fn value_at(&self, path: &[String]) -> Option<&'a Value> {
+    fn value_at(&self, path: &[String]) -> Option<&'a Value> {
         let mut value = self.object;
         for token in path {
             value = match token.split_once(':') {
                 Some(("f", name)) => value.get(name)?,
-                Some(_) => &value.as_array()?[self.position(value, token)?],
+                Some(_) => {
+                    let mut lists = self.lists.borrow_mut();
+                    let positions = lists.entry(std::ptr::from_ref(value)).or_default();
+                    &value.as_array()?[positions.find(value, token)?]
+                }
                 None => return Some(&Value::Null),
             };
         }
         Some(value)
     }
+}
 
-    fn position(&self, list: &Value, token: &str) -> Option<usize> {
+impl Positions {
+    /// The position in `list` of the entry that a token names.
+    fn find(&mut self, list: &Value, token: &str) -> Option<usize> {
         let (form, text) = read_token(token)?;
-        let mut positions = self.positions.borrow_mut();
-        let positions = positions
-            .entry((std::ptr::from_ref(list), form.clone()))
-            .or_insert_with(|| positions_of(list, &form));
+        let positions = self.0.entry(form);
+        let positions = positions.or_insert_with_key(|form| positions_of(list, form));
         positions.get(&text).copied()
     }
 }
@@ -486,8 +476,8 @@ fn read_token(token: &str) -> Option<(Form, String)> {
 }
 
 /// The positions of a list's entries; duplicates map to the first.
-fn positions_of(list: &Value, form: &Form) -> Positions {
-    let mut positions = Positions::new();
+fn positions_of(list: &Value, form: &Form) -> HashMap<String, usize> {
+    let mut positions = HashMap::new();
     for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
         let text = match form {
             Form::Whole => Some(entry.to_string()),
@@ -507,7 +497,7 @@ fn positions_of(list: &Value, form: &Form) -> Positions {
 }
 
 /// Removes the values at `paths` from `object`. Removes a list that becomes empty, too.
-pub(crate) fn remove_all<'a>(object: &mut Value, paths: impl Iterator<Item = &'a [String]>) {
+fn remove_all<'a>(object: &mut Value, paths: impl Iterator<Item = &'a [String]>) {
     let mut inner: BTreeMap<&str, Vec<&[String]>> = BTreeMap::new();
     let mut whole: BTreeSet<&str> = BTreeSet::new();
     for path in paths {
@@ -548,14 +538,8 @@ fn remove_from_list(
     whole: &BTreeSet<&str>,
     inner: BTreeMap<&str, Vec<&[String]>>,
 ) {
-    let mut positions: HashMap<Form, Positions> = HashMap::new();
-    let mut position = |token: &str| {
-        let (form, text) = read_token(token)?;
-        let positions = positions
-            .entry(form.clone())
-            .or_insert_with(|| positions_of(list, &form));
-        positions.get(&text).copied()
-    };
+    let mut positions = Positions::default();
+    let mut position = |token: &str| positions.find(list, token);
     let removed: BTreeSet<usize> = whole.iter().filter_map(|token| position(token)).collect();
     let inner: Vec<(usize, Vec<&[String]>)> = inner
         .into_iter()

@@ -118,7 +118,8 @@ fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
 pub(crate) struct WriteOptions {
     /// Process the request without storing the result.
     pub(crate) dry_run: bool,
-    pub(crate) field_manager: String,
+    /// The field manager; the default is the program name in the user agent.
+    pub(crate) manager: String,
     /// Let an apply take over other managers' fields.
     pub(crate) force: bool,
     validation: FieldValidation,
@@ -145,9 +146,9 @@ impl WriteOptions {
         };
         let mut errors = Vec::new();
         let is_apply = request.content_type() == "application/apply-patch+yaml";
-        let field_manager = request.query_value("fieldManager").to_owned();
+        let manager = request.query_value("fieldManager");
         let force = request.query_value("force");
-        if kind == "PatchOptions" && is_apply && field_manager.is_empty() {
+        if kind == "PatchOptions" && is_apply && manager.is_empty() {
             let why = "is required for apply patch";
             errors.push(FieldError::required("fieldManager", why));
         }
@@ -155,7 +156,7 @@ impl WriteOptions {
             let why = "may not be specified for non-apply patch";
             errors.push(FieldError::forbidden("force", why));
         }
-        if field_manager.len() > FIELD_MANAGER_BYTES_MAX {
+        if manager.len() > FIELD_MANAGER_BYTES_MAX {
             let error = FieldError::too_long("fieldManager", FIELD_MANAGER_BYTES_MAX);
             errors.push(error);
         }
@@ -178,7 +179,12 @@ impl WriteOptions {
         }
         Ok(Self {
             dry_run: !dry_run.is_empty(),
-            field_manager,
+            manager: match manager {
+                "" => request.header("user-agent").split('/').next(),
+                manager => Some(manager),
+            }
+            .unwrap_or_default()
+            .to_owned(),
             force: is_true(force),
             validation,
             is_protobuf: request.content_type() == MEDIA_TYPE,

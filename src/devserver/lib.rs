@@ -2,8 +2,8 @@
 //! in every way that this controller can observe; any difference is a bug of this server. Other
 //! kinds, built in or custom, it only stores. Only `main` and the tests use it; it is no cluster.
 //!
-//! Each file uses only files of the lines below its own, or further left on its line; a test holds
-//! that. To follow a request, start at `api_server`.
+//! Each file uses only files of lines below its own, and those that an arrow on its line leads to;
+//! a test checks that there is no circle. To follow a request, start at `api_server`.
 //!
 //! ```text
 //! faults ─▶ faults::rule                        records requests; delays, rejects, cuts them

@@ -24,14 +24,21 @@ pub(crate) enum Resource {
     Plain(&'static Row),
 }
 
-/// One resource per paragraph: plural name, version and kind, and then any of
-/// `short=NAMES`, `sub=SUBRESOURCES`, `category=NAMES` (`all` for that one), `cluster` for one
-/// without namespaces, `counted` if `metadata.generation` counts changes, `first=JSON` for the status of a new object (without it the request's stays),
-/// `template=pod` if `spec.template` gets its defaults, `template=selected` if it is also validated
-/// as that of a ReplicaSet, `idle=` with the reason why an object has no effect here,
-/// `empty=JSON` for the fields after the metadata in bookmarks, JSON maps of defaults, and columns
-/// of tables as `Name=POINTER`, of the kinds in [`Cell`]. The first have a behaviour of their own,
-/// in the order of [`Resource::KNOWN`].
+/// One resource per paragraph: plural name, version and kind, and then any of these words. The first
+/// ten have a behaviour of their own, in the order of [`Resource::KNOWN`].
+///
+/// | word | meaning |
+/// |---|---|
+/// | `short=`, `sub=` | short names, subresources |
+/// | `category=`, `all` | the groups that kubectl gets by one name |
+/// | `cluster` | without namespaces |
+/// | `counted` | `metadata.generation` counts changes |
+/// | `first=` | the status of a new object; without it the request's stays |
+/// | `template=` | `spec.template` gets its defaults (`pod`), and is validated (`selected`) |
+/// | `idle=` | why an object has no effect here |
+/// | `empty=` | the fields after the metadata in bookmarks |
+/// | `{...}` | defaults |
+/// | `Name=` | a column of tables: a pointer, as [`Cell`] says |
 const TABLE: &str = r#"
 pods v1 Pod short=po all sub=status,binding counted empty=,"spec":{"containers":null},"status":{}
 replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
