@@ -18,7 +18,7 @@ const YAML: &str = "application/yaml";
 /// tables and managed fields add some levels around an object.
 ///
 /// DIFFERS: Go parses 10,000 levels.
-const DEPTH_MAX: usize = 100;
+pub(crate) const DEPTH_MAX: usize = 100;
 
 /// Maximum bytes of a field manager's name (apimachinery
 /// `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).

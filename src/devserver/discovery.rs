@@ -115,18 +115,8 @@ fn version() -> Value {
 }
 
 fn paths(all: &[Resource]) -> Vec<String> {
-    let fixed = [
-        "/api",
-        "/api/v1",
-        "/apis",
-        "/healthz",
-        "/livez",
-        "/openapi/v2",
-        "/openapi/v3",
-        "/readyz",
-        "/version",
-    ];
-    let mut paths = fixed.map(str::to_owned).to_vec();
+    let fixed = "/api /api/v1 /apis /healthz /livez /openapi/v2 /openapi/v3 /readyz /version";
+    let mut paths: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
     for group in groups(all) {
         paths.push(format!("/apis/{group}"));
         let versions = versions(all, group).into_iter();
@@ -232,27 +222,29 @@ impl Entry {
         entry
     }
 
-    fn aggregated(&self) -> Value {
+    /// The entry of aggregated discovery, by the member that has its name.
+    fn aggregated(&self, named: &str) -> Value {
         let [group, version, kind] = self.kind;
-        let kind = json!({"group": group, "version": version, "kind": kind});
         let scope = if self.namespaced {
             "Namespaced"
         } else {
             "Cluster"
         };
         let mut entry = json!({
-            "resource": self.name, "responseKind": kind, "scope": scope,
-            "singularResource": self.singular, "verbs": self.verbs,
+            named: self.name, "verbs": self.verbs,
+            "responseKind": {"group": group, "version": version, "kind": kind},
         });
+        if named == "resource" {
+            entry["scope"] = json!(scope);
+            entry["singularResource"] = json!(self.singular);
+        }
         for (what, names) in &self.nicknames {
             entry[*what] = json!(names);
         }
-        let subresources = self.subresources.iter().map(|it| {
-            let [group, version, kind] = it.kind;
-            let kind = json!({"group": group, "version": version, "kind": kind});
-            json!({"subresource": it.name, "responseKind": kind, "verbs": it.verbs})
-        });
-        let subresources: Vec<Value> = subresources.collect();
+        let subresources = self.subresources.iter();
+        let subresources: Vec<Value> = subresources
+            .map(|it| it.aggregated("subresource"))
+            .collect();
         if !subresources.is_empty() {
             entry["subresources"] = json!(subresources);
         }
@@ -317,7 +309,8 @@ fn aggregated_group(all: &[Resource], group: &str) -> Value {
     let versions: Vec<Value> = versions
         .map(|version| {
             let entries = entries(all, group, version);
-            let resources: Vec<Value> = entries.iter().map(Entry::aggregated).collect();
+            let resources: Vec<Value> =
+                entries.iter().map(|it| it.aggregated("resource")).collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
@@ -537,13 +530,13 @@ const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// The groups of the reviews.
-pub(crate) const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
+const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
 
 /// A kind of review.
-pub(crate) struct Review {
+struct Review {
     group: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) namespaced: bool,
+    kind: &'static str,
+    namespaced: bool,
     /// The status of every review of this kind.
     status: fn() -> Value,
 }
@@ -571,7 +564,7 @@ const fn review(group: &'static str, kind: &'static str, status: fn() -> Value) 
 
 impl Review {
     /// The name of the resource.
-    pub(crate) fn plural(&self) -> String {
+    fn plural(&self) -> String {
         self.kind.to_lowercase() + "s"
     }
 }
@@ -633,7 +626,7 @@ fn reviewed(given: &Value, review: &Review) -> Response {
 }
 
 /// The reviews of a group.
-pub(crate) fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
+fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
     REVIEWS.iter().filter(move |review| review.group == group)
 }
 

@@ -114,7 +114,7 @@ impl Faults {
 
     /// The number of running watches that match.
     pub fn n_watches(&self, matcher: &Matcher) -> usize {
-        self.watches(matcher).len()
+        self.change_watches(matcher, |_| {})
     }
 
     /// Ends the matching running watches within milliseconds; returns their number.
@@ -128,24 +128,19 @@ impl Faults {
         self.change_watches(matcher, |watch| watch.injected.push(frame.to_vec()))
     }
 
-    fn watches(&self, matcher: &Matcher) -> Vec<u64> {
-        let watches = self.shared.lock();
+    fn change_watches(&self, matcher: &Matcher, change: impl Fn(&mut RunningWatch)) -> usize {
+        let state = self.shared.lock();
+        let watches = state.watches.iter();
         let watches: Vec<(u64, Arc<Recorded>)> = watches
-            .watches
-            .iter()
             .map(|(id, watch)| (*id, Arc::clone(&watch.request)))
             .collect();
-        let matching = watches
-            .into_iter()
-            .filter(|(_, recorded)| matcher.matches(&recorded.request));
-        matching.map(|(id, _)| id).collect()
-    }
-
-    fn change_watches(&self, matcher: &Matcher, change: impl Fn(&mut RunningWatch)) -> usize {
-        let matching = self.watches(matcher);
+        // A matcher is called without a lock.
+        drop(state);
+        let is_matching = |watch: &(u64, Arc<Recorded>)| matcher.matches(&watch.1.request);
+        let matching: Vec<_> = watches.into_iter().filter(is_matching).collect();
         let mut state = self.shared.lock();
         let mut n_changed = 0;
-        for id in matching {
+        for (id, _) in matching {
             if let Some(watch) = state.watches.get_mut(&id) {
                 change(watch);
                 n_changed += 1;
@@ -205,15 +200,13 @@ impl Faults {
     }
 
     fn wrap(&self, recorded: &Arc<Recorded>, mut response: Response) -> Response {
-        if let ResponseBody::Stream(stream) = response.body {
-            let stream: Box<dyn ChunkStream> = if recorded.request.is_watch() {
+        response.body = match response.body {
+            ResponseBody::Stream(stream) if recorded.request.is_watch() => {
                 let (shared, recorded) = (Arc::clone(&self.shared), Arc::clone(recorded));
-                Box::new(FaultyStream::new(stream, shared, recorded))
-            } else {
-                stream
-            };
-            response.body = ResponseBody::Stream(stream);
-        }
+                ResponseBody::Stream(Box::new(FaultyStream::new(stream, shared, recorded)))
+            }
+            body => body,
+        };
         response
     }
 }
@@ -372,13 +365,6 @@ struct FaultyStream {
     waiting: VecDeque<(Instant, Next)>,
 }
 
-/// The test's commands for this watch since the last poll.
-struct Commands {
-    injected: Vec<Vec<u8>>,
-    ending: Option<Ending>,
-    generation: u64,
-}
-
 impl FaultyStream {
     fn new(inner: Box<dyn ChunkStream>, shared: Arc<Shared>, request: Arc<Recorded>) -> Self {
         let mut state = shared.lock();
@@ -403,18 +389,16 @@ impl FaultyStream {
         }
     }
 
-    fn commands(&self) -> Commands {
+    /// The frames and the end that a test has asked for since the last poll, and the rules'
+    /// generation.
+    fn commands(&self) -> (Vec<Vec<u8>>, Option<Ending>, u64) {
         let mut state = self.shared.lock();
         let generation = state.generation;
         let watch = state.watches.get_mut(&self.id);
         let (injected, ending) = watch.map_or((Vec::new(), None), |watch| {
             (std::mem::take(&mut watch.injected), watch.ending)
         });
-        Commands {
-            injected,
-            ending,
-            generation,
-        }
+        (injected, ending, generation)
     }
 
     fn read_rules(&mut self, generation: u64) {
@@ -465,16 +449,16 @@ impl ChunkStream for FaultyStream {
     fn next(&mut self, timeout: Duration) -> Next {
         let deadline = Instant::now() + timeout;
         loop {
-            let commands = self.commands();
-            if !commands.injected.is_empty() {
-                return Next::Chunk(commands.injected.concat());
+            let (injected, ending, generation) = self.commands();
+            if !injected.is_empty() {
+                return Next::Chunk(injected.concat());
             }
-            match commands.ending {
+            match ending {
                 Some(Ending::Close) => return Next::End,
                 Some(Ending::Cut) => return Next::Cut,
                 None => {}
             }
-            self.read_rules(commands.generation);
+            self.read_rules(generation);
             if let Some(next) = self.due() {
                 return next;
             }

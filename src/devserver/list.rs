@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::body;
 use crate::exchange::{ApiRequest, ChunkStream, Next, Response};
@@ -130,9 +130,10 @@ impl Options {
     fn of_token(token: &str, limit: usize) -> Result<Self, StatusError> {
         let invalid =
             || StatusError::bad_request("invalid continue token: continue key is not valid");
-        let token = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
-        let token = token.ok().ok_or_else(invalid)?;
-        let token: Option<serde_json::Value> = serde_json::from_slice(&token).ok();
+        let token = BASE64_URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .ok();
+        let token = token.and_then(|token| serde_json::from_slice::<Value>(&token).ok());
         let token = token.ok_or_else(invalid)?;
         let version = token["rv"].as_i64().ok_or_else(invalid)?;
         let start = token["start"].as_str().ok_or_else(invalid)?;

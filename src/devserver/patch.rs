@@ -408,9 +408,6 @@ const OPERATIONS_MAX: usize = 10_000;
 /// `pkg/server/config.go:JSONPatchMaxCopyBytes`). Without a limit, each could double the object.
 const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Maximum nesting depth of a result; the server cannot parse deeper objects.
-const DEPTH_MAX: usize = 100;
-
 /// Why a patch fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -495,7 +492,7 @@ fn within_limits(
 
 fn fits_depth(path: &str, value: &Value) -> Option<()> {
     let n_above = path.matches('/').count();
-    (n_above + depth_of(value) <= DEPTH_MAX).then_some(())
+    (n_above + depth_of(value) <= body::DEPTH_MAX).then_some(())
 }
 
 #[cfg(test)]

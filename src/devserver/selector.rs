@@ -130,36 +130,26 @@ fn unselectable(resource: Resource, path: &str) -> StatusError {
 }
 
 fn is_selectable(resource: Resource, path: &str) -> bool {
-    let more: &[&str] = match resource {
-        Resource::Pods => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ],
-        Resource::ReplicationControllers => &["status.replicas"],
-        Resource::Namespaces => &["status.phase"],
-        Resource::Plain(row) if row.kind == "Secret" => &["type"],
-        Resource::Events => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        _ => &[],
+    let more = match resource {
+        Resource::Pods => {
+            "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName \
+             spec.hostNetwork status.phase status.podIP status.nominatedNodeName"
+        }
+        Resource::ReplicationControllers => "status.replicas",
+        Resource::Namespaces => "status.phase",
+        Resource::Plain(row) if row.kind == "Secret" => "type",
+        Resource::Events => {
+            "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid \
+             involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath \
+             reason reportingComponent source type"
+        }
+        _ => "",
     };
-    matches!(path, "metadata.name" | "metadata.namespace") || more.contains(&path)
+    let is_common = matches!(path, "metadata.name" | "metadata.namespace");
+    is_common
+        || more
+            .split(' ')
+            .any(|known| known == path && !path.is_empty())
 }
 
 /// Splits `a=b`, `a==b` and `a!=b`.

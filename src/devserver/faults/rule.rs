@@ -120,18 +120,7 @@ impl Action {
 
 impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Answer(_) => f.write_str("Answer"),
-            Self::Delay(delay) => write!(f, "Delay({delay:?})"),
-            Self::Hold => f.write_str("Hold"),
-            Self::CutBefore => f.write_str("CutBefore"),
-            Self::CutAfter => f.write_str("CutAfter"),
-            Self::AnswerAfter(_) => f.write_str("AnswerAfter"),
-            Self::CutInside(n_bytes) => write!(f, "CutInside({n_bytes})"),
-            Self::Rewrite(_) => f.write_str("Rewrite"),
-            Self::LagWatch(lag) => write!(f, "LagWatch({lag:?})"),
-            Self::HoldWatch => f.write_str("HoldWatch"),
-        }
+        f.write_str("Action")
     }
 }
 

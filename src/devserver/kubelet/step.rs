@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::body::DeleteOptions;
 use crate::delete::delete;
-use crate::json::{entries, number, text};
+use crate::json::{entries, is_deleting, number, text};
 use crate::kubelet::behaviour::{Behaviour, Fate};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
@@ -67,7 +67,7 @@ pub(crate) enum Step {
 pub(crate) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, Duration)> {
     let behaviour = Behaviour::of(pod);
     let is_assigned = !text(pod, "/spec/nodeName").is_empty();
-    if pod.pointer("/metadata/deletionTimestamp").is_some() {
+    if is_deleting(pod) {
         let seconds = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(seconds.unwrap_or(0));
         let terminate_after = behaviour.terminate_after.unwrap_or(options.terminate_after);
