@@ -1,7 +1,8 @@
 //! What the server tells clients about itself: health, version, discovery, plain and aggregated,
 //! with kube-apiserver 1.37's responses for the resources served here, OpenAPI for kubectl, and the
 //! reviews: it allows everything to everyone, every client is anonymous, and there are no tokens.
-//! And what it does not have: those errors say why, and what it has instead, for kubectl shows them.
+//! And what it does not have: those errors say why, and what it has instead, for kubectl shows
+//! them.
 //!
 //! DIFFERS: kube-apiserver answers an unknown group with a text page, and an unknown resource with
 //! "the server could not find the requested resource". The API server's schemas take 700 KB for

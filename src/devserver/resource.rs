@@ -24,8 +24,8 @@ pub(crate) enum Resource {
     Plain(&'static Row),
 }
 
-/// One resource per paragraph: plural name, version and kind, and then any of these words. The first
-/// ten have a behaviour of their own, in the order of [`Resource::KNOWN`].
+/// One resource per paragraph: plural name, version and kind, and then any of these words. The
+/// first ten have a behaviour of their own, in the order of [`Resource::KNOWN`].
 ///
 /// | word | meaning |
 /// |---|---|

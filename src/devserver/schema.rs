@@ -1,10 +1,10 @@
-//! The types of the Kubernetes API, as far as this server reads their fields: one table for the check
-//! of an object's fields and for the decoder of protobuf. The API server checks types, and fields
-//! that a kind does not have, while it decodes, before any validation. Pure.
+//! The types of the Kubernetes API, as far as this server reads their fields: one table for the
+//! check of an object's fields and for the decoder of protobuf. The API server checks types, and
+//! fields that a kind does not have, while it decodes, before any validation. Pure.
 //!
-//! DIFFERS: fields that the table does not have may have any type. The server stores unknown fields,
-//! so that tests can see how a client handles them. The check of unknown fields misses `null` fields
-//! and duplicate fields, and all fields of kinds that the server only stores.
+//! DIFFERS: fields that the table does not have may have any type. The server stores unknown
+//! fields, so that tests can see how a client handles them. The check of unknown fields misses
+//! `null` fields and duplicate fields, and all fields of kinds that the server only stores.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

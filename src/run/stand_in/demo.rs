@@ -185,12 +185,9 @@ struct Scene {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     name: String,
-    desired: usize,
-    current: usize,
-    ready: usize,
-    available: usize,
-    /// Pods that are neither terminating nor Failed. The status follows a little later.
-    pods: usize,
+    /// Desired, current, ready, available, and the pods that are neither terminating nor Failed.
+    /// The status follows a little later.
+    counts: [usize; 5],
 }
 
 /// All ReplicaSets.
@@ -202,11 +199,13 @@ fn rows(world: &World) -> Vec<Row> {
                 "default" => set.name.clone(),
                 namespace => format!("{namespace}/{}", set.name),
             },
-            desired: set.desired,
-            current: set.current,
-            ready: set.ready,
-            available: set.available,
-            pods: pods.iter().filter(|pod| pod.phase != "Failed").count(),
+            counts: [
+                set.desired,
+                set.current,
+                set.ready,
+                set.available,
+                pods.iter().filter(|pod| pod.phase != "Failed").count(),
+            ],
         }
     };
     world.sets.iter().map(row).collect()
@@ -236,13 +235,13 @@ impl<W: Write> Lines<W> {
 
     fn show_row(&mut self, row: &Row, at: Duration) {
         let known = self.rows.get(&row.name);
-        let is_same = known.is_some_and(|(known, _)| counts(known) == counts(row));
+        let is_same = known.is_some_and(|(known, _)| known == row);
         let is_recent = known.is_some_and(|(_, told)| at.saturating_sub(*told) < ROW_PERIOD);
-        let is_settled = counts(row)[..4].iter().all(|count| *count == row.desired);
+        let [desired, current, ready, available, pods] = row.counts;
+        let is_settled = [current, ready, available] == [desired; 3];
         if is_same || (is_recent && !is_settled) {
             return;
         }
-        let [desired, current, ready, available, pods] = counts(row);
         let line = format!(
             "  {:12} desired {desired:3}  current {current:3}  ready {ready:3}  available \
              {available:3}  pods {pods:3}",
@@ -305,10 +304,6 @@ impl<W: Write> Lines<W> {
     }
 }
 
-fn counts(row: &Row) -> [usize; 5] {
-    [row.desired, row.current, row.ready, row.available, row.pods]
-}
-
 /// Breaks a text between words into lines of at most `width` characters; a longer word has a line
 /// of its own. All lines begin with the spaces at the beginning of the text.
 fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -358,11 +353,7 @@ mod tests {
             command: "kubectl delete pod web-1".to_owned(),
             rows: vec![Row {
                 name: "web".to_owned(),
-                desired: 3,
-                current: 3,
-                ready,
-                available: ready,
-                pods: 3,
+                counts: [3, 3, ready, ready, 3],
             }],
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
         }

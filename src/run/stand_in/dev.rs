@@ -242,15 +242,7 @@ fn say(line: &str) {
 #[derive(Debug, Default)]
 struct Changes {
     /// By kind, namespace and name.
-    known: BTreeMap<(String, String, String), Known>,
-}
-
-#[derive(Debug)]
-struct Known {
-    uid: String,
-    desired: usize,
-    is_complete: bool,
-    failure: Option<String>,
+    known: BTreeMap<(String, String, String), SetFacts>,
 }
 
 impl Changes {
@@ -261,7 +253,7 @@ impl Changes {
             let key = (set.kind.clone(), set.namespace.clone(), set.name.clone());
             let before = self.known.get(&key).filter(|known| known.uid == set.uid);
             describe(set, before, &mut lines);
-            self.known.insert(key, known(set));
+            self.known.insert(key, set.clone());
         }
         self.known.retain(|(kind, namespace, name), known| {
             let is_there = sets.iter().any(|set| set.uid == known.uid);
@@ -283,21 +275,12 @@ impl Changes {
     }
 }
 
-fn known(set: &SetFacts) -> Known {
-    Known {
-        uid: set.uid.clone(),
-        desired: set.desired,
-        is_complete: is_complete(set),
-        failure: set.failure.clone(),
-    }
-}
-
 fn is_complete(set: &SetFacts) -> bool {
     let counts = [set.current, set.ready, set.available];
     set.is_observed && counts.iter().all(|count| *count == set.desired)
 }
 
-fn describe(set: &SetFacts, before: Option<&Known>, lines: &mut Vec<String>) {
+fn describe(set: &SetFacts, before: Option<&SetFacts>, lines: &mut Vec<String>) {
     let desired = set.desired;
     let mut say = |what: String| {
         let (kind, namespace, name) = (&set.kind, &set.namespace, &set.name);
@@ -316,7 +299,7 @@ fn describe(set: &SetFacts, before: Option<&Known>, lines: &mut Vec<String>) {
         (Some(_), None) => say("no longer blocked".to_owned()),
         _ => {}
     }
-    let was_complete = before.is_some_and(|known| known.is_complete && known.desired == desired);
+    let was_complete = before.is_some_and(|known| is_complete(known) && known.desired == desired);
     if is_complete(set) && !was_complete {
         say(match desired {
             0 => "has no pods, as desired".to_owned(),

@@ -13,9 +13,6 @@ use crate::devserver::{Action, Matcher, Rule};
 use crate::run::stand_in::demo::stage::{ChapterError, check};
 use crate::run::stand_in::world::World;
 
-/// Maximum wait for a reaction; generous, for busy machines.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// One chapter.
 #[derive(Clone, Copy)]
 pub(super) struct Chapter {
@@ -122,7 +119,7 @@ fn scale(stage: &mut Stage<'_>, name: &str, replicas: usize) -> ChapterResult<()
 fn until_complete(stage: &mut Stage<'_>, name: &str) -> ChapterResult<()> {
     let what = format!("{name} has all its pods");
     stage
-        .until(&what, PATIENCE, |_, world| world.is_complete(name))
+        .until(&what, |_, world| world.is_complete(name))
         .map(|_| ())
 }
 
@@ -141,7 +138,7 @@ fn replacement(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let deleted = Instant::now();
     stage.delete(&pod_path(&victim))?;
     let mut newcomer = None;
-    stage.until("a new pod", PATIENCE, |_, world| {
+    stage.until("a new pod", |_, world| {
         let pods = world.pods_of_name(WEB);
         let mut new = pods.iter().filter(|pod| !known.contains(&pod.uid));
         newcomer = new.next().map(|pod| pod.name.clone());
@@ -160,7 +157,7 @@ fn replacement(stage: &mut Stage<'_>) -> ChapterResult<String> {
         delay.as_millis()
     ));
     until_complete(stage, WEB)?;
-    let gone = stage.until("the old pod is gone", PATIENCE, |_, world| {
+    let gone = stage.until("the old pod is gone", |_, world| {
         world.pod(&victim).is_none()
     })?;
     let n_pods = gone.pods_of_name(WEB).len();
@@ -192,7 +189,7 @@ fn adoption(stage: &mut Stage<'_>) -> ChapterResult<String> {
     });
     stage.create("/api/v1/namespaces/default/pods", &orphan)?;
     stage.note(format!("{ORPHAN} has no owner"));
-    stage.until("the orphan is ready", PATIENCE, |_, world| {
+    stage.until("the orphan is ready", |_, world| {
         world.pod(ORPHAN).is_some_and(|pod| pod.is_ready)
     })?;
     stage.pause(0.3)?;
@@ -225,7 +222,7 @@ fn adoption(stage: &mut Stage<'_>) -> ChapterResult<String> {
         &pod_path(ORPHAN),
         &json!({"metadata": {"labels": {"app": "debug"}}}),
     )?;
-    stage.until("the pod is released", PATIENCE, |_, world| {
+    stage.until("the pod is released", |_, world| {
         world.pod(ORPHAN).is_some_and(|pod| pod.owner.is_empty())
     })?;
     stage.note(format!("{ORPHAN} was released and keeps running"));
@@ -298,7 +295,7 @@ fn quota(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let n_before = stage.requests("create", "pods").len();
     let patch = json!({"spec": {"replicas": N_GREEDY}});
     stage.patch(&set_path(NAMESPACE, GREEDY), &patch)?;
-    let world = stage.until("the quota refuses pods", PATIENCE, is_blocked)?;
+    let world = stage.until("the quota refuses pods", is_blocked)?;
     let set = world.set(GREEDY);
     let message = set.and_then(|set| set.failure.clone()).unwrap_or_default();
     check(message.contains("exceeded quota: small"), || {
@@ -332,14 +329,10 @@ fn quota(stage: &mut Stage<'_>) -> ChapterResult<String> {
     ));
     let patch = json!({"spec": {"hard": {"pods": limit.to_string()}}});
     stage.patch(&format!("{quotas}/small"), &patch)?;
-    stage.until(
-        "all pods after the quota was raised",
-        PATIENCE,
-        |_, world| {
-            let has_failed = world.set(GREEDY).is_none_or(|set| set.failure.is_some());
-            world.is_complete(GREEDY) && !has_failed
-        },
-    )?;
+    stage.until("all pods after the quota was raised", |_, world| {
+        let has_failed = world.set(GREEDY).is_none_or(|set| set.failure.is_some());
+        world.is_complete(GREEDY) && !has_failed
+    })?;
     let n_more = N_GREEDY - LIMIT;
     stage.note(format!(
         "quota raised: {n_more} more pods were created and the condition was removed"
@@ -381,7 +374,7 @@ fn failing(stage: &mut Stage<'_>) -> ChapterResult<String> {
     set["spec"]["template"]["metadata"]["annotations"] = fate("rejected");
     stage.create(&collection("default"), &set)?;
     let n_created = |stage: &Stage<'_>| stage.pods_since(before, "default").added;
-    let world = stage.until("a probe, and a condition", PATIENCE, |stage, world| {
+    let world = stage.until("a probe, and a condition", |stage, world| {
         let is_told = world.set(FRAGILE).is_some_and(|set| set.failure.is_some());
         is_told && n_created(stage) > N_FRAGILE
     })?;
@@ -403,7 +396,7 @@ fn failing(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let patch = json!({"spec": {"template": template}});
     stage.patch(&set_path("default", FRAGILE), &patch)?;
     // The Failed pods stay.
-    stage.until("all replicas are available", PATIENCE, |_, world| {
+    stage.until("all replicas are available", |_, world| {
         let set = world.set(FRAGILE);
         set.is_some_and(|set| set.available == N_FRAGILE && set.failure.is_none())
     })?;
@@ -439,7 +432,7 @@ fn tidy_up(stage: &mut Stage<'_>, before: u64) -> ChapterResult<usize> {
     }
     let is_tidy =
         |_: &mut Stage<'_>, world: &World| world.pods_of_name(FRAGILE).len() == N_FRAGILE + N_KEPT;
-    stage.until("Failed pods are deleted", PATIENCE, is_tidy)?;
+    stage.until("Failed pods are deleted", is_tidy)?;
     let n_created = stage.pods_since(before, "default").added;
     let n_deleted = n_created - N_FRAGILE - N_KEPT;
     stage.note(format!(
@@ -527,7 +520,7 @@ fn crash(stage: &mut Stage<'_>) -> ChapterResult<String> {
 
 fn interrupt(stage: &mut Stage<'_>, lost: &crate::devserver::RuleHandle) -> ChapterResult<()> {
     stage.create(&collection("default"), &replica_set(PHOENIX, N_PHOENIX))?;
-    stage.until("the middle of the scale-up", PATIENCE, |_, _| {
+    stage.until("the middle of the scale-up", |_, _| {
         lost.hits() == N_UNANSWERED
     })?;
     stage.kill_controller()

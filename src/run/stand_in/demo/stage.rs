@@ -20,6 +20,9 @@ use crate::telemetry::{Health, metrics};
 /// Interval between two snapshots of the server's objects.
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 
+/// Maximum wait for a reaction; generous, for busy machines.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// User agent of the demo's own requests.
 const HANDS: &str = "demo-hands";
 
@@ -141,21 +144,21 @@ impl<'a> Stage<'a> {
         Ok(world)
     }
 
-    /// Waits until `holds` returns true. Fails with `what` if that takes longer than `within`.
+    /// Waits until `holds` returns true. Fails with `what` if that takes longer than
+    /// [`PATIENCE`].
     pub(super) fn until(
         &mut self,
         what: &str,
-        within: Duration,
         mut holds: impl FnMut(&mut Self, &World) -> bool,
     ) -> ChapterResult<World> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let world = self.look()?;
             if holds(self, &world) {
                 return Ok(world);
             }
             if Instant::now() >= deadline {
-                let seconds = within.as_secs();
+                let seconds = PATIENCE.as_secs();
                 return Err(ChapterError::Missed(format!(
                     "timed out after {seconds} s waiting for: {what}"
                 )));

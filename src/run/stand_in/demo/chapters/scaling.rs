@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{
-    PATIENCE, annotate, annotations, collection, replica_set, scale, set_path, until_complete,
-};
+use super::{annotate, annotations, collection, replica_set, scale, set_path, until_complete};
 use crate::cli::SAMPLE;
 use crate::devserver::behaviour::{FATE, NODE};
 use crate::devserver::{Action, Matcher, Recorded, Rule};
@@ -37,7 +35,7 @@ pub(super) fn scale_up(stage: &mut Stage<'_>) -> ChapterResult<String> {
         stage.create(&collection("default"), object)?;
     }
     // One of them waits longer before its pods count as available.
-    stage.until("all ReplicaSets have their pods", PATIENCE, |_, world| {
+    stage.until("all ReplicaSets have their pods", |_, world| {
         let mut sets = world.sets.iter();
         world.sets.len() == sample.len() && sets.all(|set| set.ready == set.desired)
     })?;
@@ -50,7 +48,7 @@ pub(super) fn scale_up(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let begun = Instant::now();
     scale(stage, LARGE, LARGE_REPLICAS)?;
     let n_more = LARGE_REPLICAS - replicas_of(&sample, LARGE);
-    let scaled = stage.until("200 pods", PATIENCE, |stage, world| {
+    let scaled = stage.until("200 pods", |stage, world| {
         let n_sent = stage.requests("create", "pods").len() - n_before;
         stage.set_notes(vec![progress(n_sent, n_more)]);
         world.pods_of_name(LARGE).len() == LARGE_REPLICAS
@@ -217,7 +215,7 @@ pub(super) fn scale_down(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.pause(1.0)?;
 
     scale(stage, PICKY, REPLICAS.1)?;
-    let world = stage.until("the scale-down", PATIENCE, |_, world| {
+    let world = stage.until("the scale-down", |_, world| {
         let left = world.pods_of_name(PICKY).len();
         left == REPLICAS.1 && world.is_complete(PICKY)
     })?;
@@ -249,12 +247,12 @@ fn spread(stage: &mut Stage<'_>) -> ChapterResult<()> {
     let n_pods = REPLICAS.1 + N_MORE;
     let patch = json!({"spec": {"replicas": n_pods, "template": template}});
     stage.patch(&set_path("default", PICKY), &patch)?;
-    stage.until("more pods", PATIENCE, |_, world| {
+    stage.until("more pods", |_, world| {
         let pods = world.pods_of_name(PICKY);
         pods.len() == n_pods && pods.iter().all(|pod| pod.is_ready)
     })?;
     scale(stage, PICKY, REPLICAS.1)?;
-    let world = stage.until("the second scale-down", PATIENCE, |_, world| {
+    let world = stage.until("the second scale-down", |_, world| {
         world.pods_of_name(PICKY).len() == REPLICAS.1 && world.is_complete(PICKY)
     })?;
     let left = world.pods_of_name(PICKY);
@@ -277,7 +275,7 @@ fn create_picky(stage: &mut Stage<'_>) -> ChapterResult<()> {
         let template = json!({"metadata": {"annotations": annotations(template)}});
         let patch = json!({"spec": {"replicas": replicas, "template": template}});
         stage.patch(&set_path("default", PICKY), &patch)?;
-        stage.until("its pods", PATIENCE, |_, world| {
+        stage.until("its pods", |_, world| {
             world.pods_of_name(PICKY).len() == replicas
         })?;
     }
@@ -304,7 +302,7 @@ fn mark(stage: &mut Stage<'_>) -> ChapterResult<Vec<PodFacts>> {
 
 /// Waits until the ReplicaSet has all its pods, so many of them Ready.
 fn until_ready(stage: &mut Stage<'_>, n_ready: usize) -> ChapterResult<World> {
-    stage.until("the pods and their states", PATIENCE, |_, world| {
+    stage.until("the pods and their states", |_, world| {
         let pods = world.pods_of_name(PICKY);
         let counts = world.set(PICKY).map(|set| (set.current, set.ready));
         pods.iter().filter(|pod| pod.is_ready).count() == n_ready
