@@ -96,8 +96,10 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
     }
 
     /// Marks `key` dirty with this priority, or with a higher one that it has. Returns true if it
-    /// was not dirty before.
+    /// was not dirty before. A key that waits for a permit gets low priority: its work is large.
     pub fn add(&mut self, key: &K, tenant: Tenant, priority: Priority, now: Instant) -> bool {
+        let is_large = self.permits.is_asked_for(key);
+        let priority = if is_large { Priority::Low } else { priority };
         let known = self.dirty.get(key).copied();
         if known.is_some_and(|known| known.priority >= priority) {
             return false;
@@ -201,6 +203,10 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         };
         let others_wait = !self.lanes[Priority::High as usize].is_empty();
         let may = self.permits.has(key) || self.permits.take(key, *tenant, others_wait);
+        if !may && let Some(dirty) = self.dirty.get_mut(key) {
+            // In no lane, since it is in progress.
+            dirty.priority = Priority::Low;
+        }
         self.recall(now);
         may
     }

@@ -124,6 +124,24 @@ fn large_work_goes_after_small_work_and_then_in_turn() {
     assert_eq!(fixture.take_all(), ["small", "status", "status 2", "giant"]);
 }
 
+/// Events of a key that waits for a permit would otherwise bring it before small work.
+#[test]
+fn a_key_that_waits_for_a_permit_stays_behind_small_work() {
+    let fixture = with_held_permit();
+    let queue = &fixture.queue;
+    for key in ["one", "two"] {
+        queue.add(key);
+        assert_eq!(queue.get(), Some(key));
+        queue.add(key);
+        assert!(!queue.begin_large(&key));
+        queue.done(&key);
+    }
+    queue.done(&"held");
+    queue.add("one");
+    queue.add("small");
+    assert_eq!(fixture.take_all(), ["small", "one", "two"]);
+}
+
 #[test]
 fn a_key_that_waits_for_a_permit_gets_no_worker() {
     let fixture = with_held_permit();
