@@ -43,7 +43,7 @@ pub struct Memories {
 
 #[derive(Debug, Default)]
 struct State {
-    records: HashMap<ObjectKey, Memory>,
+    records: Records,
     /// Keys with written versions that the caches lacked at [`Memories::capture`]. A key
     /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
@@ -53,6 +53,9 @@ struct State {
     /// as many new records.
     sweep_at: usize,
 }
+
+/// Boxed, since a table has up to twice as many places as records.
+type Records = HashMap<ObjectKey, Box<Memory>>;
 
 /// The record of one ReplicaSet.
 #[derive(Debug)]
@@ -272,6 +275,16 @@ impl Memories {
         }
     }
 
+    /// Forgets the record of `rs` if only `explain` would miss it.
+    pub fn forget_if_over(&self, rs: &ReplicaSet) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let memory = state.records.get(&rs.key);
+        if memory.is_some_and(|memory| memory.owner == rs.uid && memory.is_over(now)) {
+            self.forget_in(&mut state, &rs.key);
+        }
+    }
+
     /// Takes the view of the record of `key` for a sync. If the caches lack own writes, this
     /// registers the key, and [`Self::advanced`] returns it once they show them. `cached` reads the
     /// positions of the caches; this calls it up to twice, never under the lock.
@@ -409,7 +422,7 @@ impl Memories {
         }
         self.forget_in(state, &rs.key);
         let record = state.records.entry(rs.key.clone());
-        change(record.or_insert_with(|| Memory::of(&rs.uid)))
+        change(record.or_insert_with(|| Box::new(Memory::of(&rs.uid))))
     }
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {

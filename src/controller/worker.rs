@@ -188,11 +188,16 @@ impl ReplicaSetController {
         let Some(rs) = self.cache.replica_set(key) else {
             return error.is_some();
         };
-        self.memories.with(&rs, |memory| {
+        let is_news = self.memories.with(&rs, |memory| {
             let writes = &mut memory.own_writes;
             writes.forget_versions_before(&rs.resource_version);
             memory.history.note_sync(&key.name, sync, error)
-        })
+        });
+        // Most ReplicaSets are old revisions: their records would be most of the memory.
+        if rs.replicas == 0 {
+            self.memories.forget_if_over(&rs);
+        }
+        is_news
     }
 
     /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache

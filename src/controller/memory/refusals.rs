@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::own_writes::hash;
-use super::{Memories, Memory, State};
+use super::{Memories, Memory, Records, State};
 use crate::api::{ObjectKey, ReplicaSet, Uid};
 use crate::stdx::HashMap;
 use crate::writes::WriteError;
@@ -204,7 +204,7 @@ impl QuotaQueue {
     }
 
     /// Lets the head try when it is due. Returns it, unless the work queue brings it back then.
-    fn arm(&mut self, records: &mut HashMap<ObjectKey, Memory>) -> Option<ObjectKey> {
+    fn arm(&mut self, records: &mut Records) -> Option<ObjectKey> {
         let head = self.waiting.front()?.clone();
         let refused = records.get_mut(&head)?.refused.as_mut()?;
         // Also if it is armed: it may have been refused again, by a new generation, since then.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Pod;
-use crate::controller::testing::{Fixture, read_replica_set, ready_pod, replica_set_json};
+use crate::controller::testing::{Fixture, key, read_replica_set, ready_pod, replica_set_json};
 use crate::stdx::clock::Clock;
 
 /// A fixture with a converged ReplicaSet: all pods are Ready, and the status reports that.
@@ -60,4 +60,19 @@ fn the_key_is_requeued_when_the_next_pod_is_available() {
     let remaining = Duration::from_secs(100_000 - 86_400);
     let due = fixture.queue.next_deadline();
     assert_eq!(due.map(|due| due - fixture.clock.now()), Some(remaining));
+}
+
+/// Nine of ten ReplicaSets are old revisions.
+#[test]
+fn a_replica_set_at_zero_keeps_no_record() {
+    for (n_pods, is_kept) in [(0, false), (1, true)] {
+        let fixture = settled(n_pods, 0);
+        let key = key("web");
+        fixture.queue.add(key.clone());
+        assert_eq!(fixture.queue.try_get().as_ref(), Some(&key));
+        fixture.process(&key);
+        let rs = fixture.cache.replica_set(&key).expect("it is cached");
+        let record = fixture.controller.memories.get(&rs, |_| ());
+        assert_eq!(record.is_some(), is_kept, "{n_pods} pods");
+    }
 }
