@@ -316,16 +316,7 @@ impl Patch {
     /// Applies the patch to `target`, an object with `kind` and `apiVersion`.
     pub(crate) fn change(&self, target: &mut Value) -> Result<(), StatusError> {
         match self {
-            Self::Json(operations) => {
-                apply_operations(target, operations).map_err(|failure| match failure {
-                    Failure::Malformed(kind) => StatusError::bad_request(format!(
-                        "error decoding patch: json: cannot unmarshal {kind} into Go value of \
-                         type []handlers.jsonPatchOp"
-                    )),
-                    Failure::TooMany(n) => StatusError::too_many_operations(n),
-                    Failure::Rejected => StatusError::patch_rejected(),
-                })
-            }
+            Self::Json(operations) => apply_operations(target, operations),
             Self::Merge(patch) => {
                 ::json_patch::merge(target, patch);
                 Ok(())
@@ -408,38 +399,32 @@ const OPERATIONS_MAX: usize = 10_000;
 /// `pkg/server/config.go:JSONPatchMaxCopyBytes`). Without a limit, each could double the object.
 const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Why a patch fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The body is not a list of operations.
-    Malformed(&'static str),
-    /// The patch has more operations than allowed.
-    TooMany(usize),
-    /// An operation does not fit the target, or its test failed.
-    Rejected,
-}
-
 /// Applies all operations of `patch` to `target`, which stays unchanged if one fails.
-///
-/// # Errors
-/// See [`Failure`].
-pub(crate) fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), Failure> {
-    let Some(operations) = patch.as_array() else {
-        return Err(Failure::Malformed(type_of(patch)));
-    };
+fn apply_operations(target: &mut Value, patch: &Value) -> Result<(), StatusError> {
+    let operations = patch.as_array().ok_or_else(|| malformed(patch))?;
     if operations.len() > OPERATIONS_MAX {
-        return Err(Failure::TooMany(operations.len()));
+        return Err(StatusError::too_many_operations(operations.len()));
     }
     if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
-        return Err(Failure::Malformed(type_of(other)));
+        return Err(malformed(other));
     }
     let mut patched = target.clone();
     let mut n_copied = 0;
     for operation in operations {
-        apply_operation(&mut patched, operation, &mut n_copied).ok_or(Failure::Rejected)?;
+        let applied = apply_operation(&mut patched, operation, &mut n_copied);
+        applied.ok_or_else(StatusError::patch_rejected)?;
     }
     *target = patched;
     Ok(())
+}
+
+/// The error for a patch, or an operation, of this type.
+fn malformed(value: &Value) -> StatusError {
+    let kind = type_of(value);
+    StatusError::bad_request(format!(
+        "error decoding patch: json: cannot unmarshal {kind} into Go value of type \
+         []handlers.jsonPatchOp"
+    ))
 }
 
 fn apply_operation(target: &mut Value, operation: &Value, n_copied: &mut usize) -> Option<()> {
@@ -499,7 +484,7 @@ fn fits_depth(path: &str, value: &Value) -> Option<()> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Failure, StrategicError, apply_operations, strategic_merge};
+    use super::{StatusError, StrategicError, apply_operations, malformed, strategic_merge};
 
     #[track_caller]
     fn check(target: Value, patch: &Value, expected: &Value) {
@@ -592,7 +577,7 @@ mod tests {
             None => {
                 assert_eq!(
                     (applied, target),
-                    (Err(Failure::Rejected), original),
+                    (Err(StatusError::patch_rejected()), original),
                     "{operations}"
                 );
             }
@@ -671,15 +656,15 @@ mod tests {
     fn malformed_patches_are_rejected() {
         let mut target = json!({});
         let failed = apply_operations(&mut target, &json!({}));
-        assert_eq!(failed, Err(Failure::Malformed("object")));
+        assert_eq!(failed, Err(malformed(&json!({}))));
         assert_eq!(
             apply_operations(&mut target, &json!([1])),
-            Err(Failure::Malformed("number"))
+            Err(malformed(&json!(1)))
         );
         let many = vec![json!({}); 10_001];
         assert_eq!(
             apply_operations(&mut target, &json!(many)),
-            Err(Failure::TooMany(10_001))
+            Err(StatusError::too_many_operations(10_001))
         );
     }
 }

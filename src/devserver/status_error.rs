@@ -6,11 +6,11 @@ use crate::exchange::Response;
 use crate::resource::Resource;
 
 /// An error response.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct StatusError(Box<Body>);
 
 /// The `Status` object, its members in the API server's order.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Body {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
@@ -25,13 +25,13 @@ struct Body {
     code: u16,
 }
 
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct ListMeta {
     #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
     continue_token: String,
 }
 
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -46,7 +46,7 @@ struct Details {
     retry_after_seconds: Option<u32>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Cause {
     reason: &'static str,
     message: String,
