@@ -119,6 +119,14 @@ pub fn claim_of(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
     }
 }
 
+impl Pods {
+    /// No pods.
+    pub fn none() -> Self {
+        let (owned, orphans) = (Vec::new(), Vec::new());
+        Self::Listed { owned, orphans }
+    }
+}
+
 impl View<'_> {
     /// Decides: may this sync act, and what does it do?
     pub fn decide(&self) -> Step {

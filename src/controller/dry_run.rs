@@ -1,5 +1,5 @@
 //! A controller that decides and writes nothing: `--dry-run`. It logs each decision once, again
-//! only when there is more to do, and counts what it logs. Expectations stay empty.
+//! only when there is more to do, and counts what it logs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,11 +121,9 @@ impl ReplicaSetController {
             return self.log_unusable_selector(&rs);
         };
         log_mistakes(self.kind, &self.memories, &rs);
-        let owner = self.owner_key(&rs);
-        let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
-        let decision = self
-            .view_of(&rs, selector, Pods::Listed { owned, orphans })
-            .decide();
+        let [owned, orphans] = self.cache.pods_for(&self.owner_key(&rs), &key.namespace);
+        let pods = Pods::Listed { owned, orphans };
+        let decision = self.view_of(&rs, selector, pods).decide();
         self.note_held_back(&rs, &decision);
         self.requeue(key, decision.next(&rs, self.clock.now()));
         if let Some(text) = dry_run.decided(key, Work::of(&rs, &decision)) {

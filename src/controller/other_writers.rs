@@ -124,14 +124,11 @@ impl Writer {
 
     /// Queries who wrote the owner of this pod of `rs`, if that is another program.
     fn query_owner(&self, rs: &ReplicaSet, pod: &str) -> Option<String> {
-        match self.live.owner_managers(rs, pod) {
-            Ok(managers) => foreign_manager(managers),
-            Err(error) => {
-                let object = self.kind.named(&rs.key);
-                log::debug!(object:% = object, error:%; "cannot determine who wrote pod {pod}");
-                None
-            }
-        }
+        let managers = self.live.owner_managers(rs, pod).inspect_err(|error| {
+            let object = self.kind.named(&rs.key);
+            log::debug!(object:% = object, error:%; "cannot determine who wrote pod {pod}");
+        });
+        foreign_manager(managers.ok()?)
     }
 }
 

@@ -12,7 +12,7 @@ use super::decide::status::{Availability, Counts};
 use super::decide::{Pods, Rules, View};
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Versions;
-use super::memory::{RecordView, SpecLag};
+use super::memory::{Memory, RecordView, SpecLag};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::cache::Cache;
 
@@ -62,31 +62,14 @@ impl ReplicaSetController {
         let is_new = rs.status.observed_generation < rs.generation;
         if is_new || record.spec == SpecLag::Unknown {
             let (now, pods) = (self.clock.now(), &record.cached.pods);
-            record.spec =
-                self.memories
-                    .with(rs, |memory| match memory.positions.observe_spec(rs, now) {
-                        None => SpecLag::None,
-                        Some(spec) if spec.is_shown_by(pods) => SpecLag::None,
-                        Some(spec) => match spec.delays(pods, now) {
-                            Some(delay) => SpecLag::Delay(delay),
-                            None => SpecLag::Possible,
-                        },
-                    });
+            let compare = |it: &mut Memory| it.positions.spec_lag(rs, pods, now);
+            record.spec = self.memories.with(rs, compare);
         }
         let owner = self.owner_key(rs);
         let owned = self.cache.tally_of_pods_owned_by(&owner);
         let counts = self.count(rs, selector, &owned);
-        let mut view = View {
-            record,
-            ..self.view_of(
-                rs,
-                selector,
-                Pods::Listed {
-                    owned: Vec::new(),
-                    orphans: Vec::new(),
-                },
-            )
-        };
+        let mut view = self.view_of(rs, selector, Pods::none());
+        view.record = record;
         view.pods = match counts {
             Some(counts) if view.counts_are_enough(counts, owned.n_failed()) => {
                 let (counts, next_check) = if counts.depend_on_time(rs) {

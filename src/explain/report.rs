@@ -14,7 +14,7 @@ use crate::controller::decide::deletion_order::{
     deletion_ranking, pods_to_delete,
 };
 use crate::controller::decide::optional::order::{
-    Because, NodePods, Places, PreferredPod, is_one_class, prefer, prefer_throughout,
+    Because, NodePods, Places, PreferredPod, is_one_class, prefer,
 };
 use crate::controller::decide::status::is_available;
 use crate::controller::decide::step::{Plan, plan};
@@ -86,7 +86,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         next,
         deletion_order_total: order.len(),
         deletion_order: context.map_or_else(Vec::new, |context| {
-            let preferred = prefer_throughout(order.clone(), active, &context);
+            let preferred = prefer(&order, None, (active, &[]), &context);
             let places = Places::of(active, context.preferences);
             deletions(&preferred, &places, context.order)
         }),
@@ -509,9 +509,10 @@ pub(super) fn preferred(
         let gone = chosen.iter().filter(|pod| is_unresolved(pod));
         gone.cloned().collect()
     };
-    let rest = order.iter().filter(|it| !is_unresolved(&it.pod));
+    let rest = order.iter().filter(|it| !is_unresolved(&it.pod)).cloned();
+    let rest: Vec<RankedPod> = rest.collect();
     let more = chosen.len() - gone.len();
-    let preferred = prefer(rest.cloned().collect(), more, (active, &gone), context);
+    let preferred = prefer(&rest, Some(more), (active, &gone), context);
     let because = preferred.into_iter().take(more);
     because
         .filter_map(|it| Some((it.ranked.pod.uid.clone(), it.because?)))

@@ -42,9 +42,6 @@ pub(super) enum Deleted {
 
 impl Writer {
     /// Creates or deletes pods according to `step`. Blocks until every request has ended.
-    ///
-    /// # Errors
-    /// The first error.
     pub(in crate::controller) fn manage_replicas(
         &self,
         view: &View<'_>,
@@ -59,9 +56,6 @@ impl Writer {
 
     /// Creates `count` pods. Names of creates with an unknown outcome come first, because retrying
     /// those cannot create a second pod. Blocks until every request has ended.
-    ///
-    /// # Errors
-    /// The first error.
     fn create_pods(&self, view: &View<'_>, step: &Step, count: usize) -> Result<(), SyncError> {
         let rs = view.rs;
         let shown = |name: &&Arc<str>| !step.retry.contains(name);
@@ -187,9 +181,6 @@ impl Writer {
     }
 
     /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
-    ///
-    /// # Errors
-    /// The first error.
     fn delete_pods(&self, view: &View<'_>, step: &Step) -> Result<(), SyncError> {
         let rs = view.rs;
         let Step {

@@ -19,9 +19,6 @@ impl Writer {
     /// Queries the API server about `rs`, whose caches are in doubt. Its answer is in the record
     /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST,
     /// or both; in the first sync after a take-over for two more LISTs of one item.
-    ///
-    /// # Errors
-    /// If a request fails.
     pub(in crate::controller) fn verify(
         &self,
         rs: &ReplicaSet,
@@ -94,9 +91,6 @@ impl Writer {
 
     /// Checks whether the API server has this ReplicaSet with this spec. If not, the watch will
     /// bring the change. Blocks for one GET.
-    ///
-    /// # Errors
-    /// If the GET fails.
     fn confirm_spec(&self, rs: &ReplicaSet) -> Result<bool, SyncError> {
         let live = match self.live.get_replica_set(&rs.key) {
             Ok(live) => Some(live),
@@ -111,9 +105,6 @@ impl Writer {
     ///
     /// DIFFERS: upstream treats an expired expectation as fulfilled and acts on the cache as it is,
     /// however old (kubernetes/kubernetes#129795).
-    ///
-    /// # Errors
-    /// If the LIST fails.
     fn compare_with_live(
         &self,
         rs: &ReplicaSet,

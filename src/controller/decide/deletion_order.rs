@@ -93,7 +93,7 @@ pub fn pods_to_delete(
     let more = count - chosen.len();
     if more > 0 {
         let sorted = deletion_ranking(&rest, context);
-        let preferred = prefer(sorted, more, (pods, &chosen), context);
+        let preferred = prefer(&sorted, Some(more), (pods, &chosen), context);
         chosen.extend(preferred.into_iter().take(more).map(|it| it.ranked.pod));
     }
     chosen

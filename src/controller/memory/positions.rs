@@ -21,6 +21,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::SpecLag;
 use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
@@ -97,11 +98,6 @@ impl Spec {
     /// sync may choose.
     pub fn delays(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
         remaining(self.since, now).filter(|_| !pods.is_as_new_as(&self.version))
-    }
-
-    /// True if the pod cache at `pods` is known to show each pod at least as new as the spec.
-    pub fn is_shown_by(&self, pods: &ResourceVersion) -> bool {
-        self.is_listed || pods.is_as_new_as(&self.version)
     }
 }
 
@@ -188,6 +184,17 @@ impl Positions {
             });
         }
         self.spec.as_ref()
+    }
+
+    /// How the pod cache at `pods` compares with the spec of `rs`, which a sync has read.
+    pub fn spec_lag(&mut self, rs: &ReplicaSet, pods: &ResourceVersion, now: Instant) -> SpecLag {
+        match self.observe_spec(rs, now) {
+            Some(spec) if !spec.is_listed && !pods.is_as_new_as(&spec.version) => {
+                let delay = spec.delays(pods, now);
+                delay.map_or(SpecLag::Possible, SpecLag::Delay)
+            }
+            _ => SpecLag::None,
+        }
     }
 
     /// True if the last sync recorded a spec.

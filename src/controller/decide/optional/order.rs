@@ -15,7 +15,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::api::Pod;
@@ -25,8 +24,8 @@ use crate::controller::decide::deletion_order::{
 };
 use crate::stdx::{HashMap, HashSet};
 
-/// The topology of a template without constraints of its own. Since Kubernetes 1.35 pods carry the
-/// zone of their node as a label; the controller may not read nodes.
+/// The topology of a template without constraints of its own. Kubernetes labels pods with the zone
+/// of their node since 1.35; the controller may not read nodes.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The topology in which each node is a domain.
@@ -69,17 +68,16 @@ pub struct Places {
     label: Option<String>,
 }
 
-/// The counts of one choice, without the pods that were chosen already.
+/// The counts without the pods that were chosen already.
 #[derive(Debug)]
 struct Surroundings {
     places: Places,
-    /// Active pods of the ReplicaSet.
     domains: Tally,
     /// Active pods of all owners. Stays empty unless a preference is `consolidate`.
     nodes: Tally,
 }
 
-/// Numbers names, and counts what has them. No name is the empty name.
+/// Numbers names, and counts what has them.
 #[derive(Debug, Default)]
 struct Tally {
     numbers: HashMap<Arc<str>, usize>,
@@ -93,7 +91,7 @@ struct Candidate {
     domain: usize,
 }
 
-/// A choice: the index of a candidate, and why.
+/// The index of a candidate, and why it is chosen.
 type Chosen = (usize, Because);
 
 /// Candidates that go together, by ascending index: all of one node, or one of any.
@@ -107,45 +105,31 @@ struct Lot {
 
 /// Reorders pods in upstream's order so that the first `count` are the ones to delete. `pods` are
 /// the active pods of the ReplicaSet, and `gone` those of them that go before any of `sorted`.
+/// Without a count, each class is ordered as if it were chosen up to its last pod: the order that
+/// `explain` shows while no scale-down is due.
 pub fn prefer(
-    sorted: Vec<RankedPod>,
-    count: usize,
+    sorted: &[RankedPod],
+    count: Option<usize>,
     (pods, gone): (&[Arc<Pod>], &[Arc<Pod>]),
     context: &DeletionContext<'_>,
 ) -> Vec<PreferredPod> {
-    let last = count.checked_sub(1).and_then(|last| sorted.get(last));
-    let class = last.map_or(0..0, |last| class_of(&sorted, last, context.order));
-    if !class.contains(&count) || context.preferences.order.is_upstreams() {
-        return reordered(sorted, 0, &[]);
-    }
-    let mut surroundings = Surroundings::of(pods, context);
-    let before = sorted.iter().take(class.start).map(|it| &it.pod);
-    for pod in gone.iter().chain(before) {
-        surroundings.remove(pod);
-    }
-    let chosen = surroundings.choose(&sorted[class.clone()], count - class.start);
-    reordered(sorted, class.start, &chosen)
-}
-
-/// Reorders all pods as if each class were chosen one pod after the other, up to its last: the
-/// order that `explain` shows while no scale-down is due.
-pub fn prefer_throughout(
-    sorted: Vec<RankedPod>,
-    pods: &[Arc<Pod>],
-    context: &DeletionContext<'_>,
-) -> Vec<PreferredPod> {
-    if context.preferences.order.is_upstreams() {
-        return reordered(sorted, 0, &[]);
-    }
-    let mut surroundings = Surroundings::of(pods, context);
-    let mut ordered = Vec::with_capacity(sorted.len());
-    let is_one_class = |a: &RankedPod, b: &RankedPod| is_one_class(a, b, context.order);
-    for class in sorted.chunk_by(is_one_class) {
-        let chosen = surroundings.choose(class, class.len());
-        for gone in class {
-            surroundings.remove(&gone.pod);
+    let mut ordered: Vec<PreferredPod> = Vec::with_capacity(sorted.len());
+    let mut surroundings: Option<Surroundings> = None;
+    for class in sorted.chunk_by(|a, b| is_one_class(a, b, context.order)) {
+        let n_chosen = count.map_or(class.len(), |count| count.saturating_sub(ordered.len()));
+        let is_cut = (1..class.len()).contains(&n_chosen);
+        let mut chosen = Vec::new();
+        if !context.preferences.order.is_upstreams() && (is_cut || count.is_none()) {
+            let surroundings = surroundings.get_or_insert_with(|| {
+                let before = gone.iter().chain(ordered.iter().map(|it| &it.ranked.pod));
+                Surroundings::of(pods, before, context)
+            });
+            chosen = surroundings.choose(class, n_chosen);
+            for it in class {
+                surroundings.remove(&it.pod);
+            }
         }
-        ordered.extend(reordered(class.to_vec(), 0, &chosen));
+        ordered.extend(reordered(class, &chosen));
     }
     ordered
 }
@@ -155,33 +139,20 @@ pub fn is_one_class(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> bool 
     decide(a, b, order).is_none_or(|(rule, _)| !rule.separates_classes())
 }
 
-/// The positions of the pods in the class of `member`.
-fn class_of(sorted: &[RankedPod], member: &RankedPod, order: DeletionOrder) -> Range<usize> {
-    let is_in = |other: &RankedPod| is_one_class(other, member, order);
-    let start = sorted.iter().take_while(|it| !is_in(it)).count();
-    let n = sorted[start..].iter().take_while(|it| is_in(it)).count();
-    start..start + n
-}
-
-/// Moves the chosen pods of the class that begins at `start` to its front.
-fn reordered(sorted: Vec<RankedPod>, start: usize, chosen: &[Chosen]) -> Vec<PreferredPod> {
-    let mut pods: Vec<Option<RankedPod>> = sorted.into_iter().map(Some).collect();
-    let chosen = chosen
-        .iter()
-        .map(|(at, because)| (start + at, Some(*because)));
-    let before = (0..start).map(|at| (at, None));
-    let others = (start..pods.len()).map(|at| (at, None));
-    let order = before.chain(chosen).chain(others);
-    let take = |(at, because): (usize, _)| {
+/// Moves the chosen pods of a class to its front.
+fn reordered(class: &[RankedPod], chosen: &[Chosen]) -> impl Iterator<Item = PreferredPod> {
+    let mut pods: Vec<Option<RankedPod>> = class.iter().cloned().map(Some).collect();
+    let first = chosen.iter().map(|(at, because)| (*at, Some(*because)));
+    let others = (0..class.len()).map(|at| (at, None));
+    first.chain(others).filter_map(move |(at, because)| {
         let ranked = pods[at].take()?;
         Some(PreferredPod { ranked, because })
-    };
-    order.filter_map(take).collect()
+    })
 }
 
 impl Places {
-    /// The places of these active pods: by the topology of the template's own constraints, or else
-    /// by zone; by node if no pod carries that label.
+    /// Places by the topology of the template's own constraints, or else by zone; by node if no pod
+    /// carries that label.
     pub fn of(pods: &[Arc<Pod>], preferences: Preferences<'_>) -> Self {
         let Preferences { order, rs } = preferences;
         let key = || rs.topology_key().unwrap_or_else(|| ZONE.to_owned());
@@ -207,8 +178,12 @@ impl Places {
 }
 
 impl Surroundings {
-    /// Counts the active pods of a ReplicaSet, and for `consolidate` all pods.
-    fn of(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Self {
+    /// Counts the active pods but these that are gone, and for `consolidate` those of all owners.
+    fn of<'a>(
+        pods: &[Arc<Pod>],
+        gone: impl Iterator<Item = &'a Arc<Pod>>,
+        context: &DeletionContext<'_>,
+    ) -> Self {
         let places = Places::of(pods, context.preferences);
         let (mut domains, mut nodes) = (Tally::default(), Tally::default());
         for pod in pods {
@@ -219,14 +194,17 @@ impl Surroundings {
                 *nodes.count_of(Some(&node)) = n_active;
             }
         }
-        Self {
+        let mut surroundings = Self {
             places,
             domains,
             nodes,
+        };
+        for pod in gone {
+            surroundings.remove(pod);
         }
+        surroundings
     }
 
-    /// Counts a pod as gone.
     fn remove(&mut self, pod: &Pod) {
         let domain = self.places.domain(pod);
         let node = pod.node.as_deref();
@@ -291,9 +269,8 @@ fn choose(
     }
 }
 
-/// `spread`: takes from the domain with most pods, and counts anew after each. This leaves the
-/// smallest skew that any choice of as many candidates leaves: no other choice has a lower maximum
-/// or a higher minimum.
+/// `spread`: takes from the domain with most pods, and counts anew after each. No other choice
+/// leaves a lower maximum or a higher minimum.
 fn spread(candidates: &[Candidate], count: usize, in_domain: &[usize]) -> Vec<Chosen> {
     let lots = candidates.iter().enumerate().map(|(at, candidate)| Lot {
         pods: vec![at],
@@ -309,9 +286,8 @@ fn spread(candidates: &[Candidate], count: usize, in_domain: &[usize]) -> Vec<Ch
     taken.into_iter().map(|(at, n)| (at, because(n))).collect()
 }
 
-/// Takes lots until there are `count` candidates, of the last lot as many as are missing. The next
-/// lot is of the domain with most pods; among equal domains and in one domain, it is the one with
-/// the lowest index. Returns each candidate with the number of pods that its domain had, and
+/// Takes lots until there are `count` candidates, each of the domain with most pods, and otherwise
+/// with the lowest index. Returns each candidate with the number of pods that its domain had, and
 /// subtracts those taken from `in_domain`.
 fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize, usize)> {
     lots.sort_by_key(|lot| lot.pods.first().copied());
@@ -337,12 +313,9 @@ fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize
     taken
 }
 
-/// `consolidate`: empties as many nodes as it can, and otherwise takes from the nodes with fewest
-/// pods, node by node. All nodes that can be emptied count alike, so the smallest first, while they
-/// fit whole, are as many as any choice of as many candidates empties.
-///
-/// Chooses `count` of `members`. Among nodes with equally many pods it takes from the domain with
-/// most pods, if `in_domain` is given.
+/// `consolidate`: chooses `count` of `members`. It empties as many nodes as any choice can, the
+/// smallest first, and otherwise takes from the nodes with fewest pods, node by node. Among nodes
+/// with equally many pods it takes from the domain with most pods, if `in_domain` is given.
 fn consolidate(
     candidates: &[Candidate],
     members: &[usize],
@@ -351,14 +324,13 @@ fn consolidate(
     on_node: &[usize],
 ) -> Vec<Chosen> {
     let has_domains = in_domain.is_some();
-    // Without domains, all nodes are in one.
     let mut in_domain = in_domain.map_or_else(|| vec![0], <[usize]>::to_vec);
     let mut nodes: BTreeMap<usize, Lot> = BTreeMap::new();
     for at in members {
         let Candidate { node, domain } = candidates[*at];
         let lot = nodes.entry(node).or_insert_with(|| Lot {
             pods: Vec::new(),
-            domain: if has_domains { domain } else { 0 },
+            domain: if has_domains { domain } else { 0 }, // All in one.
             n_active: on_node[node],
         });
         lot.pods.push(*at);
@@ -417,12 +389,11 @@ fn both(
         consolidate(candidates, members, *quota, None, on_node).into_iter()
     };
     let mut by_domain: Vec<_> = members.iter().zip(&quotas).map(choose).collect();
-    let replaced = spread.into_iter().filter_map(|(at, because)| {
-        let (instead, consolidated) = by_domain[candidates[at].domain].next()?;
-        let on_node = consolidated.on_node;
+    let replace = |(at, because): Chosen| {
+        let (instead, Because { on_node, .. }) = by_domain[candidates[at].domain].next()?;
         Some((instead, Because { on_node, ..because }))
-    });
-    replaced.collect()
+    };
+    spread.into_iter().filter_map(replace).collect()
 }
 
 #[cfg(test)]
