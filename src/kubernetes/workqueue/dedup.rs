@@ -14,6 +14,13 @@ use crate::stdx::HashMap;
 /// bounded number of other keys.
 pub(super) const TURN: u32 = 8;
 
+/// The table of keys is shrunk once it has this many times the room that they need, so that a start
+/// with many keys costs no memory later.
+const SHRINK_FACTOR: usize = 8;
+
+/// A table for this many keys is never shrunk.
+const KEYS_KEPT: usize = 256;
+
 /// The priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
@@ -148,6 +155,9 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             (self.n_high + 1).min(TURN)
         };
         let dirty = self.dirty.remove(&key)?;
+        if self.dirty.len().max(KEYS_KEPT) < self.dirty.capacity() / SHRINK_FACTOR {
+            self.dirty.shrink_to(2 * self.dirty.len());
+        }
         let processing = Processing {
             tenant,
             began: now,
