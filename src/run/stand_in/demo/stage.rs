@@ -21,7 +21,7 @@ use crate::telemetry::{Health, metrics};
 const LOOK_EVERY: Duration = Duration::from_millis(60);
 
 /// Maximum wait for a reaction; generous, for busy machines.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// User agent of the demo's own requests.
 const HANDS: &str = "demo-hands";
