@@ -1,4 +1,4 @@
-# Verbs for people and for CI. `make` alone lists them.
+# Targets for developers and CI. `make` alone lists them.
 
 CONTROL_PLANE := tests/control-plane
 
@@ -57,7 +57,7 @@ ARGS ?=
 # So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
 build build-static bench image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
 
-# What `--version` names. Not of debug builds: each commit would compile them anew.
+# The commit that `--version` names. Debug builds have none, or each commit would rebuild them.
 build build-static bench image $(BINARY): export REPLICASET_CONTROLLER_COMMIT ?= $(shell \
 	git describe --always --dirty --exclude='*' 2>/dev/null)
 
@@ -65,7 +65,7 @@ build build-static bench image $(BINARY): export REPLICASET_CONTROLLER_COMMIT ?=
 # run a binary without optimisation, which shares all dependencies with `make test`.
 RELEASE := target/release/$(NAME)
 DEBUG := target/debug/$(NAME)
-define run_stand_in
+define run_with_devserver
 @if [ -x $(RELEASE) ] && [ -z "$$(find Cargo.toml Cargo.lock src config -newer $(RELEASE))" ] && \
 	$(RELEASE) $@ --help >/dev/null 2>&1; then \
 	exec $(RELEASE) $@ $(ARGS); \
@@ -74,13 +74,13 @@ fi; \
 exec cargo run --locked -- $@ $(ARGS)
 endef
 
-# How long `make simulate` runs. It goes on where the last run ended.
+# How long `make simulate` runs. It continues where the last run ended.
 SIMULATION_MINUTES ?= 10
 
-# How long `make fuzz` runs, all targets together. It goes on where the last run ended.
+# How long `make fuzz` runs, all targets together. It continues where the last run ended.
 FUZZ_MINUTES ?= 10
 
-# How long `make chaos` runs. It goes on where the last run ended. CHAOS_SEED repeats one round.
+# How long `make chaos` runs. It continues where the last run ended. CHAOS_SEED repeats one round.
 CHAOS_MINUTES ?= 10
 export CHAOS_SEED ?=
 
@@ -95,17 +95,17 @@ STATIC := target/$(MUSL)/release/$(NAME)
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint deny fmt doc check clean
 .PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
 
-help: ## List these verbs
+help: ## List these targets
 	@awk -F ':.*## ' '/^## /{print "\n" substr($$0, 4)} /^[a-z-]+:.*## /{printf "  %-24s%s\n", $$1, $$2}' \
 		$(MAKEFILE_LIST)
 
 ## Use
 
 demo: ## Watch the controller converge sample ReplicaSets, no cluster needed (ARGS)
-	$(run_stand_in)
+	$(run_with_devserver)
 
 dev: ## Run dev API server, simulated kubelet and controller until stopped (ARGS)
-	$(run_stand_in)
+	$(run_with_devserver)
 
 build: ## Build the release binary into target/release
 	cargo build --release --locked
@@ -158,7 +158,7 @@ check: ## What CI runs: format, lint, docs, tests
 	$(MAKE) test
 	$(MAKE) check-without-devserver
 
-test: ## Run all tests that need nothing but Rust
+test: ## Run all tests that need only Rust
 	cargo test --locked
 
 lint: ## Run clippy with warnings denied
@@ -171,7 +171,7 @@ doc: ## Build the documentation with warnings denied
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 	sed -i -E '$(rendered_links)' target/doc/replicaset_controller/manual/*/index.html
 
-check-without-devserver: ## Lint and test what is left without the feature `devserver`
+check-without-devserver: ## Lint and test the build without the feature `devserver`
 	cargo clippy --locked --package $(NAME) --no-default-features --all-targets -- -D warnings
 	cargo test --locked --package $(NAME) --no-default-features --lib
 
@@ -179,19 +179,19 @@ test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked
 	tests/samples/run.sh
 
-report: ## Write the figures of tests/records into REPORT.md and BUGS.md there
+report: ## Regenerate REPORT.md and BUGS.md from tests/records
 	UPDATE_EXPECT=1 cargo test --locked --test it report::
 
-picture: ## Draw the dashboard in a run into src/manual/dashboard.svg
+picture: ## Draw the dashboard of a test run into src/manual/dashboard.svg
 	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
 
 deny: ## Check licences, sources and bans of the dependencies (installs cargo-deny)
 	config/packages/deny.sh
 
-clean: ## Remove everything that was built here
+clean: ## Remove all build output
 	cargo clean
 
-## Test it at length
+## Long tests
 
 control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/control-plane (K8S)
 	$(CONTROL_PLANE)/build.sh
@@ -203,11 +203,11 @@ bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARG
 	cargo build --release --locked
 	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --package side-by-side -- $(BENCH_ARGS)
 
-simulate: ## Run simulated histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
+simulate: ## Simulate random histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
 		--nocapture manager::simulation::no_history scopes:: workqueue::queue::interleavings
 
-fuzz: ## Read drawn inputs with every reader of untrusted bytes (FUZZ_MINUTES)
+fuzz: ## Fuzz every parser of untrusted bytes (FUZZ_MINUTES)
 	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \
 		--nocapture fuzzing::no_input
 
@@ -219,13 +219,13 @@ test-upstream: ## Run Kubernetes' own integration and conformance tests on this 
 	tests/upstream/run.sh
 	tests/upstream/conformance.sh
 
-mutants: ## Judge 300 changed lines by the simulation and the unit tests (needs cargo-mutants, jq)
+mutants: ## Run the simulation and the unit tests on 300 mutants (needs cargo-mutants, jq)
 	tests/mutants.sh
 
-mutants-missed: ## Judge again the mutants that the record has as missed
+mutants-missed: ## Rerun the mutants that are recorded as missed
 	tests/mutants.sh missed
 
-mutants-of-change: ## Judge changes of the lines that differ from a commit (SINCE, needs cargo-mutants)
+mutants-of-change: ## Run mutants of the lines that changed since a commit (SINCE, needs cargo-mutants)
 	mkdir -p target
 	git diff $(SINCE) >target/change.diff
 	cargo mutants --workspace --config tests/mutants.toml --output target --jobs 2 --in-diff target/change.diff
@@ -242,7 +242,7 @@ image: ## Build the container image from a static binary (ENGINE, IMAGE)
 	cargo build --profile dist --locked --package $(NAME) --no-default-features --target $(MUSL) --target-dir target/image
 	$(call build_image,target/image/$(MUSL)/dist,$(IMAGE),--no-default-features)
 
-image-dev: build-static ## Build the image of the sidecar's API server, which has the dev server
+image-dev: build-static ## Build the image with the dev server, for the sidecar
 	$(call build_image,target/$(MUSL)/release,$(NAME)-dev:$(lastword $(subst :, ,$(IMAGE))))
 
 test-packages: ## Install, run and remove what dist, deb and image built, as root

@@ -20,7 +20,7 @@
 //! | counts | each event of a giant costs a walk over its pods | `view` |
 //! | priorities and turns | one giant or namespace delays all others (#68179) | [`workqueue`] |
 //! | two pools | hanging deletes of one delay the status of others | [`batches`] |
-//! | kinds of refusal | a freed quota is noticed after 16 minutes (#98656) | `refusals` |
+//! | kinds of rejection | a freed quota is noticed after 16 minutes (#98656) | `refusals` |
 //! | pause of a status | one write for each pod that turns Ready | `status` |
 //! | failed-pod back-off | 1,800 failed pods a minute (#72593) | `failed_pods` |
 //! | failed-pod limit | 12,512 evicted pods (#80348) | `leftovers` |
@@ -146,7 +146,7 @@ pub struct Options {
     /// Maximum delay between two status writes if the later one reports mere progress; zero writes
     /// every change at once, as upstream does.
     pub status_update_interval: Duration,
-    /// How refused creates are tried again.
+    /// How rejected creates are retried.
     pub retry_backoff: RetryBackoff,
     /// The feature gates.
     pub gates: FeatureGates,

@@ -2,9 +2,9 @@
 //! daemon's facts or the API alone; the output is a report for people and programs.
 //!
 //! [`report()`] is pure and decides with the controller's own code (`plan`, `deletion_order` and
-//! `claim` of `controller::decide`). A [`table`] has one line of the report of each object that is
-//! not in step. [`api_facts`] reads the input of both from an API server. The daemon's debug pages
-//! call this room on the connection's thread, and the command `explain` on its main thread.
+//! `claim` of `controller::decide`). A [`table`] has one line for each object that has not
+//! converged. [`api_facts`] reads the input of both from an API server. The daemon's debug pages
+//! run on the connection's thread, and the command `explain` on its main thread.
 
 pub mod api_facts;
 pub mod findings;

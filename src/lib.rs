@@ -1,4 +1,4 @@
-//! The Kubernetes ReplicaSet controller as a synchronous, multi-threaded daemon of its own.
+//! Kubernetes' ReplicaSet controller as a standalone, synchronous, multi-threaded daemon.
 //!
 //! This page is the architecture document. The README and the manual are for operators.
 //!
@@ -30,10 +30,10 @@
 //! src/  writes live batches controller explain serving rights manager cli run
 //! ```
 //!
-//! A room is a module of the first two, or of this package. `tests/it/tidy.rs` enforces the third
-//! column.
+//! A module here is one of the first two packages, or of this one. `tests/it/tidy.rs` enforces the
+//! third column.
 //!
-//! | room | owns | may use |
+//! | module | owns | may use |
 //! |---|---|---|
 //! | [`api`] | the Kubernetes vocabulary: keys, selectors, slim pods, ReplicaSets | – |
 //! | [`stdx`] | named threads and their activity, stop signal, clocks, back-off, escapes | – |
@@ -72,7 +72,7 @@
 //! | `ctrl-c` | trips the stop signal | SIGTERM, SIGINT |
 //! | `signal` | reloads, logs threads: [`run::signals`] | SIGHUP, SIGUSR1; a credential plugin |
 //! | `watch-rs`, `watch-rc`, `watch-pods` | list, watch, store, handlers | a read, 5 min; a pause |
-//! | `watch-quotas` | watch quotas, once one refuses a pod | that; the right, 10 min; a read |
+//! | `watch-quotas` | watch quotas, once one has rejected a pod | that; the right, 10 min; a read |
 //! | `sync-N`, `rc-sync-N` | run syncs | the queue; a response, 60 s; a batch |
 //! | `batch-N` | send creates and deletes for the workers | a job; a response, 60 s |
 //! | `delay`, `rc-delay` | queue delayed keys when due | the next due time, 10 s at most |
@@ -96,7 +96,7 @@
 //!
 //! Each lock is a std lock around one private `State`, held for map operations only: never across
 //! I/O, a channel, a log line, a callback or a second lock. [`cache`] and [`client`] state one
-//! exception each. The page of each room lists its locks and the threads that take them.
+//! exception each. The page of each module lists its locks and the threads that take them.
 //!
 //! # Invariants
 //!
@@ -121,7 +121,8 @@
 //! - With leader election, write requests are sent only while this process holds the Lease, by its
 //!   own clock ([`leader_election`] states the window that remains). The Lease is released
 //!   only after the last write has ended.
-//! - Templates and metadata are kept as bytes, so unknown fields survive.
+//! - Templates and metadata are kept as bytes, so unknown fields survive. A ReplicaSet that is
+//!   settled at zero is cached without them, and read again before its status is written.
 //! - No list is ever held whole: the cache slims object by object, live reads go page by page.
 //! - Every wait for another program has a bound, and every channel states its own. Events may be
 //!   dropped, and are counted; keys never are.

@@ -69,6 +69,6 @@ fn start(parsed: Parsed) -> ExitCode {
 fn print_error(error: &dyn Error) {
     let text = report(error);
     let text = format!("replicaset-controller: {}\n", escaped_lines(&text));
-    // The exit code tells it, too.
+    // The exit code reports it, too.
     stderr::write(&text).unwrap_or_default();
 }

@@ -25,7 +25,7 @@
 //! | for | at most | reason |
 //! |---|---|---|
 //! | each watch | 1 | a watch keeps it busy; cutting it harms no other request |
-//! | the watch of quotas | 1 | only once a quota has refused a pod |
+//! | the watch of quotas | 1 | only once a quota has rejected a pod |
 //! | requests of a controller | 5 + 32 | one for each of its `sync` and `batch` threads |
 //! | events of a controller | 1 | one thread sends them, and they must not hold back pods |
 //! | the Lease | 1 | nothing may delay a renewal |
@@ -82,7 +82,7 @@ const ABORT_SHARE: u32 = 2;
 /// Time for the threads `events` and `rc-events` to drain after the workers have ended.
 const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why the daemon cannot start: the system refuses to start one of the batch threads.
+/// Why the daemon cannot start: the kernel does not start one of the batch threads.
 #[derive(Debug, thiserror::Error)]
 // The error is its own source, so its text would appear twice.
 #[error("cannot start the threads batch-*: {0}")]

@@ -129,7 +129,7 @@ pub fn grants(options: &RightsOptions) -> Vec<Grant> {
 
 /// The grants that the daemon can do without, and asks for only when it has a use for them.
 pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
-    // A dry run is refused nothing.
+    // A dry run needs no permission to write.
     if options.dry_run {
         return Vec::new();
     }

@@ -1,8 +1,8 @@
 //! The daemon's own pages: health, metrics, configuration and thread activity, with authentication
 //! and authorization.
 //!
-//! Each room that has a page exports a function that adds the page to [`Pages`]. `manager` calls
-//! these functions, so this room does not depend on the controller. Threads: `http` accepts, and
+//! Each module that has a page exports a function that adds the page to [`Pages`]. `manager` calls
+//! these functions, so this module does not depend on the controller. Threads: `http` accepts, and
 //! `http-N` serves one connection each; `plain` and `plain-N` do the same for plain HTTP, if
 //! enabled.
 //!
@@ -246,7 +246,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Reviews go on after `stop`. The signal only shortens the client's waits before a request.
+    /// Reviews continue after `stop`. The signal only shortens the client's waits before a request.
     fn reviews(&mut self, config: &ClientConfig, stop: &Stop) -> Reviews {
         let options = ClientOptions {
             qps: REVIEW_QPS,

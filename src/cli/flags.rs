@@ -34,7 +34,7 @@ pub use self::dev::DevArgs;
 #[cfg(feature = "devserver")]
 pub use self::dev::StandInCommand;
 
-/// The end of `--help`.
+/// The last paragraph of `--help`.
 const SOURCES: &str = "\
 Each flag has an environment variable, such as REPLICASET_CONTROLLER_KUBE_API_QPS for
 --kube-api-qps, and a field of the --config file. A flag overrides the environment, the environment
@@ -73,7 +73,8 @@ pub enum Command {
     /// Run the controller against a cluster (the default).
     #[command(after_long_help = SOURCES)]
     Run(Box<RunArgs>),
-    /// Explain a ReplicaSet: its pods and its next sync; without a name, list all not in step.
+    /// Explain a ReplicaSet: its pods and its next sync; without a name, list all that have not
+    /// converged.
     #[command(after_long_help = self::explain::FORMS)]
     Explain(Box<ExplainArgs>),
     /// The commands that need no cluster.

@@ -22,9 +22,9 @@ use super::{SAMPLE, generate, kcm, parse_bool};
 pub enum ParseOutcome {
     /// Valid arguments.
     Run(Box<Parsed>),
-    /// A text, such as the help or the version: goes to standard output, exit code 0.
+    /// A text, such as the help or the version: printed to standard output, exit code 0.
     Show(String),
-    /// Mistakes: these lines go to standard error, exit code 2.
+    /// Mistakes: these lines are printed to standard error, exit code 2.
     Usage(String),
 }
 
@@ -211,7 +211,7 @@ fn merge(layers: Vec<Layer>) -> Vec<Argument> {
     merged
 }
 
-/// Returns the violated conditions between flags, each with the place of its flag.
+/// Returns the violated conditions between flags, each with the origin of its flag.
 fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
     let Some(args) = run_args(cli) else {
         return Vec::new();

@@ -209,9 +209,9 @@ fn version(word: OsString) -> OsString {
 }
 
 // The fields of the configuration file and their flags. Fields of upstream's
-// KubeControllerManagerConfiguration have their place there (kubernetes
-// `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`); the daemon's own
-// fields stand beside them.
+// KubeControllerManagerConfiguration are at their position there (kubernetes
+// `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`); the daemon's own fields
+// stand beside them.
 
 /// The group and version of the configuration.
 pub(in crate::cli) const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";

@@ -1,6 +1,7 @@
 //! When a key is synced next, and before which others: after an event, after a sync, and after a
-//! take-over. Keys with missing or surplus pods go before those with only an outdated status. The
-//! cache's state decides that, not the kind of event. Called on the watch threads and by workers.
+//! take-over. Keys with missing or surplus pods have priority over those with only an outdated
+//! status. The cache's state decides that, not the kind of event. Called on the watch threads and
+//! by workers.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::workqueue::Priority;
 
 impl ReplicaSetController {
     /// Enqueues every cached ReplicaSet, once the caches have synced and this daemon leads. Those
-    /// with pods to create, delete, adopt or release go first. Never blocks.
+    /// with pods to create, delete, adopt or release have priority. Never blocks.
     pub fn enqueue_all(&self) {
         for rs in self.cache.replica_sets() {
             // After a start nearly every key is a no-op. The few with work must not wait behind
@@ -37,8 +38,8 @@ impl ReplicaSetController {
     }
 
     /// Enqueues `rs` after a change of it or of its pods that the cache shows already. `observe`
-    /// updates the record of `rs` first. The key goes first if pods must be created or deleted, or
-    /// if the status hides a loss; otherwise it waits until the status may be written.
+    /// updates the record of `rs` first. The key has high priority if pods must be created or
+    /// deleted, or if the status hides a loss; otherwise it waits until the status may be written.
     ///
     /// INVARIANT: a loss that the tallies cannot show, because it depends on the time or on pods to
     /// adopt or release, is never delayed. The sync finds it, and defers the status if there is no
@@ -181,7 +182,7 @@ impl ReplicaSetController {
 }
 
 /// True if nothing is due whatever the number of pods `owned`: with open expectations a sync
-/// neither creates nor deletes, and after a refusal it does not create.
+/// neither creates nor deletes, and after a rejection it does not create.
 fn is_held_back(memory: &Memory, rs: &ReplicaSet, owned: &PodTally, now: Instant) -> bool {
     let creates = || i64::try_from(owned.n_active()).is_ok_and(|n| n < i64::from(rs.replicas));
     let waits = |(of, wait): (i64, Option<_>)| of == rs.generation && wait.is_some();

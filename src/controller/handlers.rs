@@ -54,7 +54,7 @@ impl ReplicaSetController {
     /// Enqueues the keys whose last sync failed, without the rest of their back-off: the API server
     /// is back after an outage.
     ///
-    /// DIFFERS: upstream's back-off goes on, as long again as the outage lasted.
+    /// DIFFERS: upstream's back-off continues, as long again as the outage lasted.
     pub fn handle_recovered(&self) {
         for key in self.queue.forget_all() {
             self.enqueue(&key);
@@ -139,7 +139,8 @@ impl ReplicaSetController {
                 observe_creation(memory, pod);
                 self.observe_deletion(memory, pod, &shown);
             } else {
-                // ORDER: the expectation that the next line removes tells own pods from others.
+                // ORDER: read before the next line removes the expectation that distinguishes own
+                // pods from foreign ones.
                 self.mode.note_foreign(memory, pod);
                 observe_creation(memory, pod);
             }
@@ -220,8 +221,8 @@ impl ReplicaSetController {
             self.observe_and_enqueue(&rs, observe);
         } else if pod.controller.is_none() {
             // DIFFERS: upstream handles no orphan that is gone. It may have been adopted, and then
-            // deleted, since its last event: a relist shows only the deletion. Whoever deleted it
-            // expects its UID; whoever adopted it selects its labels.
+            // deleted, since its last event: a relist shows only the deletion. Match it to its
+            // owner by expected UID (a sync deleted it) or by selector (a sync adopted it).
             for rs in self.cache.replica_sets_in(&pod.key.namespace) {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
                 let selects = |selector: &Selector| selector.matches(&pod.labels);

@@ -59,11 +59,11 @@ pub struct Memory {
     pub last_sync: Option<LastSync>,
     /// The last error that no later success has cleared.
     pub last_error: Option<LastError>,
-    /// Why and how long its creates are held back after a refusal.
+    /// Why and how long its creates are backed off after a rejection.
     pub held_back: Option<HeldBack>,
     /// What another controller wrote lately, to any ReplicaSet.
     pub other_writer: Option<String>,
-    /// True if a quota that shows more room ends such a wait.
+    /// True if quotas are watched, so that free quota ends the back-off.
     pub quotas_are_watched: bool,
     /// The state of its key in the queue.
     pub queue: KeyState,
@@ -128,8 +128,8 @@ impl Inspector<'_> {
     }
 
     /// Calls `take` with the state of each ReplicaSet of `namespace`, or of all with `None`, unless
-    /// the cache's tallies and its record show that it has what it wants. Returns the number of all
-    /// of them. The facts have neither `related` nor `per_node`, and of the orphans only those that
+    /// the cache's tallies and its record show that it has converged. Returns the number of all of
+    /// them. The facts have neither `related` nor `per_node`, and of the orphans only those that
     /// match.
     pub fn inspect_unsettled(
         &self,
@@ -161,10 +161,10 @@ impl Inspector<'_> {
         n
     }
 
-    /// Returns how many ReplicaSets do not report as many available replicas as they want, for
-    /// telemetry. A terminating one wants none that this controller could create.
-    pub fn n_not_in_step(&self) -> usize {
-        let is_in_step = |rs: &ReplicaSet| {
+    /// Returns how many ReplicaSets have not converged by their status, for telemetry. Terminating
+    /// ones do not count, as this controller creates no pods for them.
+    pub fn n_not_converged(&self) -> usize {
+        let has_converged = |rs: &ReplicaSet| {
             let status = &rs.status;
             status.observed_generation >= rs.generation
                 && status.replicas == rs.replicas
@@ -172,11 +172,11 @@ impl Inspector<'_> {
         };
         let all = self.0.cache.replica_sets();
         let alive = all.iter().filter(|rs| !rs.is_terminating());
-        alive.filter(|rs| !is_in_step(rs)).count()
+        alive.filter(|rs| !has_converged(rs)).count()
     }
 
-    /// True if every pod of `rs` is available, there are as many as it wants, and nothing is left
-    /// to do or to report. Visits no pod.
+    /// True if every pod of `rs` is available, there are `spec.replicas` of them, and nothing is
+    /// left to do or to report. Visits no pod.
     fn is_settled(&self, rs: &ReplicaSet, memory: &Memory) -> bool {
         let Ok(selector) = &rs.selector else {
             return false;
@@ -245,8 +245,8 @@ impl Inspector<'_> {
         known.unwrap_or_else(|| copy(&mut Record::of(&rs.uid)))
     }
 
-    /// Returns how many pods all ReplicaSets keep beyond their wish because the pods are protected,
-    /// for telemetry, by their statuses.
+    /// Returns how many pods all ReplicaSets keep above `spec.replicas` because the pods are
+    /// protected, for telemetry, by their statuses.
     pub fn n_kept_by_protection(&self) -> usize {
         let n_kept = |rs: &Arc<ReplicaSet>| {
             rs.status.conditions.iter().find(|it| is_own(it))?;
@@ -262,8 +262,8 @@ impl Inspector<'_> {
     }
 }
 
-/// The current one of the ReplicaSets of this Deployment: the newest that wants pods, or else the
-/// newest.
+/// The current one of the ReplicaSets of this Deployment: the newest with `spec.replicas` above
+/// zero, or else the newest.
 pub fn current_of_deployment<'a>(
     sets: &'a [Arc<ReplicaSet>],
     deployment: &str,

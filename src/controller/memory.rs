@@ -73,7 +73,7 @@ pub struct Memory {
     pub foreign_pod: Option<Arc<str>>,
     /// The last refusal, until creates are accepted or not needed.
     refused: Option<Box<Refused>>,
-    /// When the next leftovers may be deleted.
+    /// When the next old Failed pods may be deleted.
     pub next_leftovers: Option<Instant>,
 }
 
@@ -146,9 +146,10 @@ impl Memory {
 
 /// A copy of what a decision reads of a ReplicaSet's record, and the positions of the caches.
 ///
-/// ORDER: a sync takes it before it reads the ReplicaSet and the pods. Whatever the watches bring
-/// in between can only make those newer than this claims. In the other order an event could settle
-/// an expectation whose pod the list of pods lacks, and the sync would create one too many.
+/// ORDER: a sync takes it before it reads the ReplicaSet and the pods. Whatever the
+/// watches bring in between can only make those newer than this claims. In the other order an event
+/// could settle an expectation whose pod the list of pods lacks, and the sync would create one too
+/// many.
 #[derive(Clone, Debug, Default)]
 pub struct RecordView {
     /// The UID of the ReplicaSet; `None` without a record.
@@ -169,7 +170,7 @@ pub struct RecordView {
     pub is_confirmed: bool,
     /// How long creates wait for the ReplicaSet's own deletion after a loss of pods.
     pub loss_delay: Option<Duration>,
-    /// If the API server refused the last create: at which generation, and how long the next waits.
+    /// If the API server rejected the last create: at which generation, and the remaining back-off.
     pub refused: Option<(i64, Option<Duration>)>,
     /// Whether the pod cache is as new as the spec.
     pub spec: SpecLag,
@@ -371,7 +372,7 @@ impl Memories {
     }
 
     /// Learns from each status write whether the API server drops `terminatingReplicas`. During a
-    /// cluster upgrade some API servers may drop it and others not.
+    /// cluster upgrade some API servers may drop the field and others keep it.
     pub fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
         if sent.terminating_replicas.is_some() {
             let is_dropped = stored.terminating_replicas.is_none();

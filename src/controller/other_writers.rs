@@ -1,5 +1,5 @@
 //! Detects other controllers of the ReplicaSets that this daemon controls. Two controllers of one
-//! ReplicaSet fight while each looks healthy, so this daemon reports a second one.
+//! ReplicaSet undo each other's work while each looks healthy, so this daemon reports a second one.
 //!
 //! The watch threads note a new pod that this daemon does not expect. The next sync of its
 //! ReplicaSet queries the API server for the writer of its owner reference, so an own create with a
@@ -30,7 +30,7 @@ pub const OTHER_WRITER: &str = "OtherWriter";
 /// What this daemon knows of other writers.
 #[derive(Debug, Default)]
 pub struct OtherWriters {
-    /// What the pod cache had shown by the take-over; unset while this daemon must not write.
+    /// The version of the pod cache at the take-over; unset while this daemon must not write.
     armed: OnceLock<ResourceVersion>,
     state: Mutex<State>,
 }
@@ -67,7 +67,7 @@ impl OtherWriters {
 }
 
 impl Mode {
-    /// What another writer did within the last minutes.
+    /// The report of another writer, if one was made within the last minutes.
     pub(in crate::controller) fn other_writer(&self, now: Instant) -> Option<String> {
         match self {
             Self::Writes(writer) => writer.others.reported_within(EXPLAINED_FOR, now),
@@ -103,7 +103,7 @@ impl Writer {
         };
         let (others, now) = (&self.others, self.clock.now());
         if others.reported_within(REPORT_INTERVAL, now).is_none() {
-            // A second controller goes on writing, so a later pod shows it, too.
+            // A second controller continues to write, so a later pod shows it, too.
             let other = others.may_query(now).then(|| self.query_owner(rs, &pod));
             let Some(other) = other.flatten() else {
                 return;
@@ -141,8 +141,8 @@ pub fn way_out(kind: &WorkloadKind) -> String {
     )
 }
 
-/// Returns the last of the other writers, unless an own write came later. In a fight, both write in
-/// the same second.
+/// Returns the last of the other writers, unless an own write came later. Two competing controllers
+/// may write in the same second.
 fn foreign_manager(managers: Vec<Manager>) -> Option<String> {
     let (own, foreign): (Vec<_>, Vec<_>) = managers.into_iter().partition(|it| it.name == MANAGER);
     let own = own.into_iter().filter_map(|it| it.time).max();

@@ -1,6 +1,6 @@
-//! Refused creates: the sync holds back further ones until the next may succeed ([`Refusal`]).
-//! Everything else of a sync goes on. Handlers wake the queues in front of quotas, and the worker
-//! serves them after each sync.
+//! Rejected creates: the sync delays further ones until the next may succeed ([`Refusal`]). The
+//! rest of the sync runs. Handlers wake the queues in front of quotas, and the worker serves them
+//! after each sync.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::workqueue::Priority;
 /// Whether quotas are watched. Shared by all controllers and the thread `watch-quotas`.
 #[derive(Debug, Default)]
 pub struct QuotaWatch {
-    /// Set by the first refusal of a quota, so that other clusters need no watch.
+    /// Set when a quota first rejects a pod, so that other clusters need no watch.
     pub is_needed: Latch,
     /// A quota that changes wakes its queue, and nothing else does.
     pub is_open: AtomicBool,
@@ -37,7 +37,7 @@ impl Writer {
     ) {
         let rs = view.rs;
         if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
-            // Something else than the refusal keeps this sync from creating.
+            // Something else than the rejection keeps this sync from creating.
             if step.may == May::Act && view.record.refused.is_some() {
                 self.memories.creates_not_needed(rs);
             }
@@ -80,7 +80,7 @@ impl Writer {
 }
 
 impl ReplicaSetController {
-    /// Records that a pod or a ReplicaSet of `namespace` frees quota, perhaps. Where quotas are
+    /// Records that a pod or a ReplicaSet of `namespace` may have freed quota. Where quotas are
     /// watched, their status alone decides: it also shows when the API server counts what was
     /// freed.
     pub(super) fn may_free_quota(&self, namespace: &str) {
@@ -100,7 +100,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// The last refused create of the ReplicaSet `key`, and how long its creates wait.
+    /// The last rejected create of the ReplicaSet `key`, and how long its creates are backed off.
     pub fn held_back_of(&self, key: &ObjectKey) -> Option<HeldBack> {
         self.memories.held_back(&*self.cache.replica_set(key)?)
     }
@@ -117,10 +117,10 @@ pub(super) fn why_quota_refuses(
     };
     let why = match error.split_once(", used: ") {
         Some((_, used)) => format!("is full (used: {used})"),
-        None => format!("refuses pods ({error})"),
+        None => format!("rejects pods ({error})"),
     };
     Some(format!(
-        "quota \"{quota}\" {why}: {missing} pods missing, position {} of {}, next try in {}",
+        "quota \"{quota}\" {why}: {missing} pods missing, position {} of {}, next attempt in {}",
         position.n_before + 1,
         position.len,
         Milliseconds(position.next_try_in),

@@ -11,8 +11,8 @@
 //! Also, no ReplicaSet waits longer than 20 s for anything except a back-off. The simulation checks
 //! this after the faults end, and in calm periods before: for a while only request failures and
 //! kills of the daemon during a request happen, and the watches deliver at once. Outside of these
-//! periods the daemon is not responsible for waits, because the random scheduler holds back watch
-//! lines and queue keys for minutes. For the same reason histories with threads are checked at
+//! periods the daemon is not responsible for waits, because the random scheduler delays watch
+//! events and queue keys for minutes. For the same reason histories with threads are checked at
 //! their end only.
 //!
 //! [`scopes`] runs every history of a small scope instead of random ones.
@@ -51,7 +51,7 @@ const THREADED_STEPS: usize = 1_000;
 /// back-off, and two expiries of an expectation.
 const SETTLE_TIME: Duration = Duration::from_mins(30);
 
-/// Nobody reads them here.
+/// Required by the controller; no check reads them.
 static METRICS: LazyLock<ControllerMetrics> = LazyLock::new(|| {
     let metrics = Metrics::new().controller;
     metrics.of("simulation", "apps", "replicasets")
@@ -72,7 +72,7 @@ struct Trouble {
     recreations: bool,
     /// The daemon is killed and restarted, also in the middle of a request.
     kills: bool,
-    /// A relist skips lines of a watch.
+    /// A relist skips events of a watch.
     relists: bool,
     /// There are calm periods, in which only the daemon's timers run.
     calms: bool,
@@ -101,11 +101,11 @@ struct World {
 #[derive(Debug)]
 struct State {
     rng: Rng,
-    /// Draws in the place of `rng` what happens to requests and watches.
+    /// Chooses instead of `rng` what happens to requests and watches.
     script: Option<Script>,
     server: Server,
     daemon: Option<Arc<Daemon>>,
-    /// Number of log lines that the daemon has seen.
+    /// Number of events that the daemon has seen.
     pods_seen: usize,
     replica_sets_seen: usize,
     /// True while requests may fail.

@@ -17,8 +17,8 @@ pub enum SyncOutcome {
     /// The sync must wait for newer caches, or, with many pods due, for a permit. The event that
     /// ends the wait, a delay, or a returned permit requeues the key.
     TooEarly,
-    /// The API server refused a create, and the wait for the next one is not over. Everything else
-    /// ran to its end.
+    /// The API server rejected a create, and the back-off is not over. Everything else ran to its
+    /// end.
     HeldBack,
 }
 

@@ -19,10 +19,11 @@ use crate::cache::Cache;
 impl ReplicaSetController {
     /// Captures the record of `key`. Call this before the caches are read.
     ///
-    /// A created pod may be missing although the cache has passed its version: it came and went
-    /// unseen. Then the expectation counts as expired, and the API server decides. If a pod of that
-    /// name exists but the ReplicaSet does not control it, only the expiry ends the expectation.
-    /// That slows down a webhook which strips the owner of each new pod.
+    /// A created pod may be missing although the cache has passed its version: the watch skipped
+    /// both its creation and its deletion. Then the expectation counts as expired, and the next
+    /// sync queries the API server. If a pod of that name exists but the ReplicaSet does not
+    /// control it, only the expiry ends the expectation. That limits the rate of creates if a
+    /// webhook strips the owner of each new pod.
     pub(super) fn capture_record(&self, key: &ObjectKey) -> RecordView {
         let mut record = self.memories.capture(key, || cached_versions(&self.cache));
         let Some(owner) = &record.owner else {

@@ -113,7 +113,7 @@ impl Writer {
     }
 
     /// Records an event if a block of a scale-down began, or passed its timeout, with this status.
-    /// The stored condition tells, so there is one event however often the daemon restarts.
+    /// The stored condition shows that it was reported, so a restart causes no second event.
     pub(in crate::controller) fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
         let shown = |status: &ReplicaSetStatus| {
             let mut conditions = status.conditions.iter();

@@ -20,7 +20,7 @@ use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Priority;
 
-/// Spreads the retries of many keys that were told the same time. `random` is from `0.0..1.0`.
+/// Spreads the retries of many keys whose `Retry-After` is the same. `random` is from `0.0..1.0`.
 fn spread(retry_after: Duration, random: f64) -> Duration {
     let least = retry_after.min(RETRY_AFTER_MAX);
     least + least.mul_f64(random / 2.0)
@@ -91,7 +91,7 @@ impl ReplicaSetController {
         let held_back = is_create.then(|| self.held_back_of(key)).flatten();
         let (n_failures, retry_in) = if let Some(held_back) = &held_back {
             // No token of the bucket that all failed keys share: another ReplicaSet's first retry
-            // must not wait behind thousands of refused ones.
+            // must not wait behind thousands of rejected ones.
             self.queue.forget(key);
             if held_back.position.is_none() {
                 self.add_to_queue(key, Priority::High, held_back.remaining);
@@ -133,7 +133,7 @@ impl ReplicaSetController {
                 },
             ) => log::log!(
                 level, object:% = object, error:%, created = done, wanted = count, nextTry:% = next;
-                "{batch}, next try in {next}"
+                "{batch}, next attempt in {next}"
             ),
             Some(
                 batch @ Batch {
@@ -143,11 +143,11 @@ impl ReplicaSetController {
                 },
             ) => log::log!(
                 level, object:% = object, error:%, deleted = done, wanted = count, nextTry:% = next;
-                "{batch}, next try in {next}"
+                "{batch}, next attempt in {next}"
             ),
             None => log::log!(
                 level, object:% = object, error:%, nextTry:% = next;
-                "sync failed, next try in {next}"
+                "sync failed, next attempt in {next}"
             ),
         }
     }

@@ -2,9 +2,9 @@
 //! stored ones define.
 //!
 //! DIFFERS: all versions of a resource share their objects without conversion. Objects are stored
-//! whatever the schema says. When a definition goes, its objects go with it, finalizers or not.
-//! Names of two definitions are not compared, groups of `k8s.io` need no approval, and schemas are
-//! stored and not read.
+//! whatever the schema says. When a definition is deleted, so are its objects, with or without
+//! finalizers. Names of two definitions are not compared, groups of `k8s.io` need no approval, and
+//! schemas are stored and not read.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -230,7 +230,7 @@ fn row_of(definition: &Value, version: &Value, place: usize) -> Row {
         texts.map(str::to_owned).collect()
     };
     let scale = version.pointer("/subresources/scale").map(scale_paths);
-    // kube-apiserver refuses a definition without this path.
+    // kube-apiserver rejects a definition without this path.
     let scale = scale.filter(|paths| !paths.spec_replicas.is_empty());
     let has_status = version.pointer("/subresources/status").is_some();
     let subresources = [("status", has_status), ("scale", scale.is_some())].into_iter();

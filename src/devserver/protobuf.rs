@@ -1,8 +1,8 @@
 //! Decodes protobuf bodies of the kinds that kubectl and leader election send as protobuf. Pure.
 //!
-//! Responses are always JSON, which every client that sends protobuf accepts. The table in
-//! `schema` replaces generated code. It has the fields that kubectl writes; an object with further
-//! ones is refused, so that none gets lost.
+//! Responses are always JSON, which every client that sends protobuf accepts. The table in `schema`
+//! replaces generated code. It has the fields that kubectl writes; an object with further ones is
+//! rejected, so that none is lost.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

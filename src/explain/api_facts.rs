@@ -53,7 +53,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// True if the API server refuses the request for lack of a right.
+    /// True if the API server rejects the request because a permission is missing.
     pub(super) fn is_forbidden(&self) -> bool {
         match self {
             Self::Request { source, .. } => source.status().is_some_and(Status::is_forbidden),
@@ -74,8 +74,8 @@ pub struct ApiFacts {
 impl ApiFacts {
     /// Reads the object `key` of `kind`, the pods and the other objects of its namespace, its
     /// events and its namespace. If there is no such ReplicaSet, reads the current one of the
-    /// Deployment of that name. The API server may refuse events, namespace and the other objects,
-    /// which only add detail.
+    /// Deployment of that name. The API server may reject the reads of events, namespace and the
+    /// other objects, which only add detail.
     ///
     /// # Errors
     /// [`ApiError`] if the ReplicaSet or the pods cannot be read.
@@ -453,7 +453,7 @@ fn decode(what: &str, source: serde_json::Error) -> ApiError {
 type Pods = Vec<Arc<Pod>>;
 
 /// Lists the objects of `kinds` in `namespace`, or in all with `None`, and returns those that are
-/// not in step. Only the first kind must be readable: a refused list of another one is logged.
+/// not converged. Only the first kind must be readable: a rejected list of another one is logged.
 /// Blocks for each page.
 ///
 /// # Errors

@@ -1,12 +1,13 @@
 //! Derives from a report why a ReplicaSet makes no progress, and the remedy: pods that are not
-//! available, pods that fail as fast as they are replaced, creates that wait after a refusal. Pure.
+//! available, pods that fail as fast as they are replaced, creation that is backed off after a
+//! rejection. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use super::model::{Finding, HoldReport, LineReport, Report, Sources};
+use super::model::{BackOffReport, Finding, QuotaQueueReport, Report, Sources};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::Step;
@@ -32,7 +33,7 @@ pub fn findings(
     let active = decision.map_or(&[][..], |decision| &decision.active);
     let back_off = decision.and_then(|decision| decision.opt_ins.back_off.as_ref());
     let mut found = Vec::new();
-    let mut add = |what: String, way_out: Option<String>| found.push(Finding { what, way_out });
+    let mut add = |what: String, fix: Option<String>| found.push(Finding { what, fix });
     let memory = facts.memory.as_ref();
     if let Some(other) = memory.and_then(|memory| memory.other_writer.as_ref()) {
         add(other.clone(), Some(other_writers::way_out(facts.kind)));
@@ -48,11 +49,15 @@ pub fn findings(
             format!(
                 "the ReplicaSet has been terminating since {since}: no sync creates or deletes pods"
             ),
-            Some("check its finalizers: their owners have yet to remove them".to_owned()),
+            Some(
+                "check metadata.finalizers: their controllers must remove them before the object \
+                  disappears"
+                    .to_owned(),
+            ),
         );
     }
     if let Some(block) = decision.and_then(|decision| decision.opt_ins.block.as_ref()) {
-        add(blocked(block, rs), Some(way_out_of_block(block, report)));
+        add(blocked(block, rs), Some(fix_of_block(block, report)));
     }
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
     let last_error = last_error.map(|error| error.message.to_string());
@@ -80,20 +85,20 @@ pub fn findings(
     } else if let Some(message) = error_message
         && (is_wanting || memory.is_some())
     {
-        let way_out = way_out_of(&message, &rs.key.namespace);
-        add(format!("the last attempt failed: {message}"), way_out);
+        let fix = fix_of(&message, &rs.key.namespace);
+        add(format!("the last attempt failed: {message}"), fix);
     }
     if let Some(memory) = memory {
         if let Some(held_back) = &memory.held_back {
-            let finding = hold_finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
-            add(finding.what, finding.way_out);
+            let finding = back_off_finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
+            add(finding.what, finding.fix);
         }
         memory_findings(memory, report, &mut add);
     }
     if rs.generation != rs.status.observed_generation && memory.is_none() {
         add(
             format!(
-                "generation {} has not been synced yet, the status is of generation {}",
+                "generation {} has not been synced yet: status.observedGeneration is {}",
                 rs.generation, rs.status.observed_generation
             ),
             Some("check that the controller is running and is the leader".to_owned()),
@@ -110,9 +115,9 @@ pub fn findings(
     if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
         found.push(Finding {
             what: "a sync has work to do, and the API shows nothing that blocks it".to_owned(),
-            way_out: Some(
-                "check again in a moment; if nothing changes, check that the controller is \
-                 running, or get its own report with --server"
+            fix: Some(
+                "run explain again in a few seconds; if nothing has changed, check that the \
+                 controller is running, or add its state with --server"
                     .to_owned(),
             ),
         });
@@ -124,7 +129,7 @@ pub fn findings(
     let mistakes = Policy::mistakes(&rs.opt_ins).into_iter();
     found.extend(mistakes.map(|what| Finding {
         what,
-        way_out: Some("correct or remove the annotation; until then it is as if absent".to_owned()),
+        fix: Some("correct or remove the annotation; until then it is ignored".to_owned()),
     }));
     found
 }
@@ -143,8 +148,9 @@ fn overlap(facts: &ReplicaSetFacts) -> Option<Finding> {
     let (short, name) = (facts.kind.short_name, &first.key.name);
     Some(Finding {
         what: format!("its selector also matches pods of {short}/{name}{and_more}"),
-        way_out: Some(
-            "give each a selector and pod labels of its own: either may adopt an orphan of the other"
+        fix: Some(
+            "give each its own selector and pod labels; until then either may adopt orphans of \
+             the other"
                 .to_owned(),
         ),
     })
@@ -156,10 +162,10 @@ fn backing_off_by_flag(rs: &ReplicaSet) -> Option<Finding> {
     let is_back_off = condition.reason.as_deref() == Some(FAILED_POD_BACKOFF);
     is_back_off.then(|| Finding {
         what: format!(
-            "by a flag of the daemon, replacements of Failed pods wait: {}",
+            "a flag of the daemon backs off replacements of Failed pods: {}",
             condition.message.as_deref().unwrap_or_default()
         ),
-        way_out: Some("get the daemon's own report with --server: it knows its flags".to_owned()),
+        fix: Some("use --server, which includes the daemon's flags and state".to_owned()),
     })
 }
 
@@ -169,7 +175,7 @@ fn blocked(block: &Block, rs: &ReplicaSet) -> String {
     format!("protected pods have blocked the scale-down since {since}: {message}")
 }
 
-fn way_out_of_block(block: &Block, report: &Report) -> String {
+fn fix_of_block(block: &Block, report: &Report) -> String {
     let Report {
         namespace, name, ..
     } = report;
@@ -183,7 +189,7 @@ fn way_out_of_block(block: &Block, report: &Report) -> String {
         ),
     };
     format!(
-        "when the pod may go: kubectl -n {namespace} annotate pod {pod} \
+        "once the pod may be deleted: kubectl -n {namespace} annotate pod {pod} \
          replicaset-controller/scale-down-{timeout}"
     )
 }
@@ -199,8 +205,8 @@ fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String
         let remaining = EXPECTATIONS_TIMEOUT.saturating_sub(open.age);
         add(
             format!(
-                "it waits for its own writes in the watch: {} creations{} and {} deletions{}, \
-                 asked for {:.1} s ago",
+                "waiting for the watch to confirm {} creates{} and {} deletes{} sent {:.1} s ago \
+                 (expectations)",
                 open.creations.len(),
                 names(memory_report.map_or(&[], |it| &it.expected_creations)),
                 open.deletions.len(),
@@ -208,16 +214,16 @@ fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String
                 open.age.as_secs_f64(),
             ),
             Some(format!(
-                "if they do not arrive, the controller asks the API server in {:.0} s; check \
-                 the thread watch-pods in /debug/threads for a watch that lags",
+                "the controller queries the API server in {:.0} s; until then, the thread \
+                 watch-pods in /debug/threads shows whether the watch lags",
                 remaining.as_secs_f64()
             )),
         );
     }
     if memory.waits_for.is_some() {
         add(
-            "the cache does not have the last write yet: its watch event enqueues \
-             the ReplicaSet"
+            "waiting for the cache to show the last write; its watch event enqueues the \
+             ReplicaSet"
                 .to_owned(),
             None,
         );
@@ -227,22 +233,20 @@ fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String
     {
         add(
             format!(
-                "it waits in back-off after {} failures: the next try is in {:.1} s",
+                "in back-off after {} failures; next attempt in {:.1} s",
                 memory.queue.n_failures,
                 due.as_secs_f64()
             ),
             Some(
-                "any change of the ReplicaSet or its pods starts a sync at once, such as \
-                 kubectl annotate"
-                    .to_owned(),
+                "to retry now, change the ReplicaSet, for example with kubectl annotate".to_owned(),
             ),
         );
     }
     if memory.queue.is_waiting && !memory.queue.is_processing {
         add(
-            "it waits in the queue for a worker".to_owned(),
+            "queued, waiting for a worker".to_owned(),
             Some(
-                "if that lasts, see the threads sync-* in /debug/threads; \
+                "if this persists, see the threads sync-* in /debug/threads; \
                  --concurrent-replicaset-syncs adds workers"
                     .to_owned(),
             ),
@@ -262,17 +266,19 @@ fn stuck_pods(report: &Report, facts: &ReplicaSetFacts, now: Timestamp, found: &
     let Some(first) = names.next() else { return };
     let more = names.count();
     let of = report.not_counted.iter().find(|pod| pod.pod == first);
-    let because = of.map_or("it is going away", |pod| &pod.because);
-    let others = if more == 0 {
-        String::new()
-    } else {
-        format!(", and {more} more pods")
+    let because = of.map_or("terminating", |pod| &pod.because);
+    let what = match more {
+        0 => format!("pod {first} is stuck: {because}; it does not count as a replica"),
+        _ => format!(
+            "pod {first} and {more} more are stuck: {because}; they do not count as replicas"
+        ),
     };
     found.push(Finding {
-        what: format!("pod {first} is stuck: {because}{others}; it does not count as a replica"),
-        way_out: Some(format!(
-            "its finalizer's owner must remove it, or its node must respond: kubectl -n {} \
-             get pod {first} -o jsonpath='{{.metadata.finalizers}} {{.spec.nodeName}}'",
+        what,
+        fix: Some(format!(
+            "the controller of its finalizer must remove the finalizer, or its node must respond: \
+             kubectl -n {} get pod {first} -o jsonpath='{{.metadata.finalizers}} \
+             {{.spec.nodeName}}'",
             report.namespace
         )),
     });
@@ -293,16 +299,16 @@ fn is_namespace_terminating(message: &str) -> bool {
 }
 
 /// The remedy for an API error, from its message.
-fn way_out_of(message: &str, namespace: &str) -> Option<String> {
-    let way_out = if message.contains("failed quota") {
+fn fix_of(message: &str, namespace: &str) -> Option<String> {
+    let fix = if message.contains("failed quota") {
         format!(
-            "set in the template what the quota asks for, or add a LimitRange with defaults: \
-             kubectl -n {namespace} describe quota"
+            "set the resources that the quota requires in the template, or add a LimitRange with \
+             defaults: kubectl -n {namespace} describe quota"
         )
     } else if message.contains("exceeded quota") {
         format!(
-            "raise the quota, free some of it, or ask for less: kubectl -n {namespace} describe \
-             quota"
+            "raise the quota, free some of it, or request less in the template: kubectl -n \
+             {namespace} describe quota"
         )
     } else if message.contains("error looking up service account") {
         let name = message.rsplit_once("error looking up service account ");
@@ -315,25 +321,25 @@ fn way_out_of(message: &str, namespace: &str) -> Option<String> {
     } else if message.contains("violates PodSecurity") {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()
     } else if message.contains("admission webhook") || message.contains("failed calling webhook") {
-        "check the named webhook: its log, and that it responds".to_owned()
+        "check that the named webhook responds, and its log".to_owned()
     } else if message.contains("denied request") {
-        "make the template meet the named policy, or repair the policy: the next try comes by \
-         itself, within 5 minutes"
+        "make the template meet the named policy, or fix the policy; the controller retries \
+         within 5 minutes"
             .to_owned()
     } else if message.contains("no PriorityClass") {
         "create the PriorityClass that the template names, or name another".to_owned()
     } else if message.contains("is invalid") {
         "correct the template: the named field is invalid".to_owned()
     } else if message.contains("cannot create resource") || message.contains("cannot delete") {
-        "the daemon lacks rights: bind the ClusterRole system:controller:replicaset-controller to \
-         its account"
+        "the daemon lacks permissions: bind the ClusterRole \
+         system:controller:replicaset-controller to its account"
             .to_owned()
-    } else if message.contains("no answer from the API server") {
+    } else if message.contains("no response from the API server") {
         "the API server did not respond: check its health, and the daemon's log".to_owned()
     } else {
         return None;
     };
-    Some(way_out)
+    Some(fix)
 }
 
 /// Failures older than this are not part of a failure loop.
@@ -366,17 +372,17 @@ pub(super) fn unavailable(
     let states = groups.iter();
     let states = states.map(|(state, pods)| format!("{} {state}", pods.len()));
     let states: Vec<String> = states.collect();
-    let of = match report.next.action {
-        "nothing" => "it owns as many pods as it wants; ",
+    let matches = match report.next.action {
+        "nothing" => "pod count matches; ",
         _ => "",
     };
-    let count = match report.available {
-        0 => "none is available".to_owned(),
-        count => format!("{count} of {} are available", active.len()),
-    };
+    let (available, n_active) = (report.available, active.len());
     Some(Finding {
-        what: format!("{of}{count}: {}", states.join("; ")),
-        way_out: Some(describe(example)),
+        what: format!(
+            "{matches}{available} of {n_active} available: {}",
+            states.join("; ")
+        ),
+        fix: Some(describe(example)),
     })
 }
 
@@ -420,11 +426,11 @@ pub(super) fn failing(
     let node = node.map_or_else(String::new, |node| format!(", on {node}"));
     Some(Finding {
         what: format!(
-            "{} pods Failed that were created within {} s{reason}{node}: each is replaced at once",
+            "{} pods created within {} s have Failed{reason}{node}; each is replaced at once",
             failed.len(),
             within.max(1)
         ),
-        way_out: Some(format!(
+        fix: Some(format!(
             "{}; to slow the replacements down: {}",
             describe(newest),
             back_off_command(&facts.replica_set, facts.kind.singular)
@@ -432,16 +438,16 @@ pub(super) fn failing(
     })
 }
 
-/// Reports how pods that fail hold back their replacements, and the remedy.
+/// Reports how failing pods delay their replacements, and the remedy.
 pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Timestamp) -> Finding {
     let n_held_back = back_off.n_held_back;
     let next = match (n_held_back, now.checked_add(back_off.remaining)) {
         (0, _) => "their replacements are not Ready yet".to_owned(),
         (_, Ok(at)) if at > now => format!(
-            "{n_held_back} missing pods must wait, the next one is due at {}",
+            "{n_held_back} missing pods are backed off, the next one is due at {}",
             at.round(Unit::Second).unwrap_or(at)
         ),
-        _ => format!("{n_held_back} missing pods must wait, one is due now"),
+        _ => format!("{n_held_back} missing pods are backed off, one is due now"),
     };
     let rs = &facts.replica_set;
     let namespace = &rs.key.namespace;
@@ -449,14 +455,14 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
     let selector = selector.unwrap_or_default();
     Finding {
         what: format!(
-            "{}, the last step since {}; {next}, one every {:.0} s",
+            "{}, the current step since {}; {next}, one every {:.0} s",
             back_off.history(),
             back_off.step_began,
             back_off.wait.as_secs_f64().max(1.0)
         ),
-        way_out: Some(format!(
-            "{}; one Ready pod ends the wait, and so does deleting the Failed pods: kubectl -n \
-             {namespace} delete pods -l '{selector}' --field-selector status.phase=Failed",
+        fix: Some(format!(
+            "{}; the back-off ends when one pod is Ready or the Failed pods are deleted: kubectl \
+             -n {namespace} delete pods -l '{selector}' --field-selector status.phase=Failed",
             describe(&back_off.last)
         )),
     }
@@ -467,35 +473,33 @@ fn describe(pod: &Pod) -> String {
     format!("kubectl -n {namespace} describe pod {name}")
 }
 
-/// The finding about a ReplicaSet in this namespace. `is_watched` tells whether quotas are watched.
-pub fn hold_finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
+/// The finding about a ReplicaSet in this namespace. `is_watched`: whether quotas are watched.
+pub fn back_off_finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
     let longest = PAUSE_MAX.as_secs();
-    let way_out = match &held_back.refusal {
+    let fix = match &held_back.refusal {
         Refusal::Quota(quota) => {
             let ways = if is_watched {
-                "free some of the quota, or raise it; its status starts the next try at once"
+                "free some of the quota, or raise it; a change of its status triggers the next \
+                 attempt"
                     .to_owned()
             } else {
                 format!(
-                    "free some of the quota, which starts the next try at once, or raise it: \
-                     quotas are not watched, so that takes up to {longest} s"
+                    "free some of the quota, which triggers the next attempt, or raise it, which \
+                     takes effect within {longest} s because quotas are not watched"
                 )
             };
             format!("{ways}: kubectl -n {namespace} describe quota {quota}")
         }
-        Refusal::Overload { .. } => "nothing has to be done here: check the health of the API \
-                                     server, or of the webhook that the error names"
+        Refusal::Overload { .. } => "no change of the ReplicaSet is needed: check the health of \
+                                     the API server, or of the webhook that the error names"
             .to_owned(),
-        Refusal::Invalid => "change the spec, which starts a try at once, or repair the policy or \
-                             webhook that rejects the pods, and wait for the next try"
+        Refusal::Invalid => "change the spec, which is retried at once; or fix the policy or \
+                             webhook that rejects the pods, and wait for the next attempt"
             .to_owned(),
     };
     Finding {
-        what: format!(
-            "creates of pods are backed off: {}",
-            why(held_back, is_watched)
-        ),
-        way_out: Some(way_out),
+        what: format!("pod creation is backed off: {}", why(held_back, is_watched)),
+        fix: Some(fix),
     }
 }
 
@@ -504,11 +508,11 @@ fn why(held_back: &HeldBack, is_watched: bool) -> String {
     let (n, seconds) = (held_back.n_refusals, held_back.since.as_secs_f64());
     let plural = if n == 1 { "" } else { "s" };
     let next = next_try(held_back);
-    let times = format!("{n} refusal{plural} in {seconds:.0} s; {next}");
+    let times = format!("{n} create{plural} rejected in {seconds:.0} s; {next}");
     match (&held_back.refusal, held_back.position) {
         (Refusal::Quota(quota), position) => {
             let position = position.map_or_else(String::new, |it| {
-                format!(", number {} of {} waiting", it.n_before + 1, it.len)
+                format!(" (number {} of {} in its queue)", it.n_before + 1, it.len)
             });
             let sooner = if is_watched {
                 ", or as soon as its status shows free quota"
@@ -517,14 +521,14 @@ fn why(held_back: &HeldBack, is_watched: bool) -> String {
             };
             let own = held_back.remaining.as_secs_f64();
             format!(
-                "blocked by quota \"{quota}\"{position}; {times}{sooner}; its own try at the \
-                 latest in {own:.0} s"
+                "blocked by quota \"{quota}\"{position}; {times}{sooner}; own attempt in {own:.0} \
+                 s at the latest"
             )
         }
         (Refusal::Overload { .. }, _) => {
-            format!("the API server or a webhook is overloaded; {times}")
+            format!("the API server or a webhook is overloaded or does not respond; {times}")
         }
-        (Refusal::Invalid, _) => format!("the API server calls the pods invalid; {times}"),
+        (Refusal::Invalid, _) => format!("the API server rejects the pods as invalid; {times}"),
     }
 }
 
@@ -534,25 +538,25 @@ pub fn next_try(held_back: &HeldBack) -> String {
     let next = of_queue
         .unwrap_or(held_back.remaining)
         .min(held_back.remaining);
-    format!("next try in {:.1} s", next.as_secs_f64())
+    format!("next attempt in {:.1} s", next.as_secs_f64())
 }
 
 /// The same as data.
-pub fn hold_report(held_back: &HeldBack, is_watched: bool) -> HoldReport {
+pub fn back_off_report(held_back: &HeldBack, is_watched: bool) -> BackOffReport {
     let position = held_back.position;
-    let of_quota = |quota: &str| LineReport {
+    let of_quota = |quota: &str| QuotaQueueReport {
         quota: quota.to_owned(),
-        place: position.map(|it| it.n_before + 1),
+        position: position.map(|it| it.n_before + 1),
         length: position.map(|it| it.len),
-        next_probe_seconds: position.map(|it| it.next_try_in.as_secs_f64()),
+        next_attempt_seconds: position.map(|it| it.next_try_in.as_secs_f64()),
         is_watched,
     };
-    HoldReport {
+    BackOffReport {
         kind: Refusal::KINDS[held_back.refusal.kind()],
         refusals: held_back.n_refusals,
         since_seconds: held_back.since.as_secs_f64(),
         next_try_seconds: held_back.remaining.as_secs_f64(),
-        line: match &held_back.refusal {
+        queue: match &held_back.refusal {
             Refusal::Quota(quota) => Some(of_quota(quota)),
             Refusal::Overload { .. } | Refusal::Invalid => None,
         },
@@ -565,7 +569,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{hold_finding, hold_report, why};
+    use super::{back_off_finding, back_off_report, why};
     use crate::controller::memory::refusals::{HeldBack, QueuePosition, Refusal};
 
     fn held_back(refusal: Refusal) -> HeldBack {
@@ -589,26 +593,23 @@ mod tests {
             (true, ", or as soon as its status shows free quota"),
         ] {
             let quota = held_back(Refusal::Quota("few".into()));
-            let finding = hold_finding(&quota, "shop", is_watched);
+            let finding = back_off_finding(&quota, "shop", is_watched);
             assert_eq!(
                 finding.what,
                 format!(
-                    "creates of pods are backed off: blocked by quota \"few\", number 5 of 12 \
-                     waiting; 3 refusals in 70 s; next try in 12.3 s{sooner}; its own try at the \
-                     latest in 640 s"
+                    "pod creation is backed off: blocked by quota \"few\" (number 5 of 12 in its \
+                     queue); 3 creates rejected in 70 s; next attempt in 12.3 s{sooner}; own \
+                     attempt in 640 s at the latest"
                 )
             );
-            let way_out = finding.way_out.expect("a way out");
-            assert!(
-                way_out.contains("kubectl -n shop describe quota few"),
-                "{way_out}"
-            );
+            let fix = finding.fix.expect("a way out");
+            assert!(fix.contains("kubectl -n shop describe quota few"), "{fix}");
         }
     }
 
     #[test]
     fn the_report_names_the_queue_as_data() {
-        let quota = hold_report(&held_back(Refusal::Quota("few".into())), true);
+        let quota = back_off_report(&held_back(Refusal::Quota("few".into())), true);
         assert_eq!(
             serde_json::to_value(&quota).expect("JSON"),
             json!({
@@ -619,19 +620,19 @@ mod tests {
                 },
             })
         );
-        let invalid = hold_report(&held_back(Refusal::Invalid), true);
-        assert_eq!((invalid.kind, invalid.line), ("invalid", None));
+        let invalid = back_off_report(&held_back(Refusal::Invalid), true);
+        assert_eq!((invalid.kind, invalid.queue), ("invalid", None));
     }
 
     #[test]
     fn the_other_kinds_name_the_next_try() {
         let overload = why(&held_back(Refusal::Overload { retry_after: None }), true);
-        assert!(overload.contains("overloaded") && overload.contains("next try in 12.3 s"));
-        let invalid = hold_finding(&held_back(Refusal::Invalid), "shop", true);
-        assert!(invalid.what.contains("next try in 12.3 s"));
+        assert!(overload.contains("overloaded") && overload.contains("next attempt in 12.3 s"));
+        let invalid = back_off_finding(&held_back(Refusal::Invalid), "shop", true);
+        assert!(invalid.what.contains("next attempt in 12.3 s"));
         assert!(
             invalid
-                .way_out
+                .fix
                 .is_some_and(|it| it.starts_with("change the spec"))
         );
     }

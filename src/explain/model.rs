@@ -39,9 +39,10 @@ impl Sources {
 pub struct Finding {
     /// The problem.
     pub what: String,
-    /// The remedy.
+    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub way_out: Option<String>,
+    #[serde(rename = "wayOut")]
+    pub fix: Option<String>,
 }
 
 /// The report about one ReplicaSet.
@@ -113,17 +114,17 @@ pub struct Sibling {
 }
 
 impl Report {
-    /// True if the ReplicaSet has what it wants.
-    pub fn is_in_step(&self) -> bool {
+    /// True if the ReplicaSet has converged: no problem, and nothing for a sync to do.
+    pub fn has_converged(&self) -> bool {
         self.findings.is_empty() && self.next.is_nothing()
     }
 
-    /// Why it is not in step, in one line, and the remedy: the most important finding, or else what
-    /// a sync would do.
+    /// Why it has not converged, in one line, and the fix: the most important finding, or else what
+    /// the next sync does.
     pub fn reason(&self) -> (String, Option<String>) {
         match self.findings.first() {
-            Some(finding) => (finding.what.clone(), finding.way_out.clone()),
-            None => (format!("a sync would now: {}", self.next), None),
+            Some(finding) => (finding.what.clone(), finding.fix.clone()),
+            None => (format!("next sync: {}", self.next), None),
         }
     }
 }
@@ -169,7 +170,7 @@ pub struct Deletion {
     pub rule: Option<&'static str>,
     /// The rule in words, with this pod's value and the next pod's.
     pub because: String,
-    /// The pod from which no rule separates it: either of the two may go first.
+    /// The pod with which it ties: either of the two may be deleted first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ties_with: Option<String>,
 }
@@ -231,9 +232,10 @@ pub struct MemoryReport {
     /// When it occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<Timestamp>,
-    /// Why and how long its creates are held back after a refusal.
+    /// Why and how long its creates are backed off after a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hold: Option<HoldReport>,
+    #[serde(rename = "hold")]
+    pub back_off: Option<BackOffReport>,
     /// Failures since the last success; they decide the back-off.
     pub failures: u32,
     /// Time until the queue adds the key by itself, in seconds.
@@ -245,39 +247,42 @@ pub struct MemoryReport {
     pub is_syncing: bool,
 }
 
-/// Creates that are held back after a refusal. Times are in seconds.
+/// Creates that are backed off after a rejection. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HoldReport {
+pub struct BackOffReport {
     /// `quota`, `overload` or `invalid`.
     pub kind: &'static str,
-    /// Refusals of this kind in a row.
+    /// Consecutive rejections of this kind.
     pub refusals: u32,
     /// Time since the first of them.
     pub since_seconds: f64,
-    /// Time until its own next try, if nothing ends the wait earlier.
+    /// Time until its own next attempt, if nothing ends the back-off earlier.
     pub next_try_seconds: f64,
-    /// The line in front of a quota.
+    /// The queue of the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<LineReport>,
+    #[serde(rename = "line")]
+    pub queue: Option<QuotaQueueReport>,
 }
 
-/// The line in front of a quota, and a place in it.
+/// The queue of a quota, and a position in it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LineReport {
+pub struct QuotaQueueReport {
     /// The name of the ResourceQuota.
     pub quota: String,
-    /// Its place, from 1 on; absent in reports about many ReplicaSets.
+    /// Its position, from 1 on; absent in reports about many ReplicaSets.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<usize>,
+    #[serde(rename = "place")]
+    pub position: Option<usize>,
     /// How many ReplicaSets wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<usize>,
-    /// Time until the line's next probe, in seconds.
+    /// Time until the next attempt of any ReplicaSet in the queue, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_probe_seconds: Option<f64>,
-    /// True if the quota's status starts a probe as soon as it shows more room.
+    #[serde(rename = "nextProbeSeconds")]
+    pub next_attempt_seconds: Option<f64>,
+    /// True if quotas are watched: an attempt follows as soon as the status shows free quota.
     pub is_watched: bool,
 }
 
@@ -334,11 +339,11 @@ impl fmt::Display for NextStep {
         }
         match self.leftovers {
             0 => {}
-            1 => steps.push("delete 1 Failed pod that is not kept".to_owned()),
-            count => steps.push(format!("delete {count} Failed pods that are not kept")),
+            1 => steps.push("delete 1 old Failed pod".to_owned()),
+            count => steps.push(format!("delete {count} old Failed pods")),
         }
         if steps.is_empty() {
-            steps.push("nothing".to_owned());
+            steps.push("no action".to_owned());
         }
         f.write_str(&steps.join(", "))
     }
@@ -353,8 +358,8 @@ impl Report {
         writeln!(f, "{} {}/{}{of}", self.kind, self.namespace, self.name)?;
         writeln!(
             f,
-            "  wants {}, owns {} pods, counts {}: {} ready, {} available",
-            self.desired, self.owned, self.active, self.ready, self.available
+            "  desired {}, active {}, ready {}, available {} (owns {} pods)",
+            self.desired, self.active, self.ready, self.available, self.owned
         )?;
         writeln!(
             f,
@@ -363,10 +368,10 @@ impl Report {
             self.observed_generation,
             match self.source {
                 "daemon" => {
-                    "the running daemon, which knows neither events nor why a pod does not run \
-                     (without --server: the API)"
+                    "the running daemon (without --server, explain also shows events and why pods \
+                     do not run)"
                 }
-                _ => "the API alone",
+                _ => "the API server",
             }
         )?;
         self.fmt_siblings(f)?;
@@ -392,18 +397,22 @@ impl Report {
         {
             writeln!(
                 f,
-                "  beside {name}, which wants {desired} and has {replicas}"
+                "  same owner: {name}, desired {desired}, replicas {replicas}"
             )?;
         }
         match idle.len() {
             0 => Ok(()),
-            n => writeln!(f, "  beside {n} that want and have no pods"),
+            n => writeln!(f, "  same owner: {n} more, scaled to 0"),
         }
     }
 
     fn fmt_findings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_in_step() {
-            return writeln!(f, "\nIt has what it wants.");
+        if self.has_converged() {
+            return writeln!(
+                f,
+                "\nConverged: {} of {} pods are available.",
+                self.available, self.desired
+            );
         }
         if self.findings.is_empty() {
             return Ok(());
@@ -411,8 +420,8 @@ impl Report {
         writeln!(f, "\nProblems:")?;
         for finding in &self.findings {
             writeln!(f, "  - {}", escaped(&finding.what))?;
-            if let Some(way_out) = &finding.way_out {
-                writeln!(f, "    way out: {way_out}")?;
+            if let Some(fix) = &finding.fix {
+                writeln!(f, "    fix: {fix}")?;
             }
         }
         Ok(())
@@ -421,8 +430,8 @@ impl Report {
     fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = &self.next;
         match &next.held_back {
-            Some(held_back) => writeln!(f, "\nA sync would {next}, but not yet: {held_back}")?,
-            None => writeln!(f, "\nA sync would now: {next}")?,
+            Some(held_back) => writeln!(f, "\nNext sync: {next}, but not yet: {held_back}")?,
+            None => writeln!(f, "\nNext sync: {next}")?,
         }
         fmt_deletions(&next.pods, next.pods_total, f)
     }
@@ -431,7 +440,7 @@ impl Report {
         if self.not_counted.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\nPods that do not count:")?;
+        writeln!(f, "\nPods that do not count as replicas:")?;
         for pod in self.not_counted.iter().take(LINES_MAX) {
             writeln!(f, "  {}: {}", pod.pod, pod.because)?;
         }
@@ -505,9 +514,9 @@ fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_
         };
         let names: Vec<String> = group.iter().map(|it| it.pod.clone()).collect();
         let names = some_of(&names, names.len());
-        write!(f, "  any of {names}  no rule separates them")?;
+        write!(f, "  any of {names}  tie")?;
         if let Some(kept) = &last.ties_with {
-            writeln!(f, " from {kept}")?;
+            writeln!(f, " with {kept}")?;
         } else {
             writeln!(f, "; the last of them:")?;
             fmt_deletion(last, f)?;
@@ -523,7 +532,7 @@ fn fmt_deletion(deletion: &Deletion, f: &mut fmt::Formatter<'_>) -> fmt::Result 
 }
 
 fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\nThe daemon remembers:")?;
+    writeln!(f, "\nController state:")?;
     match (
         memory.last_sync_at,
         memory.last_sync_seconds,
@@ -534,9 +543,9 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
             let took = Duration::from_micros(took.as_micros().try_into().unwrap_or_default());
             let end = match end {
                 "tooEarly" => {
-                    "not yet: it waits for its own writes in the watch, or for large syncs"
+                    "postponed until the watch shows earlier writes, or large syncs have ended"
                 }
-                "heldBack" => "done, but creates are backed off",
+                "heldBack" => "synced, but creates are backed off",
                 end => end,
             };
             writeln!(f, "  last sync: {at:.3}, {took:?}, {end}")?;
@@ -551,14 +560,14 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     }
     let mut queue = String::new();
     if memory.is_syncing {
-        queue += "a worker syncs it; ";
+        queue += "being synced; ";
     }
     if memory.is_queued {
-        queue += "it waits for a worker; ";
+        queue += "waiting for a worker; ";
     }
     write!(queue, "{} failures", memory.failures)?;
     if let Some(due) = memory.next_try_seconds {
-        write!(queue, ", next timed sync in {due:.1} s")?;
+        write!(queue, ", next scheduled sync in {due:.1} s")?;
     }
     writeln!(f, "  queue: {queue}")?;
     match memory.expectations_age_seconds {
@@ -574,7 +583,7 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     }
     if !memory.unresolved.is_empty() {
         let names = some_of(&memory.unresolved, memory.unresolved_total);
-        writeln!(f, "  writes of unknown outcome, to be repeated: {names}")?;
+        writeln!(f, "  writes of unknown outcome, to be retried: {names}")?;
     }
     for (what, waits_for, cached) in [
         (
@@ -591,7 +600,7 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
         if let Some(version) = waits_for {
             writeln!(
                 f,
-                "  waits for version {version} of {what}, the cache has {cached}"
+                "  waiting for version {version} of {what}; the cache is at {cached}"
             )?;
         }
     }

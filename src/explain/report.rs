@@ -210,15 +210,15 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
         return NotCounted {
             pod: pod_name,
             reason: "finished",
-            because: format!("its phase is {phase}, it will never run again"),
+            because: format!("phase {phase}: it never runs again"),
         };
     };
     let because = match sources.finalizers.get(&pod.uid) {
         Some(names) if !names.is_empty() => format!(
-            "it is going away, due at {since}, and kept by the finalizer {}",
+            "terminating, due at {since}, kept by the finalizer {}",
             names.join(", ")
         ),
-        _ => format!("it is going away, due at {since}"),
+        _ => format!("terminating, due at {since}"),
     };
     NotCounted {
         pod: pod_name,
@@ -237,7 +237,7 @@ fn next_step(
     let rs = &*facts.replica_set;
     let n_active = decision.map_or(0, |decision| decision.active.len());
     let wanted = match plan(n_active, rs.replicas, facts.rules.burst_replicas) {
-        // Protected pods are not even wanted gone, while missing pods are wanted and wait.
+        // Protected pods are not due for deletion, while missing pods are due and wait.
         Plan::Delete(_) if !rs.is_terminating() => {
             decision.map_or(Plan::Nothing, |decision| decision.plan)
         }
@@ -275,7 +275,7 @@ fn next_step(
             let n_pods = decision
                 .map(|decision| decision.opt_ins.n_held_back())
                 .filter(|n_pods| *n_pods > 0);
-            n_pods.map(|n_pods| format!("{n_pods} of them wait, because pods of it fail"))
+            n_pods.map(|n_pods| format!("{n_pods} of them are backed off because pods fail"))
         }),
     };
     NextStep {
@@ -294,11 +294,11 @@ fn held_back(memory: &Memory) -> Option<String> {
     if let Some(open) = &memory.expectations {
         let (creations, deletions) = (open.creations.len(), open.deletions.len());
         return Some(format!(
-            "{creations} creations and {deletions} deletions were not seen in the watch yet"
+            "the watch has not confirmed {creations} creates and {deletions} deletes yet"
         ));
     }
     if memory.waits_for.is_some() {
-        return Some("the cache does not have the last write yet".to_owned());
+        return Some("the cache does not show the last write yet".to_owned());
     }
     // The problems say why, so this says when.
     if let Some(held_back) = &memory.held_back {
@@ -308,7 +308,7 @@ fn held_back(memory: &Memory) -> Option<String> {
         .queue
         .due_in
         .filter(|_| memory.queue.n_failures > 0)?;
-    Some(format!("next try in {:.1} s", next.as_secs_f64()))
+    Some(format!("next attempt in {:.1} s", next.as_secs_f64()))
 }
 
 /// The chosen pods, each with the rule that ranks it before the first remaining pod.
@@ -369,7 +369,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
         return Deletion {
             pod,
             rule: Some(Rule::Mark.name()),
-            because: "it is marked never: no scale-down deletes it".to_owned(),
+            because: "annotated scale-down=never: no scale-down deletes it".to_owned(),
             ties_with: None,
         };
     }
@@ -377,7 +377,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
         return Deletion {
             pod,
             rule: None,
-            because: "it is deleted last".to_owned(),
+            because: "deleted last".to_owned(),
             ties_with: None,
         };
     };
@@ -389,7 +389,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
         rule: rule.map(Rule::name),
         because: match rule {
             Some(rule) => because(rule, ranked, other),
-            None => format!("no rule separates it from {}", other.pod.key.name),
+            None => format!("ties with {}", other.pod.key.name),
         },
     }
 }
@@ -399,16 +399,18 @@ fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     let (a, b) = (&*a.pod, &*b.pod);
     let time = |at: Option<CompactTimestamp>| at.map_or("never".to_owned(), |at| at.to_string());
     let (what, mine, theirs) = match rule {
-        Rule::Mark if a.scale_down == ScaleDownMark::First => {
-            ("it is marked first, unlike", String::new(), String::new())
-        }
-        Rule::Mark => (
-            "it is not marked never, unlike",
+        Rule::Mark if a.scale_down == ScaleDownMark::First => (
+            "annotated scale-down=first, unlike",
             String::new(),
             String::new(),
         ),
-        Rule::Unassigned => ("it has no node, unlike", String::new(), String::new()),
-        Rule::NotReady => ("it is not Ready, unlike", String::new(), String::new()),
+        Rule::Mark => (
+            "not annotated scale-down=never, unlike",
+            String::new(),
+            String::new(),
+        ),
+        Rule::Unassigned => ("no node, unlike", String::new(), String::new()),
+        Rule::NotReady => ("not Ready, unlike", String::new(), String::new()),
         Rule::Phase => ("phase", format!("{:?}", a.phase), format!("{:?}", b.phase)),
         Rule::DeletionCost => (
             "deletion cost",
@@ -486,10 +488,9 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         }),
         last_error: memory.last_error.as_ref().map(|e| e.message.to_string()),
         last_error_at: memory.last_error.as_ref().map(|error| error.at),
-        hold: memory
-            .held_back
-            .as_ref()
-            .map(|held_back| super::findings::hold_report(held_back, memory.quotas_are_watched)),
+        back_off: memory.held_back.as_ref().map(|held_back| {
+            super::findings::back_off_report(held_back, memory.quotas_are_watched)
+        }),
         failures: memory.queue.n_failures,
         next_try_seconds: memory.queue.due_in.map(|due| due.as_secs_f64()),
         is_queued: memory.queue.is_waiting,
@@ -523,9 +524,13 @@ pub(super) fn preferred(
 pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> Deletion {
     let node = pod.node.as_deref().unwrap_or_default();
     let on_node = because.on_node.map(|on_node| match on_node {
-        NodePods::Emptied(1) => format!("it is the last pod on {node}"),
-        NodePods::Emptied(n) => format!("it is one of the last {n} pods on {node}, which all go"),
-        NodePods::Active(n) => format!("{node} has {n} active pods, and fuller nodes go later"),
+        NodePods::Emptied(1) => format!("the last pod on {node}"),
+        NodePods::Emptied(n) => {
+            format!("one of the last {n} pods on {node}, all of which are deleted")
+        }
+        NodePods::Active(n) => {
+            format!("{node} has {n} active pods, fuller nodes are emptied later")
+        }
     });
     let in_domain = because.in_domain.map(|n| {
         let domain = match places.label() {
@@ -536,7 +541,7 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
             None => format!("node {node}"),
         };
         let pods_are = if n == 1 { "pod is" } else { "pods are" };
-        format!("{n} {pods_are} in {domain}, no other has more to give")
+        format!("{n} {pods_are} in {domain}, and no other domain has more pods to delete")
     });
     let both = [in_domain, on_node].into_iter().flatten();
     Deletion {

@@ -1,4 +1,4 @@
-//! All objects that are not in step with their specs, one line each, as data and as text. Pure.
+//! All objects that have not converged, one line each, as data and as text. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +11,18 @@ use super::report::report;
 use crate::controller::inspect::ReplicaSetFacts;
 use crate::stdx::escape::escaped;
 
-/// The objects that are not in step. The command `explain` also reads it from a daemon's page.
+/// The objects that have not converged. The command `explain` also reads it from a daemon's page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Table {
     /// How many objects of each kind were looked at.
     pub looked_at: BTreeMap<String, usize>,
-    /// Those that are not in step, by namespace and name.
-    pub not_in_step: Vec<Row>,
+    /// Those that have not converged, by namespace and name.
+    #[serde(rename = "notInStep")]
+    pub not_converged: Vec<Row>,
 }
 
-/// One object that is not in step.
+/// One object that has not converged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -42,27 +43,27 @@ pub struct Row {
     pub ready: usize,
     /// Active pods that are available.
     pub available: usize,
-    /// The most important problem, or what a sync would do.
+    /// The most important problem, or what the next sync does.
     pub reason: String,
-    /// The remedy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way_out: Option<String>,
+    /// How to fix it.
+    #[serde(rename = "wayOut", default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
 }
 
 impl Table {
-    /// A table of `n` objects of `kind`, all in step so far.
+    /// A table of `n` objects of `kind`, all converged so far.
     pub fn of(kind: &str, n: usize) -> Self {
         Self {
             looked_at: BTreeMap::from([(kind.to_owned(), n)]),
-            not_in_step: Vec::new(),
+            not_converged: Vec::new(),
         }
     }
 
-    /// Adds the object of `facts` as of `now`, unless it is in step.
+    /// Adds the object of `facts` as of `now`, unless it has converged.
     pub fn add(&mut self, facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) {
         let report = report(facts, sources, now);
-        if !report.is_in_step() {
-            self.not_in_step.push(Row::of(&report));
+        if !report.has_converged() {
+            self.not_converged.push(Row::of(&report));
         }
     }
 
@@ -71,14 +72,15 @@ impl Table {
         for (kind, n) in other.looked_at {
             *self.looked_at.entry(kind).or_default() += n;
         }
-        self.not_in_step.extend(other.not_in_step);
-        self.not_in_step.sort_by(|a, b| a.place().cmp(&b.place()));
+        self.not_converged.extend(other.not_converged);
+        self.not_converged
+            .sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
     }
 }
 
 impl Row {
     fn of(report: &Report) -> Self {
-        let (reason, way_out) = report.reason();
+        let (reason, fix) = report.reason();
         Self {
             kind: report.kind.to_owned(),
             namespace: report.namespace.clone(),
@@ -89,12 +91,11 @@ impl Row {
             ready: report.ready,
             available: report.available,
             reason,
-            way_out,
+            fix,
         }
     }
 
-    /// The row's place in the order.
-    fn place(&self) -> (&str, &str, &str) {
+    fn sort_key(&self) -> (&str, &str, &str) {
         (&self.namespace, &self.name, &self.kind)
     }
 
@@ -141,14 +142,19 @@ impl fmt::Display for Table {
             let kinds: Vec<String> = kinds.map(|kind| format!("{}s", escaped(kind))).collect();
             return writeln!(f, "no {} found", kinds.join(" or "));
         }
-        let kinds = self.looked_at.iter();
-        let kinds = kinds.map(|(kind, n)| format!("{n} {}s", escaped(kind)));
-        let kinds = kinds.collect::<Vec<_>>().join(" and ");
-        if self.not_in_step.is_empty() {
-            return writeln!(f, "{kinds}: all are in step");
+        let total: usize = self.looked_at.values().sum();
+        let kinds = self.looked_at.iter().filter(|(_, n)| **n > 0);
+        let kinds: Vec<String> = kinds
+            .map(|(kind, _)| format!("{}s", escaped(kind)))
+            .collect();
+        let kinds = kinds.join(" and ");
+        let have = |n: usize| if n == 1 { "has" } else { "have" };
+        let n = self.not_converged.len();
+        if n == 0 {
+            return writeln!(f, "{total} of {total} {kinds} {} converged", have(total));
         }
         let mut rows = vec![HEAD.map(str::to_owned)];
-        rows.extend(self.not_in_step.iter().map(Row::cells));
+        rows.extend(self.not_converged.iter().map(Row::cells));
         let width = |column: usize| {
             let cells = rows.iter().map(|row| row[column].chars().count());
             cells.max().unwrap_or_default()
@@ -161,9 +167,7 @@ impl fmt::Display for Table {
             }
             writeln!(f, "{reason}")?;
         }
-        let n = self.not_in_step.len();
-        let are = if n == 1 { "is" } else { "are" };
-        writeln!(f, "\n{kinds}: {n} {are} not in step")
+        writeln!(f, "\n{n} of {total} {kinds} {} not converged", have(n))
     }
 }
 
@@ -182,16 +186,16 @@ mod tests {
             ready: 1,
             available: 0,
             reason: reason.to_owned(),
-            way_out: None,
+            fix: None,
         }
     }
 
     #[test]
     fn both_kinds_are_in_one_table_by_namespace_and_name() {
         let mut table = Table::of("ReplicaSet", 10);
-        table.not_in_step = vec![row("ReplicaSet", "shop", "web", "no quota")];
+        table.not_converged = vec![row("ReplicaSet", "shop", "web", "no quota")];
         let mut other = Table::of("ReplicationController", 2);
-        other.not_in_step = vec![row(
+        other.not_converged = vec![row(
             "ReplicationController",
             "a",
             "old",
@@ -203,7 +207,7 @@ NAMESPACE   NAME     OWNER            DESIRED   ACTIVE   READY   AVAILABLE   REA
 a           rc/old   -                3         2        1       0           a\\nforged\\u{1b}[2K
 shop        rs/web   Deployment/web   3         2        1       0           no quota
 
-10 ReplicaSets and 2 ReplicationControllers: 2 are not in step
+2 of 12 ReplicaSets and ReplicationControllers have not converged
 ";
         assert_eq!(table.to_string(), expected);
         let json = serde_json::to_string(&table).expect("text keys");
@@ -212,10 +216,10 @@ shop        rs/web   Deployment/web   3         2        1       0           no 
     }
 
     #[test]
-    fn a_table_without_a_row_says_so() {
+    fn an_empty_table_is_explained() {
         let mut table = Table::of("ReplicaSet", 0);
         assert_eq!(table.to_string(), "no ReplicaSets found\n");
         table.merge(Table::of("ReplicaSet", 4));
-        assert_eq!(table.to_string(), "4 ReplicaSets: all are in step\n");
+        assert_eq!(table.to_string(), "4 of 4 ReplicaSets have converged\n");
     }
 }

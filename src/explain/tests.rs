@@ -116,9 +116,9 @@ fn a_replica_set_in_its_desired_state_has_no_findings() {
     check(
         &report,
         &[
-            "wants 1, owns 1 pods, counts 1",
-            "It has what it wants.",
-            "now: nothing",
+            "desired 1, active 1, ready 1, available 1 (owns 1 pods)",
+            "Converged: 1 of 1 pods are available.",
+            "Next sync: no action",
         ],
     );
     assert!(report.findings.is_empty());
@@ -137,9 +137,9 @@ fn an_exceeded_quota_comes_with_its_remedy() {
         &report,
         &[
             "exceeded quota: small",
-            "way out: raise the quota",
+            "fix: raise the quota",
             "kubectl -n shop describe quota",
-            "A sync would now: create 1 pod",
+            "Next sync: create 1 pod",
             "ReplicaFailure=True FailedCreate",
         ],
     );
@@ -163,11 +163,11 @@ fn pods_that_block_a_scale_down_are_named() {
         &blocked,
         &[
             "protected pods have blocked the scale-down since 2026-01-01T00:00:00Z: 2 pods have",
-            "(web-1, web-2), 1 more than the 1 wanted; they are kept",
+            "(web-1, web-2), 1 more than spec.replicas (1); they are kept",
             "kubectl -n shop annotate pod web-1 replicaset-controller/scale-down-",
             "annotate replicaset web replicaset-controller/protected-timeout=30m",
-            "A sync would now: delete 1 pod",
-            "web-3  scale-down: it is marked first, unlike web-1",
+            "Next sync: delete 1 pod",
+            "web-3  scale-down: annotated scale-down=first, unlike web-1",
         ],
     );
     facts.rules.policy.protected_timeout = Some(Duration::from_mins(30));
@@ -178,8 +178,8 @@ fn pods_that_block_a_scale_down_are_named() {
     check(
         &rest,
         &[
-            "A sync would now: nothing",
-            "web-1  scale-down: it is marked never: no scale-down deletes it",
+            "Next sync: no action",
+            "web-1  scale-down: annotated scale-down=never: no scale-down deletes it",
         ],
     );
     // Without protection the marks mean nothing.
@@ -199,7 +199,7 @@ fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
     let protecting = report(&protecting, &Sources::default(), NOW);
     check(
         &protecting,
-        &["A sync would now: nothing", "1 more than the 0 wanted"],
+        &["Next sync: no action", "1 more than spec.replicas (0)"],
     );
     let waits = json!([{
         "type": "ReplicaFailure", "reason": "FailedPodBackoff", "message": "2 pods have failed",
@@ -207,12 +207,15 @@ fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
     let mut of_daemon = facts(1, &waits, Vec::new());
     of_daemon.memory = Some(memory());
     let of_daemon = report(&of_daemon, &Sources::default(), NOW);
-    assert!(!of_daemon.to_string().contains("by a flag"), "{of_daemon}");
+    assert!(
+        !of_daemon.to_string().contains("a flag of the daemon"),
+        "{of_daemon}"
+    );
     let waiting = report(&facts(1, &waits, Vec::new()), &Sources::default(), NOW);
     check(
         &waiting,
         &[
-            "by a flag of the daemon, replacements of Failed pods wait: 2 pods have failed",
+            "a flag of the daemon backs off replacements of Failed pods: 2 pods have failed",
             "with --server",
         ],
     );
@@ -254,8 +257,8 @@ fn open_expectations_hold_back_the_sync() {
     check(
         &report,
         &[
-            "1 creations (web-new) and 0 deletions, asked for 42.0 s ago",
-            "but not yet: 1 creations and 0 deletions were not seen",
+            "1 creates (web-new) and 0 deletes sent 42.0 s ago",
+            "but not yet: the watch has not confirmed 1 creates and 0 deletes",
             "expectations: 42.0 s old; to be created: web-new; to be deleted: none",
         ],
     );
@@ -276,7 +279,7 @@ fn a_back_off_shows_the_next_try() {
     let report = report(&facts, &Sources::default(), NOW);
     check(
         &report,
-        &["in back-off after 13 failures: the next try is in 40.0 s"],
+        &["in back-off after 13 failures; next attempt in 40.0 s"],
     );
 }
 
@@ -325,9 +328,9 @@ fn inactive_pods_have_a_reason() {
         &report,
         &[
             "adopt web-orphan, release web-stray",
-            "web-done: its phase is Succeeded",
+            "web-done: phase Succeeded",
             "web-stray: its labels do not match",
-            "web-stuck: it is going away, due at 2025-12-31T23:00:00Z, and kept by the finalizer \
+            "web-stuck: terminating, due at 2025-12-31T23:00:00Z, kept by the finalizer \
              example.com/hold",
             "pod web-stuck is stuck",
         ],
@@ -355,8 +358,8 @@ fn deletions_name_the_deciding_rule() {
     check(
         &report,
         &[
-            "A sync would now: delete 2 pods",
-            "web-unready  not-ready: it is not Ready, unlike web-keep",
+            "Next sync: delete 2 pods",
+            "web-unready  not-ready: not Ready, unlike web-keep",
             "web-cheap  deletion-cost: deletion cost -5, web-keep 0",
         ],
     );
@@ -388,8 +391,8 @@ fn what_a_cut_list_leaves_out_is_counted() {
     check(
         &delete,
         &[
-            "A sync would delete 500 pods, but not yet: ",
-            "web-009 and 90 more  no rule separates them from web-500\n  … and 400 more\n",
+            "Next sync: delete 500 pods, but not yet: ",
+            "web-009 and 90 more  tie with web-500\n  … and 400 more\n",
             "web-new-009 and 190 more; to be deleted: ",
             "web-009 and 140 more\n",
             "web-lost and 110 more\n",
@@ -443,19 +446,22 @@ fn preferences_of_a_scale_down_are_explained() {
         (
             "consolidate",
             &[
-                "web-c  consolidate: it is the last pod on node-2",
-                "web-a  consolidate: it is one of the last 2 pods on node-1, which all go",
-                "web-d  consolidate: node-3 has 3 active pods, and fuller nodes go later",
+                "web-c  consolidate: the last pod on node-2",
+                "web-a  consolidate: one of the last 2 pods on node-1, all of which are deleted",
+                "web-d  consolidate: node-3 has 3 active pods, fuller nodes are emptied later",
             ][..],
         ),
         (
             "spread, consolidate",
-            &["web-d  spread: 3 pods are in node node-3, no other has more to give; node-3 has 3"],
+            &[
+                "web-d  spread: 3 pods are in node node-3, and no other domain has more pods to \
+               delete; node-3 has 3",
+            ],
         ),
     ] {
         facts.rules.policy.scale_down_order = order.parse().expect("an order");
         let report = report(&facts, &Sources::default(), NOW);
-        check(&report, &["A sync would now: delete 4 pods"]);
+        check(&report, &["Next sync: delete 4 pods"]);
         check(&report, lines);
     }
 
@@ -468,8 +474,8 @@ fn preferences_of_a_scale_down_are_explained() {
         &report,
         &[
             "A scale-down would delete, in this order:",
-            "web-c  consolidate: it is the last pod on node-2",
-            "web-f  it is deleted last",
+            "web-c  consolidate: the last pod on node-2",
+            "web-f  deleted last",
         ],
     );
 }
@@ -520,10 +526,9 @@ fn unavailable_pods_are_grouped_by_reason() {
     check(
         &report(&facts, &sources, NOW),
         &[
-            "it owns as many pods as it wants; none is available: 2 Pending, no node \
-             (Unschedulable); 1 Pending, not Running yet (ImagePullBackOff); 1 Running, not Ready \
-             (CrashLoopBackOff)",
-            "way out: kubectl -n shop describe pod web-1",
+            "pod count matches; 0 of 4 available: 2 Pending, no node (Unschedulable); 1 Pending, \
+             not Running yet (ImagePullBackOff); 1 Running, not Ready (CrashLoopBackOff)",
+            "fix: kubectl -n shop describe pod web-1",
         ],
     );
 }
@@ -535,7 +540,7 @@ fn pods_below_min_ready_seconds_are_a_finding() {
     rs.min_ready_seconds = 7_200;
     check(
         &report(&facts, &Sources::default(), NOW),
-        &["none is available: 2 Ready for less than minReadySeconds (7200 s)"],
+        &["0 of 2 available: 2 Ready for less than minReadySeconds (7200 s)"],
     );
 }
 
@@ -552,9 +557,9 @@ fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
     check(
         &storm_report,
         &[
-            "10 pods Failed that were created within 9 s, reason OutOfpods, on node-1: each is \
+            "10 pods created within 9 s have Failed, reason OutOfpods, on node-1; each is \
              replaced at once",
-            "way out: kubectl -n shop describe pod web-9",
+            "fix: kubectl -n shop describe pod web-9",
         ],
     );
     assert!(
@@ -578,13 +583,13 @@ fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
     check(
         &report,
         &[
-            "10 pods have failed, the last one on node-1: no reason given, the last step since \
-             2025-12-31T23:59:40Z; 2 missing pods must wait, the next one is due at \
+            "10 pods have failed, the last one on node-1: no reason given, the current step since \
+             2025-12-31T23:59:40Z; 2 missing pods are backed off, the next one is due at \
              2026-01-01T00:00:09Z, one every 20 s",
-            "way out: kubectl -n shop describe pod web-9; one Ready pod ends the wait, and so does \
-             deleting the Failed pods: kubectl -n shop delete pods -l 'app=web' --field-selector \
-             status.phase=Failed",
-            "2 of them wait, because pods of it fail",
+            "fix: kubectl -n shop describe pod web-9; the back-off ends when one pod is Ready or \
+             the Failed pods are deleted: kubectl -n shop delete pods -l 'app=web' \
+             --field-selector status.phase=Failed",
+            "2 of them are backed off because pods fail",
         ],
     );
     assert_eq!(report.findings.len(), 1, "{report}");
@@ -595,21 +600,18 @@ fn few_failed_pods_are_no_finding_and_those_not_kept_are_named() {
     let failed = |n: u32| pod(&format!("web-{n}"), &json!({}), &json!({"phase": "Failed"}));
     let few = facts(2, &json!([]), (0..4).map(failed).collect());
     let text = report(&few, &Sources::default(), NOW).to_string();
-    assert!(!text.contains("Failed that were created"), "{text}");
+    assert!(!text.contains("pods created within"), "{text}");
     let mut keeps_one = few.clone();
     keeps_one.rules.policy.failed_pods_kept = Some(1);
     let text = report(&keeps_one, &Sources::default(), NOW).to_string();
-    assert!(
-        text.contains("delete 3 Failed pods that are not kept"),
-        "{text}"
-    );
+    assert!(text.contains("delete 3 old Failed pods"), "{text}");
 }
 
 #[test]
 fn the_reason_of_a_row_is_the_first_finding_or_the_next_step() {
     let reason = |facts: &ReplicaSetFacts| {
         let report = report(facts, &Sources::default(), NOW);
-        (!report.is_in_step()).then(|| report.reason())
+        (!report.has_converged()).then(|| report.reason())
     };
     assert_eq!(reason(&facts(1, &json!([]), vec![ready("a")])), None);
     let message = "exceeded quota: two";
@@ -621,12 +623,12 @@ fn the_reason_of_a_row_is_the_first_finding_or_the_next_step() {
 
     let mut known = facts(2, &json!([]), vec![ready("a")]);
     known.memory = Some(memory());
-    let next = "a sync would now: create 1 pod".to_owned();
+    let next = "next sync: create 1 pod".to_owned();
     assert_eq!(reason(&known), Some((next, None)));
     let mut orphan = ready("b");
     orphan.controller = None;
     known.orphans = vec![Arc::new(orphan)];
-    let next = "a sync would now: adopt b".to_owned();
+    let next = "next sync: adopt b".to_owned();
     assert_eq!(
         reason(&known),
         Some((next, None)),
@@ -649,16 +651,10 @@ fn pods_that_no_rule_separates_share_a_line_by_name() {
     };
     let (names, listed) = (["web-3", "web-1", "web-2"], ["web-1", "web-2", "web-3"]);
     assert_eq!(of(4, names).to_string(), of(4, listed).to_string());
-    check(
-        &of(4, names),
-        &["any of web-1, web-2, web-3  no rule separates them"],
-    );
+    check(&of(4, names), &["any of web-1, web-2, web-3  tie"]);
     let one = of(1, names);
     assert_eq!(one.to_string(), of(1, listed).to_string());
-    check(
-        &one,
-        &["any of web-1, web-2  no rule separates them from web-3"],
-    );
+    check(&one, &["any of web-1, web-2  tie with web-3"]);
 }
 
 #[test]
@@ -691,7 +687,7 @@ fn siblings_and_overlapping_selectors_are_named() {
         &report(&facts, &Sources::default(), NOW),
         &[
             "ReplicaSet shop/web-2 of Deployment web\n",
-            "  beside web-1, which wants 3 and has 3\n  beside 1 that want and have no pods\n",
+            "  same owner: web-1, desired 3, replicas 3\n  same owner: 1 more, scaled to 0\n",
             "its selector also matches pods of rs/twin\n",
         ],
     );

@@ -312,7 +312,7 @@ fn streams(content_type: &'static str, is_list: bool) -> Reader {
     })
 }
 
-/// An error is told in bounded length, and what it says survives being served.
+/// An error message has a bounded length, and survives being served.
 fn status(input: &[u8]) -> bool {
     let status = Status::from_body(500, input);
     let served = serde_json::to_vec(status.object()).expect("JSON");

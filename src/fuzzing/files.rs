@@ -84,7 +84,7 @@ pub(super) fn targets() -> Vec<Target> {
             configurations,
             || Box::new(configuration),
         ),
-        // The command line is parsed anew after each mistake, so that all are told at once.
+        // The command line is parsed again after each mistake, so that all are reported together.
         target("flags", Form::Text(FLAGS), 15, 100, flag_lists, || {
             Box::new(flags)
         }),

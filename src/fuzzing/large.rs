@@ -1,5 +1,5 @@
-//! Objects that a user made as expensive as the API server allows: what they take once they are
-//! decoded, and what decoding takes.
+//! Objects that are as expensive as the API server allows: bounds on the memory that a decoded
+//! object takes, and on the time and memory of decoding it.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::stdx::clock::thread_time;
 /// What the allocator adds to an allocation.
 const OVERHEAD: u64 = 16;
 
-/// What an object may take whatever it holds. The decoded conditions take half of it.
+/// Bytes that any decoded object may take, in addition to those in proportion to its encoded size.
+/// The decoded conditions take half of it.
 const BASE: u64 = 8 << 10;
 
 #[derive(Clone, Copy)]
@@ -44,7 +45,7 @@ fn metadata(field: &str, value: &Value) -> Value {
     json!({"metadata": {"name": "a", field: value}, "spec": {}})
 }
 
-/// ReplicaSets and ReplicationControllers with `n` of something in the selector.
+/// ReplicaSets and ReplicationControllers with `n` entries of one kind in the selector.
 fn selectors(n: usize) -> Vec<Named> {
     let labelled = || json!({"metadata": {"labels": set(n)}});
     let of = |selector: Value| {
@@ -71,7 +72,7 @@ fn selectors(n: usize) -> Vec<Named> {
     ]
 }
 
-/// Objects with `n` of something else.
+/// Objects with `n` entries elsewhere: labels, owners, conditions, containers.
 fn others(n: usize) -> Vec<Named> {
     let owner = |uid: String| json!({"apiVersion": "v", "kind": "K", "name": "n", "uid": uid});
     let owners = || metadata("ownerReferences", &list(n, owner));
@@ -109,7 +110,7 @@ fn table(kind: Kind) -> Table {
     }
 }
 
-/// Decodes an object and says what it takes.
+/// Decodes an object and returns the allocations: in total, at most at once, and those still held.
 fn decode(kind: Kind, bytes: &[u8], is_json: bool) -> AllocationInfo {
     let interner = &mut Interner::default();
     let workload = match kind {
@@ -148,7 +149,7 @@ fn an_object_takes_at_most_twice_its_encoded_bytes() {
     });
 }
 
-/// CPU time; the least of three, since other processes cool the caches.
+/// The CPU time of `work`: the least of three runs, since other processes evict the CPU's caches.
 fn time(work: impl Fn()) -> Duration {
     let times = (0..3).map(|_| {
         let before = thread_time();
@@ -158,7 +159,7 @@ fn time(work: impl Fn()) -> Duration {
     times.min().expect("three")
 }
 
-/// Eight times as much: what is quadratic takes 64 times as long.
+/// `many` is for eight times the input of `few`: quadratic code would take 64 times as long.
 #[track_caller]
 fn check_linear(name: &str, few: Duration, many: Duration) {
     assert!(many < 24 * few, "{name}: {few:?}, then {many:?}");

@@ -1,4 +1,4 @@
-//! A rare text in every secret field of a kubeconfig: no error tells it, and no debug output.
+//! A rare text in every secret field of a kubeconfig: it appears in no error and no debug output.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! HTTP client for the Kubernetes API server: configuration, credentials, TLS, throttle, retries,
 //! streams, and errors classified by their meaning. `cache`, `writes` and `leader_election` call
-//! it. This room owns no thread; all work runs on the caller's thread.
+//! it. This module owns no thread; all work runs on the caller's thread.
 //!
 //! A [`Client`] sends requests and reads complete responses; a [`StreamClient`] reads lists and
 //! watches as they arrive. [`ClientConfig`] says where the server is, [`ClientOptions`] holds
@@ -116,7 +116,7 @@ impl Client {
     /// connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
         if self.options.read_only && request.method() != Method::Get {
-            let message = format!("{request} is held back: this client only reads");
+            let message = format!("{request} was not sent: this client is read-only");
             return Err(ClientError::Invalid(message));
         }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);

@@ -25,7 +25,7 @@
 //! ([`Fence::delivery_limit`](crate::client::Fence::delivery_limit)).
 //!
 //! A renewal never acquires. If the Lease no longer names the leader, because another daemon took
-//! it or somebody emptied or deleted it, the leader has lost it for good. The process exits and its
+//! it or somebody emptied or deleted it, the leader cannot get it back. The process exits and its
 //! successor starts with empty caches: the old process may have slept through another leader's
 //! whole term, so its caches and expectations prove nothing. The elector sends a renewal one retry
 //! period after it *sent* the last one, or as soon as the last one returns. So a slow API server
@@ -39,14 +39,14 @@
 //!
 //! Five gaps remain:
 //!
-//! 1. The process is frozen for longer than the margin within the few microseconds between the
+//! 1. The process is paused for longer than the margin within the few microseconds between the
 //!    fence check and the end of the `send` system call.
-//! 2. The API server, or a proxy in front of it, holds the complete request and acts on it after
-//!    the margin.
+//! 2. The API server, or a proxy in front of it, has received the complete request and acts on it
+//!    after the margin.
 //! 3. The machine is suspended with unacknowledged bytes in a socket, whose timers stop meanwhile.
 //! 4. The *speeds* of two clocks differ by more than a third.
-//! 5. Somebody deletes or empties the Lease and a daemon that never saw its holder comes first,
-//!    such as one that just started; or somebody writes another name into it. Then both daemons may
+//! 5. A person or program deletes or empties the Lease and a daemon that never saw its holder comes first,
+//!    such as one that just started; or writes another name into it. Then both daemons may
 //!    write until the leader's next renewal.
 //!
 //! Only a server that checks a token with each write could close these gaps. A late write does

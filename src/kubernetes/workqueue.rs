@@ -267,7 +267,7 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.longest_wait()
     }
 
-    /// Records that the work on `key`, which is in progress, goes on: call it after each of many
+    /// Records that the work on `key`, which is in progress, continues: call it after each of many
     /// requests, so that work is not taken for stuck because it is much.
     pub fn progressed(&self, key: &K) {
         self.queue.progressed(key);
@@ -361,7 +361,8 @@ impl<K: Clone + Eq + Hash> Permits<K> {
         true
     }
 
-    /// Ends the work on `key`. It goes on waiting only if it has asked in this work.
+    /// Ends the work on `key`. It keeps waiting for the permit only if it asked for one in this
+    /// work.
     pub fn end(&mut self, key: &K) {
         self.holders.remove(key);
         match self.asked.get_mut(key) {

@@ -21,7 +21,7 @@ use crate::workqueue::WorkQueue;
 
 impl Manager {
     /// Adds a page per controlled object that explains its state, and a page per kind with the
-    /// objects that are not in step.
+    /// objects that have not converged.
     pub fn add_pages(&self, pages: &Pages) {
         for instance in &self.instances {
             let kind = instance.kind();
@@ -29,12 +29,15 @@ impl Manager {
             let prefix = format!("{table_path}/");
             // Weak, since a strong reference held after the stop keeps the threads `batch-*` alive.
             let controller = Arc::downgrade(instance.controller());
-            let about = format!("the {}s that are not in step, and why", kind.kind);
+            let about = format!("the {}s that have not converged, and why", kind.kind);
             pages.page(&table_path, &about, move |request| {
                 table(&controller, kind, request)
             });
             let controller = Arc::downgrade(instance.controller());
-            let about = format!("why a {} is as it is, and its next sync", kind.kind);
+            let about = format!(
+                "explain one {}: its pods, problems and next sync",
+                kind.kind
+            );
             let form = format!("{prefix}NAMESPACE/NAME");
             pages.tree(&prefix, &form.clone(), &about, move |request| {
                 let object = request.path.strip_prefix(&*table_path);
@@ -86,10 +89,10 @@ impl Manager {
                 };
                 let objects = if cache.has_synced() {
                     format!(
-                        "{}, of which {} have not converged and {} are held back; {} pods; \
-                         {} keys queued",
+                        "{}, of which {} have not converged and {} are in back-off; {} pods; {} \
+                         keys queued",
                         cache.replica_sets.len(),
-                        controller.inspector().n_not_in_step(),
+                        controller.inspector().n_not_converged(),
                         controller
                             .inspector()
                             .totals()

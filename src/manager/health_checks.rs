@@ -88,11 +88,11 @@ pub(super) fn add_controller(
             } = syncs.unwrap_or_default();
             match probe {
                 Probe::Livez => within(
-                    "a sync stands still",
+                    "a sync has made no progress",
                     longest_standstill,
                     STUCK_AFTER + throttled,
                 ),
-                _ => within("a sync takes", longest, SYNC_MAX + throttled),
+                _ => within("a sync has been running", longest, SYNC_MAX + throttled),
             }
         });
     }
@@ -100,7 +100,7 @@ pub(super) fn add_controller(
     let (queue, limit) = (Arc::downgrade(queue), WAIT_MAX + throttled);
     let check = format!("{}-queue", kind.component);
     health.add(&check, &[Probe::Healthz], move || match queue.upgrade() {
-        Some(queue) => within("a key waits", queue.longest_wait(), limit),
+        Some(queue) => within("a key has been queued", queue.longest_wait(), limit),
         None => Ok(()),
     });
 }

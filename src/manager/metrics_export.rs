@@ -97,12 +97,12 @@ pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetControl
     });
 }
 
-/// Exports how many objects of the controller `name` are not in step, and how many of their pods
+/// Exports how many objects of the controller `name` have not converged, and how many of their pods
 /// wait for a back-off.
 pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
     let families = &global().controller;
-    export(&families.not_in_step, &[name], controller, |controller| {
-        count(controller.inspector().n_not_in_step())
+    export(&families.not_converged, &[name], controller, |controller| {
+        count(controller.inspector().n_not_converged())
     });
     export(
         &families.pods_held_back,
@@ -112,7 +112,7 @@ pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
     );
 }
 
-/// Exports how many objects of the controller `name` are held back after a refusal.
+/// Exports how many objects of the controller `name` are in back-off after a rejected create.
 pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.held_back;
     for (index, kind) in Refusal::KINDS.into_iter().enumerate() {
@@ -122,7 +122,8 @@ pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>
     }
 }
 
-/// Exports how many pods protection keeps beyond the wish of the objects of the controller `name`.
+/// Exports how many pods protection keeps above `spec.replicas` for the objects of the controller
+/// `name`.
 pub(super) fn export_blocked_pods(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.scale_down_blocked_pods;
     export(family, &[name], controller, |controller| {

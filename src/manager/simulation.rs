@@ -9,11 +9,11 @@
 //! [`plan`] draws a history from its seed, [`world`] lets it happen, [`network`] carries requests
 //! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and
 //! garbage collection, [`daemon`] the processes, and [`api_server`] the servers. [`lease`] follows
-//! who leads. [`oracles`] judge
-//! each request when its last byte leaves the process, by what that process had read ([`view`]).
-//! Then the faults end, and every ReplicaSet must come to rest within two seconds of its own time
-//! ([`settle`]), and the leader must say so ([`told`]). In a quarter of the histories a dry run
-//! watches the leader ([`dry_run`]), and a new ReplicaSet goes through a fixed sequence ([`calm`]).
+//! who leads. [`oracles`] judge each request when its last byte leaves the process, by what that
+//! process had read ([`view`]). Then the faults end, and every ReplicaSet must converge within two
+//! seconds of its own time ([`settle`]), and the leader must report so ([`leader_report`]). In a
+//! quarter of the histories a dry run watches the leader ([`dry_run`]), and a new ReplicaSet goes
+//! through a fixed sequence ([`calm`]).
 //!
 //! A failure names its seed and is made smaller. `SIMULATION_SEEDS=FIRST..END` runs other seeds.
 
@@ -26,6 +26,7 @@ mod failing;
 mod faults;
 mod http;
 mod knowledge;
+mod leader_report;
 mod lease;
 mod marks;
 mod network;
@@ -40,7 +41,6 @@ mod report;
 mod settle;
 mod shrink;
 mod simulate;
-mod told;
 mod view;
 mod world;
 
@@ -139,7 +139,7 @@ fn print(totals: &report::Totals) {
 /// Runs the history of this seed.
 ///
 /// # Errors
-/// What a smaller history tells that fails too.
+/// The report of a smaller history that fails too.
 fn check(seed: u64) -> Result<Outcome, String> {
     let outcome = run(&Plan::new(seed));
     if outcome.wrong.is_empty() {

@@ -154,8 +154,8 @@ impl Watch<'_> {
     }
 }
 
-// The thread `watch-quotas`: it watches the ResourceQuotas from the first refusal of a quota on,
-// if the account may do that. A quota that changes wakes its queue in each controller.
+// The thread `watch-quotas`: it watches the ResourceQuotas once a quota has rejected a pod, if the
+// account may do that. A quota that changes wakes its queue in each controller.
 //
 // The right is optional. Without it pods that end wake the queues, and the log says so once.
 

@@ -139,7 +139,10 @@ impl SelfCheck {
                 }
                 Err(ClientError::Stopped) => return,
                 Err(error) if is_final(&error) => {
-                    log::debug!(error:%; "the API server does not say what we may do");
+                    log::debug!(
+                        error:%;
+                        "the API server does not report the permissions of this account"
+                    );
                     return;
                 }
                 Err(error) => {
@@ -219,7 +222,7 @@ impl SelfCheck {
         );
         log::log!(
             level,
-            "rights are missing for {}: {}. To grant them: {}{account} | kubectl apply -f -",
+            "permissions are missing for {}: {}. To grant them: {}{account} | kubectl apply -f -",
             username.as_deref().unwrap_or("this account"),
             missing_rights(missing),
             self.command,
@@ -245,10 +248,12 @@ fn is_final(error: &ClientError) -> bool {
 pub const PODS_FORBIDDEN: &str = "the controllers wait until this account may list and watch pods";
 
 /// The consequence if the account may not watch quotas, and the remedy.
-pub const QUOTAS_FORBIDDEN: &str = "quotas are not watched, so a raised quota is found by the next \
-     try, 30 s later at most. To grant this optional right to the account that the error names: \
-     replicaset-controller rbac --watch-quotas --user=NAME | kubectl apply -f -. It counts \
-     within ten minutes, or from a restart on";
+pub const QUOTAS_FORBIDDEN: &str = "quotas are not watched, so a raised quota takes effect with \
+                                    the next attempt, within 30 s. To grant this optional \
+                                    permission to the account that the error names: \
+                                    replicaset-controller rbac --watch-quotas --user=NAME | \
+                                    kubectl apply -f -. It takes effect within ten minutes, or \
+                                    after a restart";
 
 /// The consequence if the account may not list or watch objects of this kind.
 pub fn forbidden_workload(workload: &WorkloadKind) -> String {

@@ -1,5 +1,5 @@
-//! The command `explain`: prints one report, or the table of all objects that are not in step, from
-//! a running daemon or from the API server. It only sends reads.
+//! The command `explain`: prints one report, or the table of all objects that have not converged,
+//! from a running daemon or from the API server. It only sends reads.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ fn ask_daemon(
 }
 
 /// Replacements in an error of the client, which advises fields of a kubeconfig. For a daemon,
-/// flags of `explain` take their place.
+/// flags of `explain` replace them.
 const DAEMON_WORDS: [(&str, &str); 3] = [
     (
         "(certificate-authority in the kubeconfig)",
@@ -154,7 +154,7 @@ fn of_daemon(error: ClientError) -> Box<dyn std::error::Error + Send + Sync> {
         .fold(transport.message, |message, (of_api, of_daemon)| {
             message.replace(of_api, of_daemon)
         });
-    format!("no answer from the daemon: {message}").into()
+    format!("no response from the daemon: {message}").into()
 }
 
 fn ask_api(
@@ -238,7 +238,7 @@ mod tests {
             sent: false,
             message: format!("127.0.0.1:10257: {message}"),
         });
-        let expected = format!("no answer from the daemon: 127.0.0.1:10257: {expected}");
+        let expected = format!("no response from the daemon: 127.0.0.1:10257: {expected}");
         assert_eq!(of_daemon(error).to_string(), expected);
     }
 

@@ -22,7 +22,7 @@ pub(super) fn serving_options(
     config: &ClientConfig,
 ) -> Result<ServingOptions, RunError> {
     let flags = &args.serving;
-    // The checks of the flags refuse one of the two without the other.
+    // The checks of the flags reject one of the two without the other.
     let chain_and_key = flags
         .tls_cert_file
         .clone()

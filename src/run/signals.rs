@@ -86,7 +86,7 @@ pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
         let is_running = IS_RUNNING.load(Ordering::SeqCst);
         match reaction(&mut first, is_running, Instant::now()) {
             Reaction::Stop => {
-                // The crate does not tell which.
+                // The crate does not say which.
                 stopping.stop(Cause::Requested("received SIGTERM or SIGINT".to_owned()));
             }
             Reaction::Ignore => {}

@@ -140,7 +140,7 @@ impl Certificates {
         if contents == self.lock().contents {
             return Ok("unchanged".to_owned());
         }
-        // Built without the lock, so handshakes go on with the previous configuration.
+        // Built without the lock, so handshakes continue with the previous configuration.
         let built = build(&self.files, &contents, self.versions)?;
         let mut state = self.lock();
         state.generation += 1;

@@ -18,7 +18,7 @@ use crate::telemetry::threads::ThreadReport;
 
 type Page = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
 
-/// The daemon's pages by path. Shared by `Arc`; rooms can add pages at any time.
+/// The daemon's pages by path. Shared by `Arc`; modules can add pages at any time.
 ///
 /// A page takes a request and returns its response. The gate has authorized the request before. A
 /// page may block its own connection for a moment, but never for an API server. A page that panics

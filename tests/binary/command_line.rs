@@ -129,7 +129,7 @@ fn help_and_version_are_shown() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_together() {
     let mistakes = [
         "--kube-api-qps=fast",
         "--no-such-flag",
@@ -144,7 +144,7 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn without_a_kubeconfig_the_error_names_all_places_and_the_demo() {
+fn without_a_kubeconfig_the_error_names_all_sources_and_demo() {
     let home = tempfile::tempdir().expect("a home");
     let home = home.path().display().to_string();
     let ended = run(&[], &[("HOME", &home)]);
@@ -162,7 +162,7 @@ fn without_a_kubeconfig_the_error_names_all_places_and_the_demo() {
 }
 
 #[test]
-fn a_refused_thread_at_the_start_is_told_without_a_backtrace() {
+fn a_failed_thread_start_is_reported_without_a_backtrace() {
     // No system gives a thread as large a stack as this.
     let refused = ("RUST_MIN_STACK", "1152921504606846976");
     let file = kubeconfig();
@@ -187,7 +187,7 @@ fn a_configuration_that_cannot_be_used_is_named() {
 
 #[cfg(feature = "devserver")]
 #[test]
-fn a_port_of_dev_that_is_in_use_is_named_with_the_way_out() {
+fn a_port_of_dev_that_is_in_use_is_named_with_the_remedy() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let ended = run(&["dev", &format!("--port={}", address.port())], &[]);

@@ -251,7 +251,7 @@ fn c_22_an_orphan_that_is_gone_at_adoption_is_replaced() {
     cluster.holds("two pods", || cluster.live().len() == 2);
     assert!(rule.hits() >= 1);
     assert_eq!(cluster.recorded("create", "pods").len(), 1);
-    // The failed adoption does not exclude the orphan for good: the next sync adopts it, and
+    // The failed adoption excludes the orphan only from this sync: the next sync adopts it, and
     // deletes the surplus pod.
     rule.remove();
     let patch = json!({"metadata": {"labels": {"touched": "yes"}}});

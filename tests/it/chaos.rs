@@ -16,7 +16,7 @@ mod judge;
 mod opt_ins;
 /// The figures of a run.
 mod record;
-/// What must hold at rest.
+/// The properties of a system at rest.
 mod rest;
 /// The control plane, and daemons.
 mod site;

@@ -182,7 +182,7 @@ fn a_daemon_whose_api_server_is_down_stops_at_once() {
     let cluster = TestCluster::start();
     let process = DaemonProcess::start(&["--master", &format!("http://{address}")]);
     cluster.eventually("both watches log the retry", || {
-        process.log().matches("tries again in").count() >= 2
+        process.log().matches("retrying in").count() >= 2
     });
     check_exits(process, Signal::SIGTERM);
 }

@@ -145,7 +145,7 @@ fn no_secret_is_sent_to_a_server_without_tls() {
 
 /// The end of a token's life: one line for the operator, not one for each event.
 #[test]
-fn a_rejected_token_is_named_once_with_the_way_out() {
+fn a_rejected_token_is_named_once_with_the_remedy() {
     let cluster = TestCluster::start();
     let (home, server) = (Home::new(), over_tls(&cluster));
     let payload = json!({"exp": 1_767_225_600, "sub": "system:serviceaccount:kube-system:rs"});
@@ -160,7 +160,7 @@ fn a_rejected_token_is_named_once_with_the_way_out() {
         let rule = Rule::new(Matcher::verb("create", resource), unauthorized.clone());
         cluster.faults().add(rule)
     });
-    // Each pod of the first batch is refused, and then its event.
+    // Each pod of the first batch is rejected, and then its event.
     cluster.scale("a", 2);
     cluster.eventually("both are refused", || {
         rules.iter().all(|rule| rule.hits() > 2)

@@ -229,7 +229,8 @@ fn e_19_e_22_pods_on_crowded_nodes_go_first() {
     let mut cases = Cases::new();
     let (lonely, crowded) = (on("n1", ready(MONTH)), on("n2", ready(MONTH)));
     cases.precedes("e-19", &crowded, &lonely, &["n1", "n2", "n2"]);
-    // The ReplicaSet's own pods count too. Otherwise the pod with the most restarts would go.
+    // The ReplicaSet's own pods count too. Otherwise the pod with the most restarts would be
+    // deleted.
     let own = [
         lonely.restarted(9).named("lonely"),
         crowded.clone().restarted(5).named("goes"),
@@ -242,8 +243,8 @@ fn e_19_e_22_pods_on_crowded_nodes_go_first() {
 #[test]
 fn e_22_finished_and_foreign_pods_do_not_crowd_a_node() {
     let mut cases = Cases::new();
-    // With equal ranks, the pod that became ready later goes. It would stay if the finished pod and
-    // the foreign pod counted towards the rank of `n2`.
+    // With equal ranks, the pod that became ready later is deleted. It would stay if the finished
+    // pod and the foreign pod counted towards the rank of `n2`.
     let goes = on("n1", ready(Some(0))).named("goes");
     let stays = on("n2", ready(MONTH)).named("stays");
     cases.add(

@@ -50,7 +50,7 @@ fn a_saved_state_is_loaded_again() {
     let output = run_until(&data, &kubeconfig, all);
     for line in [
         "API server    http://127.0.0.1:",
-        "new, wants 3 pods",
+        "new, desired: 3 pods",
         "loaded        1 ",
     ] {
         assert!(output.contains(line), "no {line:?} in\n{output}");

@@ -168,7 +168,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_tests_that_hold_hazards_exist() {
+fn the_covering_tests_of_hazards_exist() {
     let mut known = BTreeSet::new();
     for folder in ["src", "tests"] {
         functions(&root().join(folder), &mut known);

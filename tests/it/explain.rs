@@ -94,7 +94,7 @@ fn a_daemon_that_explain_cannot_read_is_named_with_the_way_out() {
     };
     cluster.eventually("the certificate is not trusted", || {
         let errors = errors(&[]);
-        errors.contains("no answer from the daemon: ")
+        errors.contains("no response from the daemon: ")
             && errors.contains("--insecure-skip-tls-verify accepts any")
     });
     cluster.eventually("the reviews are missing", || {
@@ -116,20 +116,20 @@ fn an_exceeded_quota_is_explained_with_a_remedy() {
     });
     let words = [
         "exceeded quota: two",
-        "way out: raise the quota",
+        "fix: raise the quota",
         "create 3 pods",
     ];
     check_page(&cluster, &words);
     check_page(
         &cluster,
         &[
-            "creates of pods are backed off",
-            "blocked by quota \"two\", number 1 of 1 waiting",
-            "A sync would create 3 pods, but not yet: next try in",
+            "pod creation is backed off",
+            "blocked by quota \"two\" (number 1 of 1 in its queue)",
+            "Next sync: create 3 pods, but not yet: next attempt in",
         ],
     );
     check_command(&cluster, &words);
-    check_command(&cluster, &["FailedCreate", "source: the API alone"]);
+    check_command(&cluster, &["FailedCreate", "source: the API server"]);
 }
 
 #[test]
@@ -142,20 +142,10 @@ fn an_open_expectation_is_listed() {
     let pod = name(&cluster.live()[0]);
     check_page(
         &cluster,
-        &[
-            &format!("1 creations ({pod})"),
-            "to be created:",
-            "asked for",
-        ],
+        &[&format!("1 creates ({pod})"), "to be created:", "sent"],
     );
     held.remove();
-    check_page(
-        &cluster,
-        &[
-            "it owns as many pods as it wants",
-            "expectations: none open",
-        ],
-    );
+    check_page(&cluster, &["pod count matches", "expectations: none open"]);
 }
 
 #[test]
@@ -167,7 +157,7 @@ fn a_back_off_is_reported_with_its_remaining_time() {
         &cluster,
         &[
             "in back-off after",
-            "the next try is in",
+            "next attempt in",
             "last error:",
             "a hiccup",
         ],
@@ -205,16 +195,12 @@ fn explain_reads_from_a_running_daemon() {
     // Only the daemon knows the queue of the quota.
     cluster.eventually("the ReplicaSet is explained", || {
         let (code, text, _) = explain("rs", "text");
-        let words = [
-            why,
-            "blocked by quota \"two\"",
-            "its own try at the latest in",
-        ];
+        let words = [why, "blocked by quota \"two\"", "own attempt in"];
         code == Some(0) && words.iter().all(|word| text.contains(word))
     });
     cluster.eventually("the ReplicationController is explained", || {
         let (code, text, _) = explain("rc", "text");
-        code == Some(0) && text.contains("It has what it wants")
+        code == Some(0) && text.contains("Converged: ")
     });
     for (object, kind) in [("rs", "ReplicaSet"), ("rc", "ReplicationController")] {
         let (code, json, errors) = explain(object, "json");
@@ -246,8 +232,8 @@ fn explain(words: &[&str], source: &[String]) -> (String, String) {
     (output, errors)
 }
 
-/// A ReplicaSet and a ReplicationController that want no pod, and so are in step.
-fn with_two_in_step() -> TestCluster {
+/// A ReplicaSet and a ReplicationController that desire no pods, and so have converged.
+fn with_two_converged() -> TestCluster {
     let cluster = TestCluster::start();
     cluster.create_replica_set(&new_replica_set("fine", 0));
     let mut controller =
@@ -265,8 +251,8 @@ fn line_of<'a>(table: &'a str, namespace: &str, object: &str) -> Option<&'a str>
 }
 
 #[test]
-fn without_a_name_explain_lists_what_is_not_in_step() {
-    let cluster = with_two_in_step();
+fn without_a_name_explain_lists_what_has_not_converged() {
+    let cluster = with_two_converged();
     let port = PlainPort::free();
     let _process = cluster.start_process(&["--controllers=*", &port.argument()]);
     cluster.stable("fine");
@@ -298,7 +284,7 @@ fn without_a_name_explain_lists_what_is_not_in_step() {
         assert!(text_at(row, "/wayOut").contains("quota"), "{row}");
 
         let (table, _) = explain(&["rc", "-n", namespace], source);
-        assert_eq!(table, "1 ReplicationControllers: all are in step\n");
+        assert_eq!(table, "1 of 1 ReplicationControllers has converged\n");
     }
     // Only the daemon knows the queue.
     cluster.eventually("the queue is known", || {
@@ -327,7 +313,7 @@ fn without_a_name_explain_lists_what_is_not_in_step() {
 
 #[test]
 fn an_object_is_named_as_with_kubectl() {
-    let cluster = with_two_in_step();
+    let cluster = with_two_converged();
     let namespace = cluster.namespace();
     let both = |name: &str| format!("{name}/{namespace}/fine");
     let in_namespace = ["-n", namespace];
@@ -402,10 +388,7 @@ fn a_pod_with_a_finalizer_is_listed() {
         let pods = cluster.list(Kind::Pods, "");
         pods.iter().any(is_terminating) && pods.iter().any(|pod| !is_terminating(pod))
     });
-    check_page(
-        &cluster,
-        &["Pods that do not count", &pod, "it is going away"],
-    );
+    check_page(&cluster, &["Pods that do not count", &pod, "terminating"]);
     check_command(&cluster, &[&pod, "kept by the finalizer example.com/hold"]);
     let release = json!({"metadata": {"finalizers": null}});
     cluster.merge_patch(Kind::Pods, &pod, &release);
@@ -428,7 +411,7 @@ fn a_dry_run_reports_its_decision_and_writes_nothing() {
         }
     }
     cluster.create_replica_set(&new_replica_set("a", 3));
-    check_page(&cluster, &["A sync would now: create 3 pods"]);
+    check_page(&cluster, &["Next sync: create 3 pods"]);
     cluster.holds("nothing is written", || {
         cluster.n_writes() == 0
             && cluster.recorded("create", "events").is_empty()
@@ -543,10 +526,7 @@ fn a_deployment_stands_for_its_current_replica_set() {
             let (text, _) = explain(&words, source);
             let head = format!("ReplicaSet {namespace}/both-new of Deployment both");
             assert!(text.contains(&head), "{words:?}\n{text}");
-            assert!(
-                text.contains("beside 2 that want and have no pods"),
-                "{text}"
-            );
+            assert!(text.contains("same owner: 2 more, scaled to 0"), "{text}");
         }
         let (json, _) = explain(&["both", "-n", namespace, "-o", "json"], source);
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");

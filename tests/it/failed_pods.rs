@@ -1,4 +1,4 @@
-//! Failed pods beyond upstream: replacements that wait, and leftovers that are deleted. The test
+//! Opt-ins for Failed pods: replacements in back-off, and deletion of old Failed pods. The test
 //! plays the kubelet. The whole ten minutes are in `controller/sync/tests/failing_node.rs`.
 
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ fn a_restarted_daemon_waits_on_and_repeats_no_event() {
 }
 
 #[test]
-fn leftovers_are_deleted_with_uid_and_version() {
+fn old_failed_pods_are_deleted_with_uid_and_version() {
     let mut cluster = TestCluster::start();
     let annotations = [("failed-pods-kept", "1"), ("failed-pods-min-age", "1s")];
     let rs = cluster.create_replica_set(&opting_in(0, &annotations));
@@ -161,7 +161,7 @@ fn leftovers_are_deleted_with_uid_and_version() {
         ]});
         cluster.set_pod_status(pod, &failed)
     };
-    // A pod never failed before its creation, so the names tell the order in the same second.
+    // A pod never failed before its creation, so the names decide the order within a second.
     let oldest = add("f1", 0, &[]);
     add("f2", 0, &["example.com/held"]);
     pass(&cluster, Duration::from_millis(1100));
@@ -194,7 +194,7 @@ fn leftovers_are_deleted_with_uid_and_version() {
             .all(|it| text_at(it, "/reason") != "SuccessfulDelete")
     );
     assert_eq!(replica_failure(&cluster.status("a")), None);
-    // Its owner lets the other one go: then one of two is kept.
+    // Its owner removes the finalizer of the other one: then one of two is kept.
     cluster.merge_patch(Kind::Pods, "f2", &json!({"metadata": {"finalizers": null}}));
     cluster.eventually_eq("the newest one", &vec!["f4".to_owned()], || {
         names(&cluster.list(Kind::Pods, ""))

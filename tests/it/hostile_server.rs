@@ -23,7 +23,7 @@ use crate::support::{
 /// How many daemons run at a time.
 const AT_A_TIME: usize = 16;
 
-/// How long the daemon goes on after it has logged what is broken.
+/// How long the daemon continues after it has logged the error.
 const OBSERVED: Duration = Duration::from_secs(1);
 
 /// Bytes of the log at most.

@@ -1,6 +1,6 @@
 //! Group L: leader election. At any time at most one of several daemon processes writes.
 
-/// Two daemons: the leader is killed, frozen, cut off or stopped.
+/// Two daemons: the leader is killed, paused, cut off or stopped.
 mod fail_over;
 /// Taking turns with a real kube-controller-manager, as election.md describes it.
 mod migration;

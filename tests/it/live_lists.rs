@@ -23,7 +23,7 @@ fn cluster_with_pods() -> TestCluster {
     cluster
 }
 
-/// What a sync reads with, and the ReplicaSet `a`.
+/// A client for the live reads of a sync, and the ReplicaSet `a`.
 fn reader(cluster: &TestCluster) -> (RealLiveReader, ReplicaSet) {
     let options = ClientOptions {
         qps: 0.0,

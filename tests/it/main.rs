@@ -37,7 +37,7 @@ mod events;
 mod expectations;
 /// The command `explain`, and dry runs.
 mod explain;
-/// Failed pods beyond upstream: back-off and leftovers.
+/// Opt-ins for Failed pods: back-off, and deletion of old ones.
 mod failed_pods;
 /// Fair shares of the batch threads and of the rate limit.
 mod fairness;
@@ -67,7 +67,7 @@ mod other_writer;
 mod protection;
 /// The recipes of install.md, run as they are written.
 mod recipes;
-/// Refused creates, and what ends their wait.
+/// Rejected creates, and what ends their back-off.
 mod refusals;
 /// Regressions against a real control plane.
 mod regressions;

@@ -51,7 +51,7 @@ fn lines_of_the_manual_are_short() {
     let mut offences = Vec::new();
     for path in pages() {
         for (number, line) in prose(&read(&path)) {
-            if line.chars().count() > COLUMNS_MAX && !line.starts_with('|') {
+            if line.chars().count() > COLUMNS_MAX && !line.trim_start().starts_with('|') {
                 offences.push(format!("{}:{number}", name_of(&path)));
             }
         }

@@ -2,8 +2,8 @@
 //! daemon's own are in the manual, and the values match the daemon's actions.
 //!
 //! `metrics/upstream.txt` lists the series of a kube-controller-manager: name, type, labels,
-//! buckets, help. On the real control plane a test compares it with a running one;
-//! `UPDATE_EXPECT=1 tests/control-plane/run.sh cargo test --test it metrics` writes it anew.
+//! buckets, help. On the real control plane a test compares it with a running one; `UPDATE_EXPECT=1
+//! tests/control-plane/run.sh cargo test --test it metrics` rewrites it.
 
 mod exposition;
 /// Alerts, dashboard and manifests for a monitor, and a Prometheus that uses them.
@@ -95,7 +95,7 @@ fn all_families() -> Metrics {
     let expectations = &controller.open_expectations;
     expectations.register(&["replicaset", "creation"], || Some(1.0));
     let computed = [
-        &controller.not_in_step,
+        &controller.not_converged,
         &controller.pods_held_back,
         &controller.scale_down_blocked_pods,
     ];

@@ -103,7 +103,7 @@ fn marks_decide_before_every_other_rule() {
     });
     cluster.holds("they stay", || names(&cluster.live()) == ["p", "s"]);
     cluster.eventually_eq("one event", &1, || n_events(&cluster, "ScaleDownBlocked"));
-    // Without the mark the pod goes, and with the last one the condition.
+    // Without the annotation the pod is deleted, and with the last annotation the condition.
     let unmark = json!({"metadata": {"annotations": {SCALE_DOWN: null}}});
     cluster.merge_patch(Kind::Pods, "p", &unmark);
     cluster.eventually("one pod goes", || names(&cluster.live()) == ["s"]);

@@ -1,4 +1,4 @@
-//! Refused creates: what they wait for, and what ends the wait.
+//! Rejected creates: how long they are backed off, and what ends the back-off.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn n_posts(cluster: &TestCluster) -> usize {
 }
 
 /// Creates a quota of this many pods, and waits until admission enforces it. On a real API server
-/// the test does the quota controller's work: [`set_used`] tells admission what was freed.
+/// the test does the quota controller's work: [`set_used`] reports to admission what was freed.
 fn create_quota(cluster: &TestCluster, pods: usize) {
     let quota = json!({"metadata": {"name": QUOTA}, "spec": {"hard": {"pods": pods.to_string()}}});
     cluster.create(Kind::Quotas, &quota);
@@ -93,7 +93,7 @@ fn raise_quota(cluster: &TestCluster, pods: usize, used: usize) {
     }
 }
 
-/// Waits until the daemon has reported that a create for this ReplicaSet was refused.
+/// Waits until the daemon has reported that a create for this ReplicaSet was rejected.
 fn until_refused(cluster: &TestCluster, name: &str) {
     cluster.eventually("the condition", || {
         replica_failure(&cluster.status(name)).is_some()
@@ -164,7 +164,7 @@ fn the_place_that_a_pod_leaves_is_taken() {
 }
 
 #[test]
-fn a_place_taken_lets_the_next_one_try() {
+fn an_accepted_create_lets_the_next_one_try() {
     let cluster = TestCluster::running();
     grant_watch(&cluster);
     create_quota(&cluster, 0);
@@ -209,7 +209,7 @@ fn a_raised_quota_is_seen_at_once() {
 }
 
 #[test]
-fn no_quota_is_read_before_one_refuses() {
+fn no_quota_is_read_before_one_rejects() {
     let cluster = TestCluster::running();
     grant_watch(&cluster);
     create_quota(&cluster, 3);
@@ -297,7 +297,7 @@ fn a_refusal_is_one_warning_until_its_reason_changes() {
     let warnings = lines("WARN");
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].contains("created 0 of 2 pods, next try in 5ms"),
+        warnings[0].contains("created 0 of 2 pods, next attempt in 5ms"),
         "{warnings:?}"
     );
     rule.remove();
@@ -324,6 +324,6 @@ fn the_log_names_the_quota_and_the_position_in_its_queue() {
     cluster.eventually("it says so", || {
         let log = process.log();
         log.contains("quota \"few\" is full (used: pods=0, limited: pods=0): 3 pods missing, ")
-            && log.contains("position 1 of 1, next try in ")
+            && log.contains("position 1 of 1, next attempt in ")
     });
 }

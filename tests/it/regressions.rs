@@ -42,7 +42,7 @@ fn a_sync_that_lost_against_a_deletion_warned() {
     let gone = status_error(404, "NotFound", "replicasets.apps \"a\" not found");
     cluster.fault("update", "replicasets/status", gone);
     cluster.create_replica_set(&new_replica_set("a", 1));
-    let line = "sync failed, next try in";
+    let line = "sync failed, next attempt in";
     cluster.eventually("the sync fails", || process.log().contains(line));
     let log = process.log();
     let lines = log.lines().filter(|it| it.contains(line));

@@ -93,7 +93,7 @@ fn start_as(
 #[track_caller]
 fn check_nothing_forbidden(process: &DaemonProcess) {
     let log = process.log();
-    assert!(!log.contains("rights are missing"), "{log}");
+    assert!(!log.contains("permissions are missing"), "{log}");
     assert!(!log.to_lowercase().contains("forbidden"), "{log}");
 }
 
@@ -116,7 +116,7 @@ fn missing_rights_are_named_in_one_message() {
     );
     let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0"]);
     cluster.eventually("the log names the missing rights", || {
-        process.log().contains("rights are missing")
+        process.log().contains("permissions are missing")
     });
     let log = process.log();
     let namespace = cluster.namespace();
@@ -130,7 +130,7 @@ fn missing_rights_are_named_in_one_message() {
     ] {
         assert!(log.contains(&words), "no {words:?} in\n{log}");
     }
-    assert_eq!(log.matches("rights are missing").count(), 1, "{log}");
+    assert_eq!(log.matches("permissions are missing").count(), 1, "{log}");
 }
 
 #[test]
@@ -144,7 +144,9 @@ fn a_forbidden_self_check_logs_no_error() {
     );
     let mut process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
     cluster.eventually("the self-check gives up", || {
-        process.log().contains("does not say what we may do")
+        process
+            .log()
+            .contains("does not report the permissions of this account")
     });
     process.signal(Signal::SIGTERM);
     let status = process.exit();
@@ -263,7 +265,7 @@ fn the_optional_rights_are_enough_to_watch_quotas() {
         cluster.eventually(words, || process.log().contains(words));
         assert_eq!(process.log().matches(words).count(), 1, "{}", process.log());
         assert!(
-            !process.log().contains("rights are missing"),
+            !process.log().contains("permissions are missing"),
             "{}",
             process.log()
         );

@@ -383,7 +383,7 @@ fn a_corrected_template_does_not_wait_for_one_whose_pods_fail() {
         .eventually_eq("the roll-out completes", &done, || stage.progressing());
 }
 
-/// Each old pod that ends makes room for a new one, and wakes the line of the quota.
+/// Each old pod that ends frees quota for a new one, and wakes the queue of the quota.
 #[test]
 fn a_roll_out_goes_on_behind_a_full_quota() {
     let Some(stage) = Stage::set() else { return };

@@ -1,12 +1,12 @@
-//! Rules of this repository that the compiler does not check: imports between rooms, sizes, banned
-//! calls, and that no async runtime is in the shipped binary.
+//! Rules of this repository that the compiler does not check: imports between modules, sizes,
+//! banned calls, and that no async runtime is in the shipped binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which rooms a room may use. `lib.rs` shows this table to people.
+/// Which modules a module may use. `lib.rs` shows this table to people.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("stdx", &[]),
@@ -81,7 +81,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What may stand nowhere, with the files that are excepted.
+/// Banned texts, with the files in which they are allowed.
 const BANNED: &[(&str, &[&str])] = &[
     ("std::thread::spawn(", &[]),
     ("thread::Builder::new(", &[]),
@@ -89,7 +89,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("println!(", &[]),
     ("todo!(", &[]),
     ("unimplemented!(", &[]),
-    // Other files use what these import, so that the table of rooms covers it.
+    // Other files use what these import, so that the table of modules covers it.
     ("use kubernetes::", &["src/lib.rs", "src/devserver/lib.rs"]),
     ("TODO", &[]),
     ("FIXME", &[]),
@@ -98,7 +98,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("thread::sleep(", &[]),
 ];
 
-/// Non-test lines above which a file is two rooms.
+/// Non-test lines above which a file is two modules.
 const FILE_LINES_MAX: usize = 800;
 
 /// Half of the files have at least this many lines: a file holds an idea with its state.
@@ -159,18 +159,18 @@ fn every_file_says_what_it_is_for() {
 }
 
 #[test]
-fn rooms_use_only_what_they_may() {
+fn modules_use_only_what_they_may() {
     let mut offences = Vec::new();
     for (name, text) in rust_files("src") {
         let path = name.trim_start_matches("src/");
         let path = path.trim_start_matches("kubernetes/");
-        let room = path.split(['/', '.']).next().unwrap_or_default();
-        if matches!(room, "lib" | "main" | "fuzzing") || is_test_file(&name) {
+        let module = path.split(['/', '.']).next().unwrap_or_default();
+        if matches!(module, "lib" | "main" | "fuzzing") || is_test_file(&name) {
             continue;
         }
-        let allowed = MAY_USE.iter().find(|(of, _)| *of == room);
+        let allowed = MAY_USE.iter().find(|(of, _)| *of == module);
         let Some((_, allowed)) = allowed else {
-            offences.push(format!("{name}: room {room} is not in the table"));
+            offences.push(format!("{name}: module {module} is not in the table"));
             continue;
         };
         let code = text
@@ -182,9 +182,9 @@ fn rooms_use_only_what_they_may() {
                 .next();
             let used = used.unwrap_or_default();
             // The modules of a package; the next test draws their order.
-            let is_own = room == "devserver" && MAY_USE.iter().all(|(of, _)| *of != used);
-            if used != room && !is_own && !allowed.contains(&used) {
-                offences.push(format!("{name}: {room} may not use {used}"));
+            let is_own = module == "devserver" && MAY_USE.iter().all(|(of, _)| *of != used);
+            if used != module && !is_own && !allowed.contains(&used) {
+                offences.push(format!("{name}: {module} may not use {used}"));
             }
         }
     }
@@ -290,7 +290,7 @@ fn files_are_neither_large_nor_small() {
             offences.push(format!("{name}: {lines} lines"));
         }
     }
-    assert_none("files that are two rooms", &offences);
+    assert_none("files that are two modules", &offences);
     sizes.sort_unstable();
     let median = sizes[sizes.len() / 2];
     assert!(

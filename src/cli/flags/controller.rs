@@ -47,25 +47,26 @@ pub struct ControllerArgs {
         value_parser = number::<usize>(1..=1_000_000))]
     pub burst_replicas: usize,
 
-    /// Maximum pods created or deleted concurrently; syncs of 32 pods or more share half of it,
-    /// and so do the others; one namespace has at most half of either.
+    /// Maximum pods created or deleted concurrently. Half of it is for syncs of 32 pods or more,
+    /// half for smaller ones; a namespace uses at most half of either.
     #[arg(long, value_name = "N", default_value_t = 32, hide_short_help = true,
         value_parser = number::<u16>(1..=1000))]
     pub batch_parallelism: u16,
 
-    /// Every object is synced again after this time to twice this time, even if nothing changed.
+    /// Resync every object at a random interval between this value and twice this value.
     #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = parse_duration,
         hide_short_help = true)]
     pub min_resync_period: Duration,
 
-    /// Maximum delay of a status update that only reports progress towards the target; 0: no delay.
+    /// Maximum delay of a status update that only reports progress towards spec.replicas; 0: no
+    /// delay.
     // DIFFERS: kube-controller-manager writes a status in every sync in which a count has changed.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration,
         hide_short_help = true)]
     pub status_update_interval: Duration,
 
-    /// Waits after refused creates: by-refusal (by the kind of refusal, ended by what cures it), or
-    /// kcm (from 5 ms, doubled with each failure up to 1000 s).
+    /// Retry delay after rejected creates: by-refusal (by reason, ends early when the cause may be
+    /// gone), or kcm (from 5 ms, doubled with each failure up to 1000 s).
     // DIFFERS: kube-controller-manager has the latter only.
     #[arg(
         long,
@@ -138,8 +139,8 @@ type OrOff<T> = std::option::Option<T>;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Beyond upstream")]
 pub struct OptInArgs {
-    /// Replacements of Failed pods wait, at first and at most this long: off, or FIRST..LONGEST
-    /// such as 10s..5m.
+    /// Delay replacements of Failed pods with exponential back-off: off, or FIRST..LONGEST such as
+    /// 10s..5m.
     #[arg(long, value_name = "WAITS", default_value = "off", hide_short_help = true,
         value_parser = or_off::<FailedPodBackoff>)]
     pub failed_pod_backoff: OrOff<FailedPodBackoff>,
@@ -149,7 +150,7 @@ pub struct OptInArgs {
         value_parser = parse_kept)]
     pub failed_pods_kept: OrOff<u32>,
 
-    /// No Failed pod is deleted before this time has passed.
+    /// Minimum age of a Failed pod before --failed-pods-kept deletes it.
     #[arg(long, value_name = "DURATION", default_value = "5m", hide_short_help = true,
         value_parser = parse_min_age)]
     pub failed_pods_min_age: Duration,
@@ -168,7 +169,7 @@ pub struct OptInArgs {
         value_parser = parse_on_off, action = clap::ArgAction::Set)]
     pub scale_down_protection: bool,
 
-    /// Protected pods block a scale-down for at most this time: off, or a duration.
+    /// Maximum time that protected pods block a scale-down: off (no limit), or a duration.
     #[arg(long, value_name = "DURATION", default_value = "off", hide_short_help = true,
         value_parser = parse_timeout)]
     pub protected_timeout: OrOff<Duration>,
@@ -323,12 +324,12 @@ pub struct LeaderElectionArgs {
         hide_short_help = true)]
     pub leader_elect_lease_duration: Duration,
 
-    /// The leader gives up and exits if it could not renew the Lease for this time.
+    /// The leader stops writing and exits if it could not renew the Lease for this time.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration,
         hide_short_help = true)]
     pub leader_elect_renew_deadline: Duration,
 
-    /// Pause between two attempts to acquire or renew the Lease.
+    /// Delay between two attempts to acquire or renew the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration,
         hide_short_help = true)]
     pub leader_elect_retry_period: Duration,
@@ -354,13 +355,15 @@ pub struct LeaderElectionArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_namespace, hide_short_help = true)]
     pub leader_elect_resource_namespace: Option<String>,
 
-    /// Refused. --leader-elect-resource-name names a Lease shared with kube-controller-manager.
+    /// Not supported. --leader-elect-resource-name names a Lease shared with
+    /// kube-controller-manager.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
         action = clap::ArgAction::Set, hide = true)]
     pub enable_leader_migration: bool,
 
-    /// Refused. --leader-elect-resource-name names a Lease shared with kube-controller-manager.
+    /// Not supported. --leader-elect-resource-name names a Lease shared with
+    /// kube-controller-manager.
     #[arg(long, value_name = "FILE", hide = true)]
     pub leader_migration_config: Option<PathBuf>,
 }

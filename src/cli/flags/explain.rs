@@ -21,11 +21,12 @@ rs/rs/web or -n rs web.";
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
     /// Object as NAME, rs/NAME, deploy/NAME, rc/NAME or NAMESPACE/NAME, or kind and name; without a
-    /// name, list all that are not in step.
+    /// name, list every object that has not converged.
     #[arg(value_name = "OBJECT", num_args = 0..=2)]
     pub object: Vec<String>,
 
-    /// Namespace of the objects; default that of the kubeconfig's context, for a daemon's list all.
+    /// Namespace of the objects; default the namespace of the kubeconfig's context, or all
+    /// namespaces for a list with --server.
     #[arg(short = 'n', long, value_name = "NAME", value_parser = parse_namespace)]
     pub namespace: Option<String>,
 
@@ -192,7 +193,8 @@ impl ExplainArgs {
         }
         if self.all_namespaces {
             return Err(format!(
-                "-A lists what is not in step, but {words:?} names one object: use -n NAMESPACE"
+                "-A lists all objects that have not converged, but {words:?} names one object: \
+                 use -n NAMESPACE"
             ));
         }
         if let (Some(named), Some(_)) = (namespace, &self.namespace) {
@@ -227,7 +229,8 @@ pub struct RbacArgs {
     #[arg(long, value_name = "NAME", help_heading = "Account")]
     pub user: Option<String>,
 
-    /// Also grant the optional permission to watch ResourceQuotas: a raised quota is seen at once.
+    /// Also grant the optional permission to watch ResourceQuotas, so that a raised quota is used
+    /// at once.
     #[arg(long, help_heading = "Account")]
     pub watch_quotas: bool,
 
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_answered_with_the_way_out() {
+    fn a_wrong_name_is_answered_with_the_accepted_forms() {
         let forms = "expected NAME, rs/NAME";
         for (arguments, expected) in [
             (&["/web"][..], forms),

@@ -140,7 +140,7 @@ fn nothing_is_ignored_without_being_told_and_no_typo_at_all() {
 }
 
 #[test]
-fn leader_migration_is_refused_with_the_way_out() {
+fn leader_migration_is_rejected_with_the_remedy() {
     let given = |flags: &[&str]| {
         let flags = ["--kcm-compat"].iter().chain(flags);
         outcome(&flags.map(|&flag| flag.to_owned()).collect::<Vec<_>>())

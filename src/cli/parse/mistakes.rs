@@ -1,4 +1,4 @@
-//! Messages for mistakes. Each names the flag, variable or line, the cause, and the way out.
+//! Messages for mistakes. Each names the flag, variable or line, the cause, and the remedy.
 
 use std::any::TypeId;
 use std::error::Error;
@@ -61,7 +61,7 @@ pub(super) fn place(flag: &str, origin: &Origin) -> String {
 /// Describes a mistake that clap has found, in one line.
 pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Argument>) -> String {
     let flag = culprit.and_then(Argument::name);
-    // The place of the flag, or the word itself if it is no flag.
+    // The flag's origin, or the word itself if it is no flag.
     let at = match (culprit, &flag) {
         (Some(culprit), Some(flag)) => place(flag, &culprit.origin),
         (Some(culprit), None) => culprit.word.to_string_lossy().into_owned(),

@@ -237,7 +237,7 @@ fn a_value_that_is_no_text_is_named() {
 }
 
 #[test]
-fn mistakes_of_all_sources_stand_together_with_their_places() {
+fn mistakes_of_all_sources_are_reported_together() {
     let given = Given {
         arguments: &["--config=f.yaml", "--secure-prot=1", "--kube-api-burst=-1"],
         environment: &[
@@ -283,7 +283,7 @@ fn mistakes_of_all_sources_stand_together_with_their_places() {
 }
 
 #[test]
-fn l_15_what_does_not_fit_together_is_told_with_its_places() {
+fn l_15_conflicting_flags_are_reported_with_their_sources() {
     let given = Given {
         arguments: &[
             "--config=f.yaml",
@@ -459,7 +459,7 @@ fn check_mistake(arguments: &[&str], expected: &str) {
 }
 
 #[test]
-fn a_mistake_names_the_flag_and_the_way_out() {
+fn a_mistake_names_the_flag_and_the_remedy() {
     check_mistake(
         &["--leader-elect", "false"],
         "--leader-elect false: write --leader-elect=false",

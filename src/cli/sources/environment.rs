@@ -7,8 +7,8 @@ use super::{Argument, Layer, Origin, nearest};
 /// Prefix of all variables.
 pub(in crate::cli) const PREFIX: &str = "REPLICASET_CONTROLLER_";
 
-/// The commit of a build, from the build's environment. A shell or a CI job that exports it may
-/// also run the program.
+/// Set while the program is built, to name the commit in `--version`. A shell or a CI job that
+/// exports it may also run the program.
 const OF_THE_BUILD: &str = "REPLICASET_CONTROLLER_COMMIT";
 
 /// Returns the variable of a flag.
@@ -20,9 +20,9 @@ fn ending(flag: &str) -> String {
     flag.to_uppercase().replace('-', "_")
 }
 
-/// Reads the variables of these flags. Ignores empty variables, that of the build, and those that
-/// Kubernetes sets for a Service. Any other variable with the prefix and without a flag is a
-/// mistake.
+/// Reads the variables of these flags. Ignores empty variables, [`OF_THE_BUILD`], and those that
+/// the kubelet sets in a pod for each Service of the namespace. Any other variable with the prefix
+/// and without a flag is a mistake.
 pub(in crate::cli) fn read(environment: &[(OsString, OsString)], flags: &[String]) -> Layer {
     let mut layer = Layer::default();
     let mut environment: Vec<_> = environment.iter().collect();

@@ -13,19 +13,20 @@ use crate::controller::outcome_of;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
 
-/// Maximum leftovers that one sync deletes, one after the other, so that it soon serves other keys.
+/// Maximum old Failed pods that one sync deletes, one after the other, so that the worker soon
+/// serves other keys.
 const PER_SYNC: usize = 8;
 
 /// Pause before the next ones of the same ReplicaSet. The watch shows the deletions meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Pause after a delete was refused, or if all of a sync met a conflict.
+/// Delay after a delete was rejected, or if all deletes of a sync met a conflict.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
 impl Writer {
-    /// Deletes some leftovers of `rs`, unless creates and deletes that the ReplicaSets need take up
-    /// the rate limit, and adds the time of the others to `next`. If the sync has failed, its
-    /// retry deletes the others. Blocks for one request each.
+    /// Deletes some old Failed pods of `rs`, unless creates and deletes that the ReplicaSets need
+    /// take up the rate limit, and adds the time of the others to `next`. If the sync has failed,
+    /// its retry deletes the others. Blocks for one request each.
     pub(in crate::controller) fn delete_leftovers(
         &self,
         rs: &ReplicaSet,
@@ -43,7 +44,7 @@ impl Writer {
         if let Some(at) = not_before.filter(|at| *at > now) {
             return next.add(at, Reason::Leftovers);
         }
-        // The requests for the replicas themselves go first.
+        // The requests for the replicas themselves come first.
         let n_spare = if step.acts() && !has_failed {
             0
         } else {
@@ -60,7 +61,7 @@ impl Writer {
             Err(error) => {
                 log::warn!(
                     object:% = self.kind.named(&rs.key), error:%;
-                    "cannot delete a Failed pod that is not kept, next attempt in a minute"
+                    "cannot delete an old Failed pod, next attempt in a minute"
                 );
                 REFUSED_PAUSE
             }
@@ -71,11 +72,11 @@ impl Writer {
                     log::info!(
                         object:% = self.kind.named(&rs.key),
                         deleted = n_deleted, wanted = leftovers.len();
-                        "deleted {n_deleted} of {} Failed pods that are not kept",
+                        "deleted {n_deleted} of {} old Failed pods",
                         leftovers.len()
                     );
                 }
-                // Something may refuse every delete as a conflict.
+                // A webhook may reject every delete as a conflict.
                 if count > 0 && n_of(Deleted::Superseded) == count {
                     REFUSED_PAUSE
                 } else {

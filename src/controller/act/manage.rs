@@ -169,7 +169,7 @@ impl Writer {
             return Ok(false);
         }
         if error.is_unknown() {
-            // A time-out, or a proxy in between, may answer for a request that goes on.
+            // A time-out response, or one of a proxy, does not end the request at the API server.
             let is_answered = error.response().is_some_and(|status| status.code() == 500);
             self.own_writes(rs, |writes| writes.creation_is_unknown(name, is_answered));
         } else {
@@ -205,8 +205,8 @@ impl Writer {
                 self.metrics.sorting_deletion_age_ratio.observe(ratio);
             }
         }
-        // A mark may be set after the choice. The API server then refuses a delete of the version
-        // that was chosen.
+        // The annotation may be set after the choice. The API server then rejects a delete of the
+        // version that was chosen.
         let precondition = if respects_marks(&view.rules.policy) {
             Precondition::SameVersion
         } else {
@@ -279,7 +279,7 @@ impl Writer {
                 return Ok(Deleted::Gone);
             };
             let expected = precondition.version_of(pod);
-            // Without a change the conflict is a refusal: an admission webhook may use any code.
+            // Without a change the conflict is a rejection: an admission webhook may use any code.
             let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
             let is_superseded = is_changed && !live.differs_in_version_only(chosen);
             if is_superseded && self.will_show(rs, chosen, &live) {

@@ -1,4 +1,4 @@
-//! Verification at the API server when the watch does not show own writes in time.
+//! Queries the API server when the watch does not show this daemon's writes in time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,8 +74,9 @@ impl Writer {
         Ok(Duration::ZERO)
     }
 
-    /// Finds out which versions the pod cache must reach to be as new as the spec of `rs`, so that
-    /// a choice of pods respects every mark from before. Blocks for one LIST, once per generation.
+    /// Lists the pods of `rs` for the versions that the pod cache must reach to be as new as its
+    /// spec, so that a scale-down respects annotations set before it. Blocks for one LIST, once per
+    /// generation.
     fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<(), SyncError> {
         let live = self.live.list_pods(rs, selector)?;
         let now = self.clock.now();
@@ -132,9 +133,9 @@ impl Writer {
             .filter(|pod| !live_uids.contains(&pod.uid))
             .collect();
         // The loops below observe the events since the cache read above, which may precede the new
-        // expectation. The next sync follows at once: no event wakes its key. A pod that has come
-        // and gone since is expected until that expires: a version that the cache has passed proves
-        // nothing after a restore, and would let each sync query again.
+        // expectation. The next sync follows at once: no event wakes its key. A pod that appeared
+        // and disappeared meanwhile stays expected until the expectation expires: a version that
+        // the cache has passed proves nothing after a restore, and each sync would query again.
         let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
         let uids = deletions.iter().map(|pod| pod.uid.clone());
         self.expect(rs, names, uids);

@@ -221,7 +221,7 @@ impl Rule {
             Self::NotReady => a.is_ready.cmp(&b.is_ready),
             Self::DeletionCost if !order.uses_deletion_cost => Ordering::Equal,
             Self::DeletionCost => a.deletion_cost.cmp(&b.deletion_cost),
-            // Upstream also reverses this comparison: the higher rank goes first.
+            // Upstream also reverses this comparison: the higher rank is deleted first.
             Self::CrowdedNode => rank_b.cmp(&rank_a),
             Self::ReadyTime => by_ready_time(a, b, now),
             Self::Restarts => b.restarts.cmp(&a.restarts),

@@ -2,7 +2,7 @@
 //!
 //! Each opt-in is one file below this one, and the core knows this page only: it limits creates,
 //! spares or ranks the pods of a scale-down, deletes further pods, adds conditions, and says when
-//! the decision changes without an event. `tests/it/tidy.rs` holds the core to that.
+//! the decision changes without an event. `tests/it/tidy.rs` enforces that for the core.
 
 pub mod failed_pods;
 pub mod order;

@@ -160,7 +160,7 @@ pub enum Reason {
     Changed,
     /// A cache must reach a version, or an own write be shown.
     CachesLag,
-    /// Creates wait: after a refusal, or for the news of a deletion.
+    /// Creates wait: after a rejection, or until the watch shows a deletion.
     Held,
     /// An opt-in lets pods be created or deleted.
     OptIn,

@@ -103,7 +103,7 @@ fn a_burst_of_ready_pods_costs_few_status_writes() {
         pass(&fixture, 3 * MS);
         done.extend(syncs(&fixture));
     }
-    // 100 pods cause a pause of 100 ms.
+    // 100 pods cause a delay of 100 ms.
     let written: Vec<i32> = done.concat();
     assert_eq!(written, [1, 34, 68, 100]);
     assert!(done.len() <= 2 * written.len(), "{} syncs", done.len());
@@ -243,8 +243,8 @@ fn a_lost_pod_is_replaced_and_reported_at_once() {
     assert_eq!(reported.collect::<Vec<_>>(), [(99, 2)]);
 }
 
-/// Its own deletions are still expected: nothing must be created or deleted, and yet there is a
-/// loss.
+/// Deletes are still expected, so nothing may be created or deleted; still, the lost pod must be
+/// reported.
 #[test]
 fn a_scale_down_reports_each_loss_first() {
     let fixture = paced();

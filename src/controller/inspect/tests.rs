@@ -28,7 +28,7 @@ impl ReplicaSetController {
                     .inspect(&rs.key)
                     .expect("it is in the cache");
                 let report = report(&facts, &Sources::default(), now);
-                assert!(report.is_in_step(), "{report}");
+                assert!(report.has_converged(), "{report}");
             }
         }
     }
@@ -164,7 +164,7 @@ fn a_namespace_can_be_asked_for() {
 }
 
 #[test]
-fn a_status_that_differs_from_the_spec_is_not_in_step() {
+fn a_status_that_differs_from_the_spec_has_not_converged() {
     let two_ready = ReplicaSetStatus {
         replicas: 2,
         available_replicas: 2,
@@ -175,7 +175,7 @@ fn a_status_that_differs_from_the_spec_is_not_in_step() {
         let fixture = Fixture::new();
         fixture.cache_silently(Some(with_status(&rs, status.clone())), []);
         assert_eq!(
-            fixture.controller.inspector().n_not_in_step(),
+            fixture.controller.inspector().n_not_converged(),
             expected,
             "{rs:?} {status:?}"
         );

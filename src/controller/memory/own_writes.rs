@@ -11,7 +11,7 @@
 //! outcome, or by a position: a cache that has passed the version of the stored pod without the pod
 //! has missed it, and the sync queries the API server.
 //!
-//! A name under which no pod was stored is *returned*. A refused one is drawn before all others,
+//! A name under which no pod was stored is *returned*. A rejected one is drawn before all others,
 //! whatever the version: the error message then stays the same, so the recorder counts up the event
 //! instead of creating another.
 //!
@@ -108,7 +108,7 @@ impl Creation {
 /// Why a name is drawn again, in the order of the draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Returned {
-    /// The API server refused the create.
+    /// The API server rejected the create.
     Refused,
     /// The create was not sent. The name counts only for the version that it was drawn for.
     Untried,
@@ -201,7 +201,7 @@ impl OwnWrites {
         names
     }
 
-    /// Ends the sequence of an older version, except for refused names.
+    /// Ends the sequence of an older version, except for rejected names.
     pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
         if self.sequence.as_ref().is_none_or(|(it, _)| it != version) {
             self.sequence = None;
@@ -216,8 +216,8 @@ impl OwnWrites {
     }
 
     /// A sync found the pod with this name in the cache, so its create is neither expected nor
-    /// retried. Until the next sync the name still tells the pod's event from a foreign pod's: the
-    /// cache shows a pod before the watch thread handles it.
+    /// retried. Until the next sync the name distinguishes the pod's event from a foreign pod's:
+    /// the cache shows a pod before the watch thread handles it.
     pub fn creation_found(&mut self, name: &str) {
         if let Some(creation) = self.creations.get_mut(name) {
             *creation = Creation {

@@ -3,9 +3,9 @@
 //!
 //! - *Own writes.* Until the caches have reached the highest version in a response, a sync writes
 //!   nothing, not even the status. After [`EXPECTATIONS_TIMEOUT`] it queries the API server.
-//! - *A changed spec.* A user who wants certain pods deleted first marks the pods, and then lowers
-//!   `replicas`. The two changes arrive through different watches, possibly in reverse order. So
-//!   the choice of pods to delete waits until the pod cache is as new as the spec.
+//! - *A changed spec.* A user who wants certain pods deleted first annotates the pods, and then
+//!   lowers `replicas`. The two changes arrive through different watches, possibly in reverse
+//!   order. So the choice of pods to delete waits until the pod cache is as new as the spec.
 //! - *Lost pods.* The garbage collector may have deleted them because their ReplicaSet is being
 //!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
 //!   ReplicaSet cache is as new as the loss.
@@ -317,8 +317,8 @@ impl Waiting {
     }
 }
 
-/// The place of a version in the order. A version that is no number goes first, so that each call
-/// visits its key.
+/// The position of a version in the order. A version that is no number comes first, so that each
+/// call visits its key.
 fn number(version: &ResourceVersion) -> u64 {
     version.number().unwrap_or(0)
 }

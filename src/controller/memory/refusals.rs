@@ -1,11 +1,11 @@
-//! Refused creates: the kinds of refusal, the wait of each ReplicaSet after one, and the queues in
-//! front of quotas.
+//! Rejected creates: the kinds of rejection, the back-off of each ReplicaSet after one, and the
+//! queues of ResourceQuotas.
 //!
-//! While a wait lasts, no sync creates pods of the ReplicaSet. It ends with the next generation.
-//! ReplicaSets that one quota refuses form a queue, and only its head tries. Then the next one is
-//! the head: at once if the create was accepted, and otherwise after a pause of 30 s. What may free
-//! quota ends the pause, and for 10 s the pauses are 1.5 s, because the API server counts what was
-//! freed some time later.
+//! During the back-off, no sync creates pods of the ReplicaSet. It ends with the next generation.
+//! ReplicaSets that one quota rejects form a queue, and only its head retries. If its create is
+//! accepted, the next one retries at once, otherwise after 30 s. An event that may free quota ends
+//! this delay, and for the next 10 s the delays are 1.5 s, because the API server updates the
+//! quota's usage some time later.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,31 +17,32 @@ use crate::api::{ObjectKey, ReplicaSet, Uid};
 use crate::stdx::HashMap;
 use crate::writes::WriteError;
 
-/// The longest pause of a quota's queue.
+/// The longest delay between two attempts of a quota's queue.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The shortest pause: less than two requests in a second, since a refused create costs an event.
+/// The shortest delay: less than two requests in a second, since a rejected create costs an event.
 const PACE: Duration = Duration::from_millis(1500);
 
 /// All queues together try once in this time, a quarter of the default `--kube-api-qps`.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long the pauses are short after something that may free quota.
+/// How long the delays stay short after an event that may free quota.
 const LIVELY: Duration = Duration::from_secs(10);
 
-/// In a long queue the pauses are shorter, so that each ReplicaSet has its turn in this time.
+/// In a long queue the delays are shorter, so that each ReplicaSet has a turn within this time.
 const CYCLE: Duration = Duration::from_secs(1000);
 
-/// A ReplicaSet that has no turn for this long tries all the same.
+/// A ReplicaSet without a turn for this long retries anyway.
 const QUOTA_WAIT: Duration = Duration::from_hours(1);
 
-/// The longest wait after an overload.
+/// The longest back-off after an overload.
 pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The longest wait after a 422. A broken webhook answers it too, and its repair starts no sync.
+/// The longest back-off after a 422. A broken webhook also responds with it, and no event shows
+/// that it was fixed.
 pub const INVALID_WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// Why the API server refuses the pods of a ReplicaSet. An error of no kind has upstream's
+/// Why the API server rejects the pods of a ReplicaSet. Errors of other kinds have upstream's
 /// back-off.
 ///
 /// DIFFERS: upstream retries after 5 ms, doubled with each failure of the key up to 1,000 s,
@@ -85,7 +86,8 @@ impl Refusal {
         }
     }
 
-    /// The wait after the `n`-th refusal of this kind in a row, if nothing ends it earlier.
+    /// The back-off after the `n`-th consecutive rejection of this kind, if nothing ends it
+    /// earlier.
     fn wait(&self, owner: &Uid, n: u32) -> Duration {
         let (first, longest, least) = match self {
             Self::Quota(_) => return QUOTA_WAIT,
@@ -109,15 +111,15 @@ impl Refusal {
     }
 }
 
-/// The last refused create of a ReplicaSet.
+/// The last rejected create of a ReplicaSet.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) refusal: Refusal,
     message: Box<str>,
-    /// When the first refusal of this kind in a row came.
+    /// When the first of the consecutive rejections came.
     since: Instant,
     until: Instant,
-    /// Refusals of this kind in a row; 0 after an accepted create.
+    /// Consecutive rejections of this kind; 0 after an accepted create.
     n: u32,
     generation: i64,
 }
@@ -128,7 +130,7 @@ impl Refused {
         (!remaining.is_zero()).then_some(remaining)
     }
 
-    /// The quota that refuses the ReplicaSet `key`.
+    /// The quota that rejects pods of the ReplicaSet `key`.
     fn quota(&self, key: &ObjectKey) -> Option<ObjectKey> {
         let Refusal::Quota(name) = &self.refusal else {
             return None;
@@ -138,16 +140,16 @@ impl Refused {
     }
 }
 
-/// Why and how long the creates of a ReplicaSet wait, for `explain`.
+/// Why and how long the creates of a ReplicaSet are backed off, for `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldBack {
-    /// The last refusal.
+    /// The last rejection.
     pub refusal: Refusal,
-    /// Refusals of this kind in a row.
+    /// Consecutive rejections of this kind.
     pub n_refusals: u32,
     /// Time since the first of them.
     pub since: Duration,
-    /// Time until the next try, if nothing ends the wait earlier.
+    /// Time until the next attempt, if nothing ends the back-off earlier.
     pub remaining: Duration,
     /// Its position in the queue of a quota.
     pub position: Option<QueuePosition>,
@@ -156,7 +158,7 @@ pub struct HeldBack {
 /// A ReplicaSet's position in the queue of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePosition {
-    /// ReplicaSets that try before it.
+    /// ReplicaSets that retry before it.
     pub n_before: usize,
     /// ReplicaSets in the queue.
     pub len: usize,
@@ -167,21 +169,21 @@ pub struct QueuePosition {
 /// The queues by quota. An empty one disappears with the next sync in its namespace.
 pub(super) type QuotaQueues = HashMap<ObjectKey, QuotaQueue>;
 
-/// The ReplicaSets that one quota refuses.
+/// The ReplicaSets whose pods one quota rejects, in the order of their turns.
 #[derive(Debug)]
 pub(super) struct QuotaQueue {
     waiting: VecDeque<ObjectKey>,
-    /// When the head may try.
+    /// When the head may retry.
     due: Instant,
-    /// Only an accepted create makes a turn due before this.
+    /// No turn is due earlier, unless a create was accepted.
     paced_until: Instant,
     lively_until: Instant,
-    /// The head that the work queue brings back, and when.
+    /// The head whose key is in the work queue, and when it is due.
     armed: Option<(ObjectKey, Instant)>,
 }
 
 impl QuotaQueue {
-    /// The queue after the first refusal. Quota may have become free just before it.
+    /// The queue after the first rejection. Quota may have become free just before it.
     fn new(now: Instant) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -203,11 +205,12 @@ impl QuotaQueue {
         self.due = now + if is_lively { pace } else { self.pause(pace) };
     }
 
-    /// Lets the head try when it is due. Returns it, unless the work queue brings it back then.
+    /// Ends the head's back-off when its turn is due. Returns the head if the work queue lacks its
+    /// key.
     fn arm(&mut self, records: &mut Records) -> Option<ObjectKey> {
         let head = self.waiting.front()?.clone();
         let refused = records.get_mut(&head)?.refused.as_mut()?;
-        // Also if it is armed: it may have been refused again, by a new generation, since then.
+        // Also if it is armed: a create of a new generation may have been rejected since then.
         refused.until = refused.until.min(self.due);
         let armed = Some((head.clone(), self.due));
         if self.armed == armed {
@@ -218,7 +221,7 @@ impl QuotaQueue {
     }
 }
 
-/// The shortest pause of each of `n` queues, which share a budget.
+/// The shortest delay of each of `n` queues, which share a budget.
 fn pace(n: usize) -> Duration {
     let n = u32::try_from(n).unwrap_or(u32::MAX);
     INTERVAL.saturating_mul(n).max(PACE)
@@ -232,8 +235,8 @@ impl State {
         Some(last)
     }
 
-    /// Takes a ReplicaSet whose wait ends out of the queue of its quota. If it has used its turn
-    /// `in_vain`, the next one waits for its own.
+    /// Removes a ReplicaSet from the queue of its quota at the end of its back-off. If its attempt
+    /// was rejected again (`in_vain`), the next turn is due after a delay.
     pub(super) fn leave_queue(
         &mut self,
         key: &ObjectKey,
@@ -286,8 +289,8 @@ impl Memories {
         }
     }
 
-    /// Records what may free quota in `namespace`: of `quota`, or of any with `None`. Returns the
-    /// keys to queue, each with its delay.
+    /// Records an event that may free quota in `namespace`: of `quota`, or of any with `None`.
+    /// Returns the keys to queue, each with its delay.
     pub fn wake(&self, namespace: &str, quota: Option<&str>) -> Vec<(ObjectKey, Duration)> {
         self.serve(namespace, |name, queue, _, now| {
             if quota.is_none_or(|quota| *name == *quota) {
@@ -298,7 +301,8 @@ impl Memories {
     }
 
     /// Returns the keys of `namespace` to queue, each with its delay, after a worker has processed
-    /// the key `processed`. If that was its turn, it is the next one's, whatever became of it.
+    /// the key `processed`. If that was its turn, the turn passes to the next ReplicaSet, whatever
+    /// the outcome.
     pub fn turns(&self, namespace: &str, processed: &ObjectKey) -> Vec<(ObjectKey, Duration)> {
         self.serve(namespace, |_, queue, pace, now| {
             if queue.due <= now && queue.waiting.front() == Some(processed) {
@@ -367,13 +371,13 @@ impl Memories {
 }
 
 impl Memory {
-    /// At which generation a create was refused, and how long the next one at it waits.
+    /// At which generation a create was rejected, and the remaining back-off at that generation.
     pub fn refused(&self, now: Instant) -> Option<(i64, Option<Duration>)> {
         let last = self.refused.as_ref()?;
         Some((last.generation, last.remaining(now)))
     }
 
-    /// Records that a create was accepted: a later refusal is the first in a row.
+    /// Records that a create was accepted: a later rejection counts as the first.
     pub fn create_was_accepted(&mut self) {
         if let Some(refused) = &mut self.refused {
             refused.n = 0;

@@ -31,7 +31,7 @@ fn created_at(name: &str, second: u32, replicas: i32) -> ReplicaSet {
     read_replica_set(&object)
 }
 
-/// A quota with this many free places in front of the fixture's ReplicaSets.
+/// A quota for this many more pods of the fixture's ReplicaSets.
 fn with_quota(free: usize) -> (Fixture, Arc<AtomicUsize>) {
     quota_of(Fixture::new(), free)
 }
@@ -276,7 +276,7 @@ fn set_watched(fixture: &Fixture, is_watched: bool) {
     is_open.store(is_watched, Ordering::Relaxed);
 }
 
-/// A hazard: each pod that takes a place changes the quota, and thousands wait for such changes.
+/// A hazard: each created pod changes the quota's status, and thousands wait for such changes.
 #[test]
 fn a_watched_quota_costs_no_request_more_than_an_unwatched_one() {
     let n_tried = |is_watched: bool| {
@@ -288,7 +288,7 @@ fn a_watched_quota_costs_no_request_more_than_an_unwatched_one() {
         pass(&fixture, 100 * SECOND);
         tried(&fixture);
         free.store(50, Ordering::Relaxed);
-        // Both learn of the room in the same way.
+        // Both notice free quota in the same way.
         end_a_pod(&fixture);
         let (mut used, mut n_tried) = (0, 0);
         for _ in 0..6000 {

@@ -42,8 +42,8 @@ pub(super) struct Waits(BTreeMap<ObjectKey, (Tries, Duration)>);
 
 type Tries = (u32, Option<(Refusal, u32)>);
 
-/// The longest time until a ReplicaSet that is held back tries again, if nothing wakes it. In the
-/// queue of a quota all others may try first.
+/// The longest time until a ReplicaSet in back-off retries, if nothing wakes it. In the queue of a
+/// quota all others may try first.
 fn longest_hold(held_back: &HeldBack) -> Duration {
     match held_back.refusal {
         Refusal::Quota(_) => {
@@ -166,9 +166,9 @@ impl World {
 impl State {
     /// Returns the ReplicaSets that have not converged, and the reasons.
     ///
-    /// PROPERTY P19: Within 30 minutes after the faults have ended every ReplicaSet has as many
-    /// active pods as it wants, and a status that counts its pods and its ready pods and has its
-    /// generation.
+    /// PROPERTY P19: Within 30 minutes after the faults have ended every ReplicaSet has
+    /// `spec.replicas` active pods, and a status that counts its pods and its ready pods and has
+    /// its generation.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (ObjectKey, String)> {
         let unsettled = |rs: &ReplicaSet| {
             let (active, wanted) = (self.server.n_active(rs), rs.replicas.max(0));

@@ -1,4 +1,4 @@
-//! The daemon's requests in the simulation, and their fates.
+//! The daemon's requests in the simulation, and their outcomes: answered, rejected, lost or late.
 
 use std::fmt::{Debug, Display};
 
@@ -11,7 +11,7 @@ use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
 use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod};
 
-/// The fate of one request.
+/// What happens to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fate {
     Responded,

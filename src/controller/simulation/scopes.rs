@@ -1,11 +1,10 @@
 //! Every history of a small scope: one ReplicaSet, two pods, one request whose response never
 //! comes, one relist, and one restart, which may be a kill in the middle of a sync.
 //!
-//! A step is a sync, a line of a watch, the late arrival of a request, the relist, the restart, a
-//! pod that turns Ready, or the next timer. While the response to a request is on its way each
-//! watch may deliver a line. A history is replayed from the start for each step, because a
-//! controller cannot be copied. Where nothing can happen any more the ReplicaSet must have
-//! converged.
+//! A step is a sync, an event of a watch, the late arrival of a request, the relist, the restart, a
+//! pod that turns Ready, or the next timer. While a response is on its way each watch may deliver
+//! an event. A history is replayed from the start for each step, because a controller cannot be
+//! copied. When no step is left, the ReplicaSet must have converged.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
@@ -32,11 +31,11 @@ static IS_LONG: LazyLock<bool> = LazyLock::new(|| std::env::var_os("SIMULATION_M
 /// More steps than any history has.
 const DEPTH_MAX: usize = 60;
 
-/// Draws what happens within a step: the choices that are given, then the first of each.
+/// Chooses what happens within a step: first the given choices, then option 0 each time.
 #[derive(Debug)]
 pub(super) struct Script {
     choices: Vec<u32>,
-    /// Out of how many each choice so far was.
+    /// The number of options of each choice so far.
     sides: Vec<u32>,
     /// How many of the scope's faults are left.
     left: Left,
@@ -49,7 +48,7 @@ struct Left {
     restarts: u32,
     /// Timers that may fire while something else could happen first.
     early_timers: u32,
-    /// Pods that may turn Ready, and so change places in the order of deletion.
+    /// Pods that may turn Ready, which changes the order of deletion.
     readies: u32,
 }
 
@@ -138,7 +137,7 @@ impl World {
         )
     }
 
-    /// A world in which `replicas` are wanted and `n_pods` are there and known.
+    /// A world with `replicas` in the spec, and with `n_pods` pods that exist and are cached.
     fn of_scope(replicas: i32, n_pods: usize) -> Arc<Self> {
         let mut server = Server::default();
         server.add_replica_set(NAME, replicas);
@@ -304,9 +303,8 @@ fn of_replica_set(rs: &ReplicaSet) -> String {
 /// A state as the steps that lead to it, and what they lead to.
 ///
 /// PROPERTY P20: In every history of two creates, or of one delete, with one request of unknown
-/// outcome, one relist and one restart, P13 holds, no delete leaves fewer pods than are wanted
-/// unless the daemon has restarted, and where nothing can happen any more the ReplicaSet has
-/// converged.
+/// outcome, one relist and one restart, P13 holds, no delete leaves fewer pods than `spec.replicas`
+/// unless the daemon has restarted, and when no step is left the ReplicaSet has converged.
 struct Reached {
     start: (i32, usize),
     path: Vec<(Step, Vec<u32>)>,

@@ -12,7 +12,7 @@ use crate::api::{ResourceVersion, Uid};
 use crate::controller::testing::{controller_ref, read_replica_set, refused, replica_set_json};
 use crate::writes::{WriteError, WrittenPod};
 
-/// One line of a watch.
+/// One event of a watch.
 #[derive(Clone, Debug)]
 pub(super) enum Line<T> {
     Put(T),

@@ -406,10 +406,10 @@ impl ScaleDownMark {
     }
 }
 
-/// The wait of a ReplicaSet whose pods the API server refuses.
+/// The delay of creates after the API server has rejected one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetryBackoff {
-    /// By the kind of refusal, ended by what cures it.
+    /// Depends on the reason of the rejection, and ends early when the cause may be gone.
     #[default]
     ByRefusal,
     /// As kube-controller-manager: from 5 ms, doubled with each failure up to 1,000 s.

@@ -156,20 +156,21 @@ impl ReplicaSet {
         object.map_err(|error| error.to_string())
     }
 
-    /// The ReplicaSet as a cache stores it: without `metadata` and `spec` as received if it is
-    /// [at rest](Self::is_at_rest). Old revisions of Deployments are, and these bytes are most of
-    /// their size. The event that ends the rest brings them back before the first create.
+    /// The ReplicaSet as a cache stores it. One that is
+    /// [settled at zero](Self::is_settled_at_zero), such as an old revision of a Deployment, is
+    /// stored without the received bytes of `metadata` and `spec`, which are most of its size. A
+    /// scale-up is an event with the whole object, so the template is there before the first
+    /// create.
     #[must_use]
     pub fn for_cache(mut self) -> Self {
-        if self.is_at_rest() {
+        if self.is_settled_at_zero() {
             self.carried = None;
         }
         self
     }
 
-    /// True if neither the spec asks for pods nor the status reports any, and the status is of this
-    /// spec.
-    fn is_at_rest(&self) -> bool {
+    /// True if spec and status have zero replicas, and the status is of this spec.
+    fn is_settled_at_zero(&self) -> bool {
         let status = &self.status;
         let n_terminating = status.terminating_replicas.unwrap_or(0);
         self.replicas == 0
@@ -179,8 +180,8 @@ impl ReplicaSet {
             && !self.is_terminating()
     }
 
-    /// True if the object has `metadata` and `spec` as received: template and status updates need
-    /// them.
+    /// True if the object has the received bytes of `metadata` and `spec`, which creates and status
+    /// updates need. Otherwise read it from the API server first.
     pub fn is_complete(&self) -> bool {
         self.carried.is_some()
     }

@@ -135,9 +135,9 @@ impl Status {
         self.is("Invalid", 422)
     }
 
-    /// The quota of the namespace that refused the create
-    /// (apiserver `pkg/admission/plugin/resourcequota/controller.go:CheckRequest`): it is used up,
-    /// its usage is not known yet, or it demands a request or limit that the pod lacks.
+    /// The quota of the namespace that rejected the create (apiserver
+    /// `pkg/admission/plugin/resourcequota/controller.go:CheckRequest`): it is used up, its usage
+    /// is not known yet, or it demands a request or limit that the pod lacks.
     pub fn refusing_quota(&self) -> Option<&str> {
         let message = Some(self.message()).filter(|_| self.is_forbidden())?;
         let kinds = [
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_a_quota_names_the_quota() {
+    fn a_rejection_by_a_quota_names_the_quota() {
         let quota = |code, reason, message: &str| {
             let status = Status::new(code, reason, message);
             status.refusing_quota().map(str::to_owned)
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_is_told_from_other_failures_of_the_server() {
+    fn overload_is_distinguished_from_other_failures() {
         let webhook = "Internal error occurred: failed calling webhook \"a.b.c\": failed to call \
             webhook: Post \"https://a.b.svc:443/?timeout=10s\": context deadline exceeded";
         for (code, reason, message, expected) in [

@@ -11,7 +11,7 @@
 //!
 //! DIFFERS: upstream waits forever for the end of a streamed list. A proxy may drop the bookmark
 //! that marks it, and an API server may not know `sendInitialEvents` and send an ordinary watch.
-//! Both are then listed in pages for good.
+//! From then on, both are listed in pages.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -399,11 +399,11 @@ impl ListWatch {
 impl fmt::Display for Reaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Retry => f.write_str("tries again at once"),
-            Self::BackOff(delay) => write!(f, "tries again in {:.1} s", delay.as_secs_f64()),
-            Self::FallBack => f.write_str("lists in pages"),
+            Self::Retry => f.write_str("retrying at once"),
+            Self::BackOff(delay) => write!(f, "retrying in {:.1} s", delay.as_secs_f64()),
+            Self::FallBack => f.write_str("listing in pages"),
             Self::EndCycle(delay) | Self::Check(delay) => {
-                write!(f, "lists again in {:.1} s", delay.as_secs_f64())
+                write!(f, "listing again in {:.1} s", delay.as_secs_f64())
             }
         }
     }

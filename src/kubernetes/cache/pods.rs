@@ -1,6 +1,6 @@
 //! The indexes of the pods (by owner, and orphans by namespace) and of the ReplicaSets (by
 //! namespace, and by the UID of their controller), with a tally of each group of pods that the
-//! controller queries; and what a watch thread tells metrics and health checks.
+//! controller queries; and what a watch thread reports to metrics and health checks.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

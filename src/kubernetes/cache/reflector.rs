@@ -378,7 +378,7 @@ impl<T: Decode> Reflector<T> {
         let n_objects = objects.len();
         let events = self.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
-        turns::reached("reflector: replaced, before the handlers are told");
+        turns::reached("reflector: replaced, before the handlers see it");
         // The store already has the new state, so a handler that reads it never sees an older one.
         for event in events {
             self.deliver(&event);
@@ -391,8 +391,8 @@ impl<T: Decode> Reflector<T> {
                  {n_events} differences"
             );
         } else {
-            let seconds = (self.pace.now() - self.list_began).as_secs_f64();
-            log::info!("{n_objects} {resource} listed in {seconds:.1} s");
+            let took = self.pace.now() - self.list_began;
+            log::info!("{n_objects} {resource} listed in {took:.1?}");
             // ORDER: the workers start to sync once both stores have synced, and by then the
             // handlers must have seen the complete first list.
             turns::reached("reflector: listed, before the store has synced");
@@ -505,9 +505,9 @@ impl<T: Decode> Reflector<T> {
                 self.on_failed(Failure::TooLargeResourceVersion, reason);
             }
             Older::Restored(version) => self.stop.stop(Cause::Failed(format!(
-                "the API server has gone back from version {cached} of {resource} to {version}, as \
-                 after a restore of etcd; the daemon ends, so that its supervisor starts it with \
-                 empty caches"
+                "the API server went back from version {cached} of {resource} to {version}, as \
+                 after a restore of etcd; exiting, so that the supervisor restarts the daemon \
+                 with empty caches"
             ))),
         }
     }
@@ -527,10 +527,10 @@ impl<T: Decode> Reflector<T> {
         match reaction {
             Reaction::FallBack if is_silent => self.log_unended(reaction),
             Reaction::Retry if error.is_none() => {
-                log::debug!("watch of {resource} closed by the server, reopens it");
+                log::debug!("watch of {resource} closed by the server, reopening it");
             }
             Reaction::Retry => {
-                log::info!(error:% = reason; "watch of {resource} broke, reopens it");
+                log::info!(error:% = reason; "watch of {resource} broke, reopening it");
             }
             // A collection without changes has a silent watch. If there is another reason, the list
             // shows it.

@@ -26,11 +26,11 @@ use crate::stdx::stop::Stop;
 pub struct ConfigSource {
     /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
-    /// `--master`: the server's address, in place of the kubeconfig's. Without `--kubeconfig` and
+    /// `--master`: the server's address, instead of the kubeconfig's. Without `--kubeconfig` and
     /// `--context` no kubeconfig is loaded, so credentials are never sent to a server that they are
     /// not for.
     pub master: Option<String>,
-    /// `--context`, in place of the kubeconfig's current context. A kubeconfig must have it.
+    /// `--context`, instead of the kubeconfig's current context. A kubeconfig must have it.
     pub context: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl ClientConfig {
         Self::load_from(source, &Environment::of_process())
     }
 
-    /// As [`load`](Self::load), with `environment` in place of the process's environment.
+    /// As [`load`](Self::load), with `environment` instead of the process's environment.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -233,8 +233,8 @@ impl Draft {
         let checked = self.check(environment)?;
         if let Some(user) = &checked.withheld {
             log::warn!(
-                "{}: the credentials of {user} are not sent, since anybody on the way to {} could \
-                 read them; if the server wants them, give it an https:// URL",
+                "{}: the credentials of {user} are not sent, because anyone on the network path \
+                 to {} could read them; if the server requires them, give it an https:// URL",
                 checked.origin,
                 checked.url
             );
@@ -365,7 +365,7 @@ impl ClientConfig {
             user: "--token-file".to_owned(),
             ..Draft::default()
         };
-        // A daemon's pages that want a token are served through TLS only.
+        // A daemon's pages that require a token are served through TLS only.
         if source.token_file.is_some() && !draft.server.contains("://") {
             draft.server.insert_str(0, "https://");
         }

@@ -27,7 +27,7 @@ use super::stream::StreamState;
 use super::tcp::{Tcp, check_room};
 use super::tls::describe;
 
-/// Builds the connector chain. A closed `fence` holds back everything on its connections. With
+/// Builds the connector chain. A closed `fence` blocks everything on its connections. With
 /// `close_on_change` a new identity closes connections in use; otherwise they end with their
 /// current response. `stream` is set for lists and watches.
 pub(super) fn connector(
@@ -307,7 +307,7 @@ fn is_certificate_problem(error: &io::Error) -> bool {
     matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
 }
 
-/// Replaces a failure of TLS by one that names the peer, the cause and the way out.
+/// Replaces a failure of TLS by one that names the peer, the cause and the remedy.
 fn described(peer: &str, error: io::Error) -> io::Error {
     match tls_error(&error) {
         Some(failure) => io::Error::new(error.kind(), describe(peer, failure)),

@@ -30,13 +30,13 @@ pub enum ClientError {
     Stopped,
     /// The right to write is lost or may be (see [`Fence`](super::Fence)). The request was not sent
     /// completely, so the server does not act on it.
-    #[error("the request was held back, because the lease that allows it is no longer held")]
+    #[error("the request was not sent: this process no longer holds the lease")]
     Fenced,
 }
 
 /// A failed connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no answer from the API server: {message}")]
+#[error("no response from the API server: {message}")]
 pub struct TransportError {
     /// The kind of failure.
     pub kind: TransportErrorKind,
@@ -100,7 +100,7 @@ impl ClientError {
         }
     }
 
-    /// True if the API server may have performed the request in spite of the error.
+    /// True if the API server may have performed the request although it failed.
     pub fn leaves_outcome_open(&self) -> bool {
         match self {
             // A server that timed out or failed during the request may have stored the object.

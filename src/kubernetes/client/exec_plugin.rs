@@ -207,7 +207,7 @@ impl ExecPlugin {
                 let fallback = state.fallback_credential(command);
                 drop(state);
                 log::error!(
-                    error:% = problem, then:% = format_args!("next try in {pause:?}");
+                    error:% = problem, then:% = format_args!("next attempt in {pause:?}");
                     "credential plugin {command:?}"
                 );
                 return fallback;

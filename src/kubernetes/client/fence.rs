@@ -32,7 +32,7 @@ pub trait Fence: fmt::Debug + Send + Sync {
 
 /// The error of a connection that sent nothing because the fence is closed.
 #[derive(Debug, thiserror::Error)]
-#[error("held back, because the right to write is gone")]
+#[error("not sent: this process no longer holds the lease")]
 pub(super) struct HeldBack;
 
 /// Limits how long the kernel keeps a request's bytes. Bytes that the server does not acknowledge
@@ -79,8 +79,8 @@ impl<In: Transport> Connector<In> for FenceConnector {
 
 /// A connection that sends nothing while the fence is closed.
 ///
-/// If the fence holds back a part of a request, the request is incomplete and the server does not
-/// act on it. So it counts as not sent.
+/// If the fence blocks a part of a request, the request is incomplete and the server does not act
+/// on it. So it counts as not sent.
 #[derive(Debug)]
 pub(super) struct Fenced<T> {
     inner: T,

@@ -118,8 +118,8 @@ impl Http {
         }
     }
 
-    /// Creates connections for one thread that lists and watches; `stream` tells how their
-    /// reads wait.
+    /// Creates connections for one thread that lists and watches; `stream` says how their reads
+    /// wait.
     pub(super) fn streaming(
         &self,
         config: &ClientConfig,

@@ -214,7 +214,7 @@ impl Request {
         self
     }
 
-    /// The same request with this timeout in place of
+    /// The same request with this timeout instead of
     /// [`ClientOptions::request_timeout`](super::ClientOptions::request_timeout). It applies to
     /// connecting, to sending, to the response's first byte and to its body, each.
     #[must_use]

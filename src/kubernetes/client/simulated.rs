@@ -27,7 +27,7 @@ pub trait Network: Send + Sync {
     fn connect(&self) -> io::Result<Arc<Connection>>;
 
     /// Bytes were written to `connection`; the current thread has written them. If the connection
-    /// is reset, they are lost, which its next read tells.
+    /// is reset, they are lost, and its next read fails.
     fn sent(&self, connection: &Arc<Connection>);
 
     /// The current thread has dealt with everything that it has read.

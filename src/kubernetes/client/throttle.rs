@@ -274,9 +274,9 @@ impl Throttle {
             return Ok(());
         }
         if notice {
-            log::info!("{request} waits {wait:.1?} for this client's own rate limit");
+            log::info!("client-side throttling (--kube-api-qps): {request} waits {wait:.1?}");
         } else if wait > LONG_WAIT {
-            log::debug!("{request} waits {wait:.3?} for this client's own rate limit");
+            log::debug!("client-side throttling (--kube-api-qps): {request} waits {wait:.3?}");
         }
         let _wait = thread::enter("waits for the rate limit", format_args!("{wait:.1?}"));
         // Requests of other flows may have enqueued before this one during its wait.

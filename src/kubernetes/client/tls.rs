@@ -375,7 +375,7 @@ mod tests {
     use super::describe;
 
     #[test]
-    fn failures_are_told_in_words() {
+    fn failures_are_described_in_words() {
         let expected = ServerName::try_from("a.example").expect("a name");
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let other = |text: &'static str| OtherError(std::sync::Arc::from(Box::from(text)));

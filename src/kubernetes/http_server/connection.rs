@@ -186,7 +186,7 @@ impl Connection {
         self.socket
             .write_all(response.as_bytes())
             .unwrap_or_default();
-        io::Error::other(format!("a request is refused: {status}"))
+        io::Error::other(format!("rejected a request: {status}"))
     }
 
     /// Returns false if the connection cannot serve another request.

@@ -23,7 +23,7 @@ pub(super) fn check(request: &Request, local: IpAddr, names: &[String]) -> Resul
     }
     let origin = request.header("origin");
     if !origin.is_empty() && !is_same_origin(origin, host) {
-        return Err(format!("requests from web pages of {origin} are refused"));
+        return Err(format!("requests from web pages of {origin} are rejected"));
     }
     Ok(())
 }

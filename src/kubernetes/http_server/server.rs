@@ -179,7 +179,7 @@ impl Shared {
             waits_for_client: Arc::clone(&waits_for_client),
         };
         let Some(id) = self.admit(open) else {
-            log::debug!("a connection is refused: there are too many");
+            log::debug!("rejected a connection: there are too many");
             return;
         };
         let shared = Arc::clone(self);
@@ -202,7 +202,7 @@ impl Shared {
             drop(shared.lock().open.remove(&id));
         });
         if let Err(error) = thread {
-            log::warn!(error:%; "a connection is closed: cannot start a thread for it");
+            log::warn!(error:%; "closed a connection: cannot start a thread for it");
             drop(self.lock().open.remove(&id));
             return;
         }

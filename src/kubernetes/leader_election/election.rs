@@ -113,7 +113,7 @@ impl Election {
     /// arrived, so time in flight does not age the record.
     ///
     /// DIFFERS: upstream's renewal also acquires a Lease that another daemon held and released in
-    /// between, and goes on with stale caches. Here such a leader has lost the lease.
+    /// between, and continues with stale caches. Here such a leader has lost the lease.
     pub fn on_read(
         &mut self,
         read: Option<LeaderElectionRecord>,

@@ -192,7 +192,7 @@ fn a_leader_that_reads_another_holder_closes_its_fence() {
 }
 
 #[test]
-fn a_clock_jump_closes_the_fence_for_good() {
+fn a_clock_jump_closes_the_fence_permanently() {
     let mut rig = Rig::new("us");
     assert!(rig.elect());
     // The machine was suspended over night; the boot clock includes that time.

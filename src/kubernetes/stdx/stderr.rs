@@ -41,7 +41,7 @@ pub fn write(text: &str) -> Result<u64, Dropped> {
 
 /// Writes `text` to standard output, or drops it after a second.
 pub fn write_out(text: &str) {
-    // Without a reader there is nobody to tell.
+    // Without a reader the message is dropped.
     STDOUT
         .write(io::stdout(), text.as_bytes())
         .unwrap_or_default();
@@ -190,7 +190,7 @@ mod tests {
     use crate::stdx::thread::spawn;
 
     #[test]
-    fn text_that_nobody_reads_is_dropped_and_counted() {
+    fn unread_text_is_dropped_and_counted() {
         let (mut reader, writer) = pipe().expect("a pipe");
         let output = Output::new();
         output.lock().patience = PATIENCE_AT_EXIT;
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(rest, "\nwhole\n");
     }
 
-    /// A closed pipe and a full disk are told by the write itself.
+    /// The write itself reports a closed pipe and a full disk.
     #[test]
     fn a_failed_write_is_a_dropped_text() {
         let (reader, mut writer) = pipe().expect("a pipe");

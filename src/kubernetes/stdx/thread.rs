@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_thread_stops_the_daemon_without_a_panic() {
+    fn a_failed_thread_start_stops_the_daemon_without_a_panic() {
         let stop = Stop::new();
         let thread = Thread::spawn("t-name-too-long-", &stop, || {});
         assert!(thread.liveness().has_ended());

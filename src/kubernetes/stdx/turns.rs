@@ -1,6 +1,6 @@
 //! The seam between blocking code and a simulation that runs it on a virtual clock.
 //!
-//! Every loop of the daemon blocks in one of a few places: in this room's
+//! Every loop of the daemon blocks in one of a few places: in this module's
 //! [`Stop`](super::stop::Stop), [`Latch`](super::stop::Latch) and
 //! [`Thread`](super::thread::Thread), in the work queue, in the event recorder's channel, and in
 //! the client's transport. Each of them has a [`Spot`]: it calls [`wait`] before it would block,

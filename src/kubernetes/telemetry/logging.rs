@@ -7,8 +7,8 @@
 //! rate-limits the records of *warn* and *info* per place in the code, so that a busy cluster does
 //! not fill a disk.
 //!
-//! Structured data goes into key values and not into the message, since a message may quote text
-//! from elsewhere: `object` names the subject, `error` the cause of a failure, and `then` the
+//! Structured data is in key values and not in the message, since a message may quote text from
+//! elsewhere: `object` names the subject, `error` the cause of a failure, and `then` the
 //! consequence. The text format appends them to the message. Any other key value, such as
 //! `created`, repeats a part of the message, which the JSON format replaces by the key. Control
 //! characters, which could manipulate a terminal, are escaped.
@@ -451,12 +451,12 @@ mod tests {
         let content = Content {
             message: "cannot sync".to_owned(),
             error: Some("no\nsuch pod".to_owned()),
-            then: Some("next try in 5s".to_owned()),
+            then: Some("next attempt in 5s".to_owned()),
             object: Some("replicaset=default/web".to_owned()),
             fields: vec![("created".to_owned(), 3.into())],
             suppressed: 0,
         };
-        let rest = "cannot sync: no | such pod; next try in 5s replicaset=default/web";
+        let rest = "cannot sync: no | such pod; next attempt in 5s replicaset=default/web";
         let head = "2026-01-01T00:00:00.123Z INFO  [sync-0] controller::sync: ";
         let text = |content: &Content| line(&record, content, now, "sync-0");
         assert_eq!(text(&content), format!("{head}{rest}"));

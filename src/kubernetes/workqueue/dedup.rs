@@ -249,7 +249,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.processing.contains_key(key)
     }
 
-    /// Records that the worker's work on `key` goes on.
+    /// Records that the worker's work on `key` continues.
     pub fn progressed(&mut self, key: &K, now: Instant) {
         if let Some(processing) = self.processing.get_mut(key) {
             processing.progressed = now;

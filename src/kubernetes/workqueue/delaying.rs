@@ -177,9 +177,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// (client-go `DefaultTypedControllerRateLimiter`).
 const BURST: Duration = INTERVAL.saturating_mul(100);
 
-/// Decides how long a key waits before its retry: 5 ms, doubled with each failure of the key up to
-/// 1000 s, and long enough that a tenant's keys together are retried at most 10 times a second
-/// after a burst of 100. No call blocks.
+/// Decides how long a key waits before its retry: 5 ms, doubled with each failure of the
+/// key up to 1000 s, and long enough that a tenant's keys together are retried at most 10 times a
+/// second after a burst of 100. No call blocks.
 ///
 /// DIFFERS: upstream limits the retries of all keys together, so that thousands of keys that fail
 /// in one namespace delay a retry in another.

@@ -252,7 +252,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         (may, state.must_call())
     }
 
-    /// Records that the work on `key`, which is in progress, goes on.
+    /// Records that the work on `key`, which is in progress, continues.
     pub fn progressed(&self, key: &K) {
         let now = self.clock.now();
         self.lock().dedup.progressed(key, now);

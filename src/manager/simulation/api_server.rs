@@ -419,7 +419,8 @@ impl ApiServer {
         Arc::clone(pod)
     }
 
-    /// The changes with which a watch begins, and the revision from which it goes on; or a refusal.
+    /// The changes with which a watch begins, and the revision from which it continues; or a
+    /// rejection.
     pub(super) fn open_watch(
         &self,
         server: usize,

@@ -44,7 +44,7 @@ struct Step {
     warnings: &'static [&'static str],
     /// How many objects and lists are read at most.
     n_reads_max: usize,
-    /// Pods beyond the wish, or missing, at the end.
+    /// Surplus or missing pods at the end.
     n_beyond: i64,
     /// Something that the ReplicaSet's status shows, beside the counts.
     shows: fn(&Value) -> bool,
@@ -248,16 +248,16 @@ const TIMED: [Step; 5] = [
 
 impl World {
     /// PROPERTY P44: In a quarter of the histories, when everything is at rest and the leader knows
-    /// of each restore, a new ReplicaSet goes through these steps: it is created, a stranger
-    /// creates two pods of it, an annotation has a mistake, a pod has a mark that cannot be read, a
-    /// quota refuses a pod, the quota goes, the ReplicaSet is scaled down with preferences and
-    /// without; and if no clock was set, a pod fails that it replaces after a back-off, and
-    /// protected pods block a scale-down for a minute. 40 s after each step there are as many pods
-    /// as it wants and the step allows, its status says so, the events of type `Warning` are those
-    /// of the step, no more is read than the step needs, no update changes nothing, and the leader
-    /// knows of a sync and how many pods wait for a back-off. Of pods that nothing else tells
-    /// apart, a scale-down deletes one where most pods of the Deployment are, or with `consolidate`
-    /// the only one of its node.
+    /// of each restore, a new ReplicaSet goes through these steps: it is created, another client
+    /// creates two pods of it, an annotation is invalid, so is one of a pod, a quota rejects a pod,
+    /// the quota is deleted, the ReplicaSet is scaled down with preferences and without; and if no
+    /// clock was set, a pod fails and is replaced after a back-off, and protected pods block a
+    /// scale-down for a minute. 40 s after each step there are as many pods as the spec and the
+    /// step allow, its status says so, the events of type `Warning` are those of the step, no more
+    /// is read than the step needs, no update changes nothing, and the leader knows of a sync and
+    /// how many pods wait for a back-off. Of pods that nothing else tells apart, a scale-down
+    /// deletes one where most pods of the Deployment are, or with `consolidate` the only one of its
+    /// node.
     pub(super) fn try_new_replica_set(self: &Arc<Self>) {
         if !self.lock().plan.has_dry_run {
             return;

@@ -31,7 +31,7 @@ pub(super) const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
 
 pub(super) type Queue = WorkQueue<ObjectKey>;
 
-/// The parts of a running daemon that tell about it.
+/// The parts of a running daemon that the checks read.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) queue: Arc<Queue>,
@@ -97,7 +97,7 @@ impl State {
     /// PROPERTY P48: A process ends because etcd went back only if it did since the process began,
     /// and within 40 s once it has read a list that is older than its cache.
     fn judge_restore(&mut self, process: Process, why: &str) {
-        if !why.contains("has gone back") {
+        if !why.contains("went back") {
             return;
         }
         self.count(RESTORED);

@@ -47,10 +47,10 @@ impl World {
             state.count(COMPARED);
         }
         let differs = (n_left > 0).then(|| format!("the dry run has {n_left} decisions open"));
-        let told = state.needless(n_open).or(differs);
-        if let Some(told) = told.filter(|_| state.wrong.is_empty()) {
-            state.note(self.now(), &told);
-            state.wrong.push(told);
+        let reported = state.needless(n_open).or(differs);
+        if let Some(reported) = reported.filter(|_| state.wrong.is_empty()) {
+            state.note(self.now(), &reported);
+            state.wrong.push(reported);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What must hold for ReplicaSets that opt in to more than upstream does with Failed pods.
+//! The properties of ReplicaSets that opt in to back-off or to deletion of old Failed pods.
 
 use std::time::Duration;
 

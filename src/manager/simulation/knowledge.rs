@@ -92,7 +92,7 @@ impl Knowledge {
             return;
         }
         if kind == Kind::Pod {
-            // Versions come twice now, so they do not tell that the pod has left the one that a
+            // Versions come twice now, so they do not prove that the pod has left the one that a
             // delete named. The process may repeat it all the same.
             self.deleted
                 .values_mut()

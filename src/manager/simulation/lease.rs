@@ -1,4 +1,4 @@
-//! The Lease: who leads by the API server, and what must hold for those who write it.
+//! The Lease: who leads according to the API server, and the properties of its writers.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// PROPERTY P47: When all daemons have ended in order, nobody holds the Lease.
+    /// PROPERTY P47: When all daemons have ended in order, no process holds the Lease.
     pub(super) fn is_released(&self) -> bool {
         self.plan.n_daemons == 1 || self.lease.holder.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What must hold for ReplicaSets that opt in to protection, and for the pods that users mark.
+//! The properties of ReplicaSets that opt in to protection, and of annotated pods.
 
 use serde_json::Value;
 

@@ -310,7 +310,7 @@ impl State {
         }
         let (changes, revision) = match self.server.open_watch(server, watch) {
             Ok(opened) => opened,
-            // One server tells it in the stream.
+            // One server reports it in the stream.
             Err(answer) if answer.code == 410 && server == 1 => {
                 self.send(link, STREAM.to_vec(), Vec::new(), now);
                 self.send(link, chunk(&error(&answer.body)), Vec::new(), now);
@@ -381,8 +381,9 @@ impl State {
         }
     }
 
-    /// What the answer to a read tells. Answers to writes tell nothing that a sync decides by, but
-    /// that of the Lease makes a leader, and a refusal that the write had no effect.
+    /// What the reader learns from a response. Responses to writes contain nothing that a sync
+    /// decides by, but that of the Lease makes a leader, and a refusal that the write had no
+    /// effect.
     fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
         let Some((kind, name, _)) = target(&request.path) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The objects of the model: JSON, as the API server stores and tells them.
+//! The objects of the model: JSON, as the API server stores and returns them.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub(super) struct Change {
     pub(super) object: Arc<Object>,
 }
 
-/// The line of a watch that tells of `change`.
+/// The line of a watch that reports `change`.
 pub(super) fn frame(change: &Change) -> Vec<u8> {
     let type_ = match (change.is_deletion, change.is_new) {
         (true, _) => "DELETED",

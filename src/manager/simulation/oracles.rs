@@ -1,4 +1,4 @@
-//! What must hold at every request that is sent, in exact words.
+//! The exact properties of every request that is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct UnderWay {
     pub(super) process: usize,
     pub(super) is_create: bool,
     /// A pod of this name was there when this repetition was sent, or the answer to another try of
-    /// the same create told of one since.
+    /// the same create reported of one since.
     pub(super) has_existed: bool,
     pub(super) name: String,
     pub(super) owner: String,
@@ -80,7 +80,7 @@ pub(super) fn judge(
 
 impl Check<'_> {
     /// PROPERTY P1: No write but of the Lease is sent while the API server has a valid lease of
-    /// another process, unless somebody else changed the Lease within the last 15 s, or etcd went
+    /// another process, unless another client changed the Lease within the last 15 s, or etcd went
     /// back within the last 30 s.
     fn holds_the_lease(&self, request: &Request) -> Result<(), String> {
         let lease = self.lease;
@@ -265,8 +265,8 @@ impl Check<'_> {
             (metadata["uid"] == uid).then(|| metadata["generation"].as_i64().unwrap_or(0))
         });
         let generations: BTreeSet<i64> = generations.collect();
-        let told = |field: &str| body["status"][field].as_i64().unwrap_or(0);
-        let generation = told("observedGeneration");
+        let reported = |field: &str| body["status"][field].as_i64().unwrap_or(0);
+        let generation = reported("observedGeneration");
         if !generations.contains(&generation) {
             return Err(format!(
                 "{name}'s status tells generation {generation} of {generations:?}"
@@ -285,13 +285,13 @@ impl Check<'_> {
         };
         let all = counted(|_| true);
         let ready = counted(|(_, _, _, ready)| *ready);
-        if all.contains(&told("replicas")) && ready.contains(&told("readyReplicas")) {
+        if all.contains(&reported("replicas")) && ready.contains(&reported("readyReplicas")) {
             return Ok(());
         }
         Err(format!(
             "{name}'s status tells {} pods of {all:?}, {} of them ready of {ready:?}",
-            told("replicas"),
-            told("readyReplicas")
+            reported("replicas"),
+            reported("readyReplicas")
         ))
     }
 
@@ -347,7 +347,8 @@ impl Check<'_> {
             let versions = known.view.since(Kind::Pod, name, self.since);
             let is_owned = |pod: &Object| controller_of(&pod.value) == Some(owner);
             let is_active = |pod: &Object| is_active(&pod.value);
-            // The answer to an adoption tells the owner alone: the rest is as the watch told it.
+            // From the response to an adoption only the owner is used: the rest is as the watch
+            // reported it.
             if !versions.iter().flatten().any(|pod| is_owned(pod)) {
                 continue;
             }
@@ -416,7 +417,7 @@ pub(super) fn is_ready(pod: &Value) -> bool {
 }
 
 /// Begins what [`unsettled`] returns if nothing but the numbers of the status is wrong.
-pub(super) const STATUS_TELLS: &str = "'s status tells";
+pub(super) const STATUS_REPORTS: &str = "'s status tells";
 
 /// What is wrong with the state that a ReplicaSet has come to rest in; `None` if nothing is.
 pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
@@ -437,7 +438,7 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     );
     let wanted = spec["replicas"].as_i64().unwrap_or(1);
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
-    let told = (
+    let reported = (
         number("replicas"),
         number("readyReplicas"),
         number("observedGeneration"),
@@ -473,5 +474,5 @@ pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     if block_of(&rs.value).is_some() != is_blocked {
         return Some(format!("{}'s status is wrong about a block", rs.name));
     }
-    (told != truth).then(|| format!("{}{STATUS_TELLS} {told:?} of {truth:?}", rs.name))
+    (reported != truth).then(|| format!("{}{STATUS_REPORTS} {reported:?} of {truth:?}", rs.name))
 }

@@ -230,7 +230,7 @@ impl Plan {
         !self.actions.iter().any(|(_, action)| steps(action))
     }
 
-    /// Some ReplicaSets opt in to protection, and users mark pods, mostly while a scale-down runs.
+    /// Some ReplicaSets opt in to protection, and users annotate pods, mostly during a scale-down.
     /// Drawn apart, so that the rest of a history does not depend on it.
     fn protect(&mut self) {
         let mut rng = Rng::with_seed(!self.seed);

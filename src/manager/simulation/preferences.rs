@@ -1,5 +1,5 @@
 //! What `scale-down-order` allows a delete, in exact words. Judged only where nothing is in doubt:
-//! the sync could have read one state, in which no rule tells the ReplicaSet's pods apart.
+//! the sync could have read one state, in which the ReplicaSet's pods tie by every rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ struct OnNode {
 
 impl Check<'_> {
     /// PROPERTY P36: For a ReplicaSet with preferences, where the sync could have read one state
-    /// only and no rule tells the pods apart, each delete is one that the preferences choose.
+    /// only and the pods tie by every rule, each delete is one that the preferences choose.
     pub(super) fn is_preferred(
         &self,
         known: &Knowledge,
@@ -63,7 +63,7 @@ impl Check<'_> {
             match known.deleted.get(uid) {
                 // Whether this sync knew of the refusal is open.
                 Some(deletes) if !deletes.may_count(candidate.newest) => return Ok(()),
-                // What an earlier sync has asked for goes before what is preferred.
+                // Deletes that an earlier sync requested come before preferences.
                 Some(deletes) if !deletes.are_of(self.since) => return Ok(()),
                 deletes => on_node.deleted += usize::from(deletes.is_some()),
             }
@@ -127,8 +127,8 @@ impl ScaleDown<'_> {
         })
     }
 
-    /// A pod goes only from a node with most pods: before its node may have fewer than others, they
-    /// must have come down to as many.
+    /// A pod is deleted only from a node with most pods: before its node may have fewer than
+    /// others, they must have come down to as many.
     fn most_to_spread(&self, node: &str) -> usize {
         let owned = |node: &str| self.nodes.get(node).map_or(0, |it| it.owned);
         let fits = |n: &usize| {
@@ -140,7 +140,7 @@ impl ScaleDown<'_> {
         (1..=owned(node)).take_while(fits).last().unwrap_or(0)
     }
 
-    /// Nodes without other pods go whole, the smallest first, while they fit. Only what then is
+    /// Nodes without other pods are emptied, the smallest first, while they fit. Only what then is
     /// missing comes from others, those with fewest pods first.
     fn most_to_consolidate(&self, node: &str) -> usize {
         let Some(own) = self.nodes.get(node) else {

@@ -1,4 +1,4 @@
-//! The figures of many histories: added up, written to a file slice by slice, and told.
+//! The figures of many histories: added up, written to a file slice by slice, and printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 
-/// What a history must reach to count as one, as the report tells them.
+/// The events that a history must reach, as the report names them.
 const STEPS_MIN: u64 = 200;
 const FAULTS_MIN: u64 = 5;
 const SECONDS_MIN: u64 = 600;

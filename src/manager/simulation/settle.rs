@@ -26,8 +26,8 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(2);
 /// of which the longest takes 1,000 s.
 const SETTLES_AT_ALL_WITHIN: Duration = Duration::from_mins(35);
 
-/// A watch whose version the restored store has passed again goes on as if nothing had happened:
-/// nobody can tell, and what changed in between stays unseen.
+/// A watch whose version the restored store has passed again continues as if nothing had happened:
+/// no reader can detect it, and what changed in between stays unseen.
 const UNNOTICED: &str = "restore that no list reveals";
 
 /// How long each ReplicaSet has been held back.
@@ -43,15 +43,15 @@ const CALM: Duration = Duration::from_mins(1);
 impl World {
     /// Ends the faults, and waits until everything is at rest.
     ///
-    /// PROPERTY P10: When the faults have ended, every ReplicaSet has as many active pods as it
-    /// wants, has adopted the active pods that it selects and released those that lost their
-    /// labels, and has a status that counts its pods and its ready pods and has its generation,
-    /// before nothing changes for two seconds, without the time in which there is no leader, the
-    /// leader has not heard that it leads, stands still, starts, pauses before it sends again,
-    /// waits for a response, backs off, or cannot know that etcd went back; and within 35 minutes.
+    /// PROPERTY P10: When the faults have ended, every ReplicaSet has `spec.replicas` active pods,
+    /// has adopted the active pods that it selects and released those that lost their labels, and
+    /// has a status that counts its pods and its ready pods and has its generation, before nothing
+    /// changes for two seconds, without the time in which there is no leader, the leader has not
+    /// heard that it leads, stands still, starts, pauses before it sends again, waits for a
+    /// response, backs off, or cannot know that etcd went back; and within 35 minutes.
     ///
-    /// PROPERTY P11: Two minutes later all is still at rest, and for one minute nothing is sent but
-    /// watches, requests for the Lease, the question whether quotas may be watched, and one LIST
+    /// PROPERTY P11: Two minutes later all have still converged, and for one minute nothing is sent
+    /// but watches, requests for the Lease, the check whether quotas may be watched, and one LIST
     /// for a delete of unknown outcome that can take no effect any more.
     pub(super) fn settle(self: &Arc<Self>) {
         self.scheduler.set_slowness(None);
@@ -110,9 +110,9 @@ impl World {
         let noise =
             (n_requests > 0).then(|| format!("{n_requests} requests though everything is at rest"));
         drop(state);
-        let told = self.tells_of_unrest();
+        let reported = self.reports_unrest();
         let mut state = self.lock();
-        let found: Vec<String> = unrest.into_iter().chain(noise).chain(told).collect();
+        let found: Vec<String> = unrest.into_iter().chain(noise).chain(reported).collect();
         // A daemon of that kind asks for what its cache lacks until it lists again.
         if !found.is_empty() && state.rewinds_unnoticed() {
             state.faults.count(UNNOTICED);
@@ -137,7 +137,7 @@ impl World {
             return Some("the leader has not noticed that the store went back".to_owned());
         }
         let stop = leader.stop.spot();
-        // Nothing waits for the lease's thread, or for the question whether quotas may be watched.
+        // Nothing waits for the lease's thread, or for the check whether quotas may be watched.
         let others = ["lease", "watch-quotas"];
         if let Some(thread) = self.scheduler.waits_only_for(process, stop, &others) {
             return Some(format!("{thread} waits to send again"));
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// A ReplicaSet of which the leader expects a write that was undone when etcd went back. Its
-    /// cache was no newer than what etcd went back to, so no list tells: only the expiry of the
+    /// cache was no newer than what etcd went back to, so no list shows it: only the expiry of the
     /// expectation ends the wait.
     fn expects_what_was_undone(&self) -> Option<String> {
         let state = self.lock();

@@ -1,4 +1,4 @@
-//! Makes a failing history smaller, and tells of it.
+//! Makes a failing history smaller, and reports it.
 
 use super::plan::Plan;
 use super::{Outcome, run};
@@ -6,7 +6,7 @@ use super::{Outcome, run};
 /// Histories that may be run to make one smaller, unless `SIMULATION_SHRINK_RUNS` says otherwise.
 const RUNS_MAX: usize = 120;
 
-/// Runs smaller and smaller versions of `plan`, and tells of the smallest that fails.
+/// Runs smaller and smaller versions of `plan`, and reports the smallest that fails.
 pub(super) fn tell_the_smallest(plan: &Plan) -> String {
     let (plan, outcome) = smallest(plan);
     let tail = outcome.lines.len().saturating_sub(6_000);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::http::Request;
 use super::objects::{Change, Kind, Object};
 
-/// What an answer or a watch tells its reader.
+/// What a response or a watch shows its reader.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     /// One object, or that it is gone.
@@ -49,7 +49,7 @@ impl Refused {
             text.unwrap_or_default().to_owned()
         };
         match (request.method.as_str(), code) {
-            // To the process a time-out or a proxy may answer for a create that goes on.
+            // A time-out response, or one of a proxy, does not end the create at the API server.
             ("POST", 400..=500) => Some(Self::Create(text("/metadata/name"))),
             ("DELETE", 409 | 429) => Some(Self::Delete(text("/preconditions/uid"), code)),
             _ => None,
@@ -76,7 +76,7 @@ pub(super) struct View {
     objects: BTreeMap<(Kind, String), Vec<Seen>>,
     /// Objects of a streamed list that is not complete.
     collected: BTreeMap<Kind, Vec<Arc<Object>>>,
-    /// What answers have told, beside the lists and watches, and in which turn.
+    /// What answers have reported, beside the lists and watches, and in which turn.
     answers: BTreeMap<(Kind, String), Vec<Answered>>,
     revisions: BTreeMap<Kind, u64>,
     /// What threads have read and may not have stored.

@@ -13,7 +13,7 @@ use super::http::{Request, STREAM_END};
 use super::knowledge::Knowledge;
 use super::lease::LeaseTruth;
 use super::objects::{Change, Kind, Object};
-use super::oracles::{STATUS_TELLS, UnderWay, unsettled};
+use super::oracles::{STATUS_REPORTS, UnderWay, unsettled};
 use super::plan::{Action, Plan};
 use super::view::News;
 use crate::client::simulated::{Connection, End};
@@ -26,7 +26,7 @@ pub(super) const CRASH: &str = "daemon killed where order matters";
 /// How far a watch cache is behind the store in quiet times.
 const CACHE_LAG: Duration = Duration::from_millis(1);
 
-/// The longest of thousands of histories took a fifth of these. More tell of a loop that repeats a
+/// The longest of thousands of histories took a fifth of these. More mean a loop that repeats a
 /// request without a pause.
 const STEPS_MAX: u64 = 100_000;
 
@@ -74,7 +74,7 @@ pub(super) struct Link {
     pub(super) lag: Duration,
     /// When the last bytes under way arrive.
     pub(super) last_arrival: Duration,
-    /// What the client has not read completely: bytes left, and what they tell.
+    /// What the client has not read completely: the bytes left, and their content.
     pub(super) unread: VecDeque<(usize, Vec<News>)>,
     /// When the server has the last request and answers; the maximum if never.
     pub(super) answers_at: Duration,
@@ -448,7 +448,7 @@ impl State {
         let uid = rs.value["metadata"]["uid"].as_str().unwrap_or_default();
         let known = self.known.get(&process);
         known.is_some_and(|known| known.undone_statuses.contains(uid))
-            && unsettled(&self.server, rs).is_some_and(|what| what.contains(STATUS_TELLS))
+            && unsettled(&self.server, rs).is_some_and(|what| what.contains(STATUS_REPORTS))
     }
 
     /// The process of the leader, if it runs.

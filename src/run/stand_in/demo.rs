@@ -140,7 +140,7 @@ fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
 fn ways_on(program: &str) -> Vec<String> {
     vec![
         String::new(),
-        "Two ways on:".to_owned(),
+        "Next steps:".to_owned(),
         format!("  {program} dev    keeps such a cluster running for kubectl"),
         format!("  {program} --kubeconfig=FILE --dry-run    reports what it would do in yours"),
     ]
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_is_told_once_and_rows_at_a_steady_pace() {
+    fn each_change_is_printed_once_and_rows_at_a_steady_pace() {
         let mut out = Vec::new();
         let mut lines = Lines::new(&mut out);
         lines.show(&scene(0, 0, &[]));

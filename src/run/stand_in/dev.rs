@@ -191,8 +191,8 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         "running"
     };
     say(&format!("controller    {controller}"));
-    say("acts on       ReplicaSets, ReplicationControllers, pods, namespaces, quotas, owners");
-    say("only stores   Deployments, Services, ConfigMaps, Secrets, custom resources and more");
+    say("active kinds  ReplicaSets, ReplicationControllers, pods, namespaces, quotas, owners");
+    say("stored only   Deployments, Services, ConfigMaps, Secrets, custom resources and more");
     if n_documents > 0 {
         say(&format!("loaded        {n_documents} objects"));
     }
@@ -287,7 +287,7 @@ fn describe(set: &SetFacts, before: Option<&SetFacts>, lines: &mut Vec<String>) 
         lines.push(format!("{kind} {namespace}/{name}: {what}"));
     };
     match before {
-        None => say(format!("new, wants {}", count(desired))),
+        None => say(format!("new, desired: {}", count(desired))),
         Some(known) if known.desired != desired => {
             say(format!("scaled from {} to {desired}", known.desired));
         }
@@ -358,7 +358,7 @@ mod tests {
             assert_eq!(changes.lines(sets, &pods), expected);
         };
         check(&[], tally(0, 0), &[]);
-        check(&[set(3, 0)], tally(0, 0), &["rs new, wants 3 pods"]);
+        check(&[set(3, 0)], tally(0, 0), &["rs new, desired: 3 pods"]);
         check(&[set(3, 1)], tally(3, 0), &["pods: 3 created"]);
         check(&[set(3, 3)], tally(0, 0), &["rs all 3 pods are available"]);
         check(&[set(3, 3)], tally(0, 0), &[]);
@@ -391,7 +391,7 @@ mod tests {
         check(
             &[successor],
             tally(0, 5),
-            &["rs new, wants 1 pod", "pods: 5 gone"],
+            &["rs new, desired: 1 pod", "pods: 5 gone"],
         );
         check(&[], tally(0, 0), &["rs deleted"]);
     }

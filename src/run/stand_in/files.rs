@@ -22,7 +22,7 @@ const MODE: u32 = 0o600;
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".unfinished");
-    // A leftover of an earlier run, or a link of another user.
+    // A file of an earlier run, or a link of another user.
     match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -23,8 +23,8 @@ const TRIES_MAX: u32 = 12;
 /// usual stop timeout.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// Pause after a burst. Events that arrive meanwhile form one batch; waking this thread for each of
-/// them would cost their recorders more than the recording itself.
+/// Delay after the queue was emptied, so that the events that arrive meanwhile wake this thread
+/// once: a wake-up costs the recording thread more than the recording itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends the events of an [`EventRecorder`]. No other thread waits for it.
@@ -85,8 +85,8 @@ enum Next {
 impl EventWorker {
     /// The thread's body. Blocks until an event arrives, and between two attempts.
     ///
-    /// Ends when the recorder is dropped. After the stop signal, it tries each queued event once,
-    /// as far as the drain time reaches, and ends.
+    /// Ends when the recorder is dropped, or after the stop signal, when [`drain`](Self::drain) has
+    /// sent the queued events.
     pub fn run(mut self) {
         let stopped = self.stop.receiver().clone();
         let _wait = thread::enter("waits for events", "");
@@ -128,7 +128,7 @@ impl EventWorker {
         }
     }
 
-    /// Tries each queued event once, for a bounded time.
+    /// Sends each queued event with a single attempt, for [`DRAIN_MAX`] at most.
     ///
     /// DIFFERS: upstream drops queued events at shutdown.
     fn drain(&mut self) {

@@ -1,6 +1,6 @@
-//! What happened in a round's namespace, in the order of revisions: etcd's own watches of the pods,
-//! the ReplicaSets and the lease. They go on where they were after etcd has been away, which the
-//! watches of an API server cannot. Each has a thread `chronicle`, which ends with the round.
+//! The changes in a round's namespace by revision, from etcd's watches of the pods, the ReplicaSets
+//! and the Lease. They continue where they were after an outage of etcd, which the watches of an
+//! API server cannot. Each has a thread `chronicle`, which ends with the round.
 
 use std::io::{BufRead, BufReader};
 use std::sync::{Arc, Mutex, PoisonError};

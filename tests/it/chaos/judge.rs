@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         if !opt_ins.backs_off || is_first || has_ready {
             return;
         }
-        // A pod tells the second in which it failed.
+        // A pod's status names the second in which it failed.
         let wait = FIRST_WAIT.saturating_sub(Duration::from_secs(1));
         let failed = owned().find(|other| {
             let at = other.failed.filter(|at| *at <= since);
@@ -278,8 +278,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// PROPERTY P39: No Failed pod goes by a daemon's delete unless its ReplicaSet opts in to
-    /// that, and as many as it keeps remain.
+    /// PROPERTY P39: No Failed pod is deleted by a daemon unless its ReplicaSet opts in to that,
+    /// and as many as it keeps remain.
     fn check_leftover(&mut self, pod: &Pod, seen: &Seen) {
         let failed = self.pods.values();
         let failed = failed.filter(|it| it.failed.is_some() && it.owner == pod.owner);
@@ -293,17 +293,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// PROPERTY P25: No pod goes by a daemon's delete unless a ReplicaSet controls it.
+    /// PROPERTY P25: No pod is deleted by a daemon unless a ReplicaSet controls it.
     ///
-    /// PROPERTY P26: No pod goes by a daemon's delete that leaves fewer active pods, by what the
-    /// daemon can have read, than the smallest `spec.replicas` that it can have read.
+    /// PROPERTY P26: No daemon's delete leaves fewer active pods, by what the daemon can have read,
+    /// than the smallest `spec.replicas` that it can have read.
     ///
-    /// PROPERTY P27: No pod goes by a daemon's delete while more pods than remain surplus come
-    /// before it by phase, readiness and deletion cost in every state that the daemon can have
-    /// read.
+    /// PROPERTY P27: No pod is deleted by a daemon while more pods than remain surplus come before
+    /// it by phase, readiness and deletion cost in every state that the daemon can have read.
     ///
-    /// PROPERTY P37: For a ReplicaSet with protection, no pod goes by a daemon's delete that is
-    /// marked `never` at that moment.
+    /// PROPERTY P37: For a ReplicaSet with protection, no daemon deletes a pod that is marked
+    /// `never` at that moment.
     fn check_delete(&mut self, pod: &Pod, seen: &Seen) {
         self.verdict.n_deleted += 1;
         let opt_ins = self.opt_ins.get(&pod.owner).copied().unwrap_or_default();

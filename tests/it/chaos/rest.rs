@@ -1,4 +1,4 @@
-//! What must hold when a round's workloads are at rest.
+//! The properties of a round's workloads at rest.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use crate::support::{controller_uid, name, number_at, owner_references, text_at,
 
 /// What is wrong with the objects at rest; empty if nothing is.
 ///
-/// PROPERTY P31: Within 90 s after the last fault every ReplicaSet has as many active pods as it
-/// wants, or as are protected, and a status that counts all, ready, available and labelled pods and
-/// has its generation, no active pod is without an owner, and a pod of another controller with the
-/// same labels is there. A condition tells of a block while there is one, and no more Failed pods
-/// are left than a ReplicaSet keeps that opts in to that.
+/// PROPERTY P31: Within 90 s after the last fault every ReplicaSet has `spec.replicas` active pods,
+/// or as many as are protected, and a status that counts all, ready, available and labelled pods
+/// and has its generation, no active pod is without an owner, and a pod of another controller with
+/// the same labels is there. A condition reports a block while there is one, and no more Failed
+/// pods are left than a ReplicaSet keeps that opts in to that.
 pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
     let mut wrong = Vec::new();
     for set in sets {
@@ -81,7 +81,8 @@ pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
 /// A pod in every round that has the ReplicaSets' labels and another controller.
 pub(super) const STRANGER: &str = "stranger";
 
-/// How many pods a ReplicaSet has at rest that wants so many, and what is wrong with its opt-ins.
+/// How many pods a ReplicaSet with this `spec.replicas` has at rest, and what is wrong with its
+/// opt-ins.
 fn with_opt_ins(set: &Value, wanted: i64, pods: &[&Value]) -> (i64, Vec<String>) {
     let (opt_ins, mut wrong) = (OptIns::of(set), Vec::new());
     let is_protected =

@@ -135,7 +135,7 @@ impl Site {
     }
 
     /// Takes etcd back to [`save_etcd`](Self::save_etcd). API server and kube-controller-manager
-    /// start anew, as after any restore.
+    /// start again, as after any restore.
     pub(super) fn restore_etcd(&self) {
         self.kill_server("kube-apiserver");
         self.kill_server("etcd");

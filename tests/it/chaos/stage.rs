@@ -156,7 +156,7 @@ impl<'a> Stage<'a> {
             "metadata": {"name": QUOTA}, "spec": {"hard": {"pods": REPLICAS_MAX.to_string()}},
         });
         self.api.create(Kind::Quotas, &quota);
-        // Without a status the quota refuses every pod.
+        // Without a status the quota rejects every pod.
         let is_counted = || {
             let quota = self.api.get(Kind::Quotas, QUOTA);
             quota.is_some_and(|quota| !quota["status"]["hard"].is_null())

@@ -35,7 +35,7 @@ fn plain_set(name: &str, replicas: i64) -> Value {
     })
 }
 
-/// Lists in pages, over all pods left in the namespace and four new ones.
+/// Lists the namespace's remaining pods and four new ones, in pages.
 pub(super) fn pages(namespace: &str) -> Vec<Step> {
     let pods = Subject::Pods.collection(namespace);
     let new = (0..4).map(|number| Step::post(&pods, plain_pod(&format!("page-{number}"))));

@@ -62,7 +62,7 @@ const FIELDS: &[&str] = &[
     "/apiVersion",
 ];
 
-/// A ReplicaSet that wants this many pods.
+/// A ReplicaSet with this many `spec.replicas`.
 pub(super) fn replica_set(name: &str, replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1",
@@ -115,7 +115,7 @@ pub(super) fn deep(levels: usize) -> String {
     "[".repeat(levels) + &"]".repeat(levels)
 }
 
-/// A ReplicaSet that wants a pod with a field of this many levels.
+/// A ReplicaSet whose template has a field of this many levels.
 pub(super) fn deep_template(levels: usize) -> String {
     let object = with(replica_set("web", 1), "/spec/template/spec", json!(HOLE));
     let hole = format!("\"{HOLE}\"");

@@ -13,7 +13,7 @@ use crate::support::{LIST_END, Reply, Then};
 pub(super) enum Breaks {
     /// Lists and watches of ReplicaSets.
     ReplicaSets,
-    /// The same; watches that send the list first are refused, so the daemon reads pages.
+    /// The same; watches that send the list first are rejected, so the daemon reads pages.
     Pages,
     /// Answers to the creation of pods.
     Creates,

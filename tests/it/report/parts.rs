@@ -140,7 +140,7 @@ struct UpstreamRun {
     n_passed: usize,
     n_tests: usize,
     seconds: f64,
-    /// The last line, if it tells of upstream's controllers too.
+    /// The last line, if it names upstream's controllers too.
     upstream: String,
 }
 

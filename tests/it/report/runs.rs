@@ -157,7 +157,7 @@ pub(super) fn chaos() -> String {
 /// The shards that `make mutants` judges.
 pub(super) const MUTANT_SHARDS: usize = 26;
 
-/// The rooms whose mutants the simulations must kill.
+/// The modules whose mutants the simulations must kill.
 const CORE: [&str; 3] = [
     "src/controller",
     "src/kubernetes/leader_election",

@@ -29,7 +29,7 @@ struct Kind {
     /// The API server; empty for that of the test.
     server: &'static str,
     /// More members of the kubeconfig's cluster, after a comma. `PROXY` stands for a proxy that
-    /// refuses everybody.
+    /// rejects every client.
     cluster: &'static str,
     /// Members of the kubeconfig's user.
     user: &'static str,

@@ -20,7 +20,7 @@ const PROBES: usize = 5;
 /// Threads of the daemon at most: its own, and those of connections.
 const THREADS_MAX: usize = 300;
 
-/// Memory of the daemon that a flood may take for good, in KiB.
+/// Memory that the daemon may keep after a flood, in KiB.
 const MEMORY_MORE: usize = 16 << 10;
 
 /// Pause of a flood between two new connections.
@@ -31,7 +31,7 @@ struct Flood {
     name: &'static str,
     /// What each connection sends at first.
     first: &'static [u8],
-    /// Whether it then goes on byte by byte.
+    /// Whether it then continues byte by byte.
     goes_on: bool,
 }
 

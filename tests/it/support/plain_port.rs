@@ -10,7 +10,8 @@ use nix::sys::socket::{
 use replicaset_controller::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use replicaset_controller::stdx::stop::Stop;
 
-/// A port of 127.0.0.1, such as for `--insecure-port`, on which only who is told of it can listen.
+/// A port of 127.0.0.1, such as for `--insecure-port`, on which only a process that knows it can
+/// listen.
 #[derive(Debug)]
 pub(crate) struct PlainPort {
     port: u16,

@@ -1,5 +1,5 @@
-//! Waits until a condition holds, or checks that it keeps holding. Every pause ends early, and the
-//! test fails, when a thread of the test's servers has failed.
+//! Waits until a condition holds, or checks that it keeps holding. If a thread of the test's
+//! servers fails, every pause ends early and the test fails.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use crate::support::{
     DaemonProcess, PlainPort, ScriptedServer, TestCluster, UNVERIFIED, Waiting, over_tls,
 };
 
-/// How long a daemon goes on once it runs.
+/// How long a daemon continues to run after its start.
 const OBSERVED: Duration = Duration::from_millis(500);
 
 /// Lines of the log at most. Each place in the code may log 100 warnings at once.
@@ -20,7 +20,7 @@ const LINES_MAX: usize = 150;
 enum Outcome {
     /// It serves its pages and lists both resources; SIGTERM ends it with code 0.
     Runs,
-    /// It goes on, though not all of it may work; SIGTERM ends it with code 0.
+    /// It continues, though not all of it may work; SIGTERM ends it with code 0.
     Stays,
     /// It ends by itself with this code.
     Ends(i32),
@@ -35,7 +35,7 @@ struct Shell {
     /// The script, in a folder of its own. `"$@"` is the daemon with its arguments.
     script: &'static str,
     outcome: Outcome,
-    /// A part of the log; empty if there is nothing to tell, or nobody to tell it.
+    /// A part of the log; empty if there is nothing to log, or no reader.
     logs: &'static str,
 }
 

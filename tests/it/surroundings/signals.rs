@@ -12,7 +12,7 @@ use Signal::{
 /// Signals without a pause between them, and what the log then has.
 struct Together {
     signals: &'static [Signal],
-    /// True if they end the daemon, in order and with code 0; else it goes on, until SIGTERM.
+    /// True if they end the daemon, in order and with code 0; else it continues until SIGTERM.
     ends: bool,
     logs: &'static str,
 }

@@ -44,7 +44,7 @@ fn with_failed(n: i64) -> (Fixture, ReplicaSet) {
     (fixture(&rs, pods), rs)
 }
 
-/// Takes the names of the deleted leftovers; each delete must name the version.
+/// Takes the names of the deleted old Failed pods; each delete must name the version.
 fn discarded(fixture: &Fixture) -> Vec<String> {
     let name = |write: Write| match write {
         Write::DeleteQuietly(name, Precondition::SameVersion) => Some(name),
@@ -205,7 +205,7 @@ fn a_pod_that_has_changed_since_is_left_alone() {
 }
 
 #[test]
-fn a_refused_delete_fails_no_sync_and_is_retried_in_a_minute() {
+fn a_rejected_delete_fails_no_sync_and_is_retried() {
     let (fixture, _) = with_failed(5);
     fixture.writes.on_delete(|_, _| Some(Err(forbidden())));
     fixture.sync_ok("web");

@@ -235,7 +235,7 @@ fn f_15_to_f_17_f_19_the_failure_condition() {
         ),
         (vec![create.clone()], None, vec![]),
         (vec![], None, vec![]),
-        // The newest error replaces another one. F-27: foreign conditions always stay.
+        // A newer error replaces an older one. F-27: foreign conditions always stay.
         (
             vec![other(), create.clone()],
             failed(Plan::Delete(1), "unable to delete pods: E"),
@@ -256,7 +256,7 @@ fn f_15_to_f_17_f_19_the_failure_condition() {
 
 /// A hazard: a status write for each try.
 #[test]
-fn the_condition_tells_the_newest_refusal() {
+fn the_condition_has_the_newest_rejection() {
     let quota =
         "pods \"web-bcdfg\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2";
     for (stored, newest, is_news) in [

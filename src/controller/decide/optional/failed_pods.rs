@@ -249,13 +249,13 @@ pub fn report_back_off(
 /// Describes the back-off in sentences that hold for the whole step.
 fn message(back_off: &BackOff) -> String {
     format!(
-        "{}. Of the missing pods one is created every {:.0} s, and all as soon as one is Ready",
+        "{}. One of the missing pods is created every {:.0} s, and all once one is Ready",
         back_off.history(),
         back_off.wait.as_secs_f64().max(1.0)
     )
 }
 
-/// The Failed pods of a ReplicaSet that are more than it keeps.
+/// The old Failed pods of a ReplicaSet: those that `failed-pods-kept` does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Pods to delete now, the earliest failure first.
@@ -266,7 +266,7 @@ pub struct Leftovers {
 
 impl Leftovers {
     /// Chooses among the pods that a ReplicaSet with this policy owns. Pods with finalizers are
-    /// neither counted nor chosen, and no pod is chosen that the back-off still reads.
+    /// neither counted nor chosen. Pods that the back-off still counts are not chosen.
     pub fn of(policy: &Policy, owned: &[Arc<Pod>], selector: &Selector, now: Timestamp) -> Self {
         let Some(n_kept) = policy.failed_pods_kept else {
             return Self::default();

@@ -1,4 +1,4 @@
-//! The preferences of `scale-down-order`: which pods of one class go first. Pure.
+//! The preferences of `scale-down-order`: which pods of one class are deleted first. Pure.
 //!
 //! A class is a run of pods that upstream's order does not tell apart by assignment, phase,
 //! readiness or deletion cost. Only in the class of which some pods go and some stay, a preference
@@ -94,7 +94,7 @@ struct Candidate {
 /// The index of a candidate, and why it is chosen.
 type Chosen = (usize, Because);
 
-/// Candidates that go together, by ascending index: all of one node, or one of any.
+/// Candidates that are deleted together, by ascending index: all of one node, or one of any.
 #[derive(Clone, Debug)]
 struct Lot {
     pods: Vec<usize>,
@@ -104,9 +104,9 @@ struct Lot {
 }
 
 /// Reorders pods in upstream's order so that the first `count` are the ones to delete. `pods` are
-/// the active pods of the ReplicaSet, and `gone` those of them that go before any of `sorted`.
-/// Without a count, each class is ordered as if it were chosen up to its last pod: the order that
-/// `explain` shows while no scale-down is due.
+/// the active pods of the ReplicaSet, and `gone` those of them that are deleted before any of
+/// `sorted`. Without a count, each class is ordered as if it were chosen up to its last pod: the
+/// order that `explain` shows while no scale-down is due.
 pub fn prefer(
     sorted: &[RankedPod],
     count: Option<usize>,

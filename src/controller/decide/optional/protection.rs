@@ -2,11 +2,10 @@
 //!
 //! A ReplicaSet opts in by [`Policy::scale_down_protection`]; without it marks have no effect. A
 //! scale-down then leaves out the pods marked `never`. If there are more of them than the
-//! ReplicaSet wants pods, the scale-down is *blocked*: the ReplicaSet keeps more pods than it
-//! wants, with a condition. The block ends when the ReplicaSet wants as many pods as it has, or
-//! when enough marks or pods are gone. With a timeout it also ends some time after the transition
-//! time of the condition: protected pods then go after all others, until nothing is blocked any
-//! more.
+//! `spec.replicas`, the scale-down is *blocked*: the ReplicaSet keeps its surplus pods, and has a
+//! condition. The block ends when `spec.replicas` reaches the number of pods, or when enough marks
+//! or pods are gone. With a timeout it also ends some time after the transition time of the
+//! condition: protected pods are then deleted last, until nothing is blocked any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +31,9 @@ pub enum Marks {
     /// Nothing.
     #[default]
     Ignored,
-    /// Pods marked `first` go before all others, pods marked `never` not at all.
+    /// Pods marked `first` are deleted first, pods marked `never` not at all.
     Respected,
-    /// Pods marked `first` go before all others, pods marked `never` after all others.
+    /// Pods marked `first` are deleted first, pods marked `never` last.
     NeverGoesLast,
 }
 
@@ -149,7 +148,7 @@ impl Block {
         }
         let are = format!(
             "{protected} pods have the annotation replicaset-controller/scale-down=never \
-             ({names}), {surplus} more than the {} wanted",
+             ({names}), {surplus} more than spec.replicas ({})",
             replicas.max(0)
         );
         match self.until {
@@ -167,7 +166,7 @@ impl Block {
 }
 
 /// True for the condition [`SCALE_DOWN_BLOCKED`] that this daemon, and not another program, has
-/// set: its reason tells.
+/// set, as its reason shows.
 pub fn is_block(condition: &Condition) -> bool {
     let reasons = [PROTECTED_PODS, PROTECTED_TIMEOUT].map(Some);
     condition.type_ == SCALE_DOWN_BLOCKED && reasons.contains(&condition.reason.as_deref())
@@ -203,7 +202,7 @@ pub fn show_block(status: &mut ReplicaSetStatus, rs: &ReplicaSet, block: Option<
     set_condition(conditions, condition);
 }
 
-/// A timeout beyond the end of time never passes.
+/// A timeout that ends after the last representable time never passes.
 fn later(since: Timestamp, timeout: Duration) -> Timestamp {
     let timeout = SignedDuration::try_from(timeout).ok();
     let later = timeout.and_then(|timeout| since.checked_add(timeout).ok());

@@ -238,7 +238,7 @@ fn the_choice_waits_for_pods_as_new_as_the_order() {
     let (fixture, _, first) = marked_before_the_order("on");
     waits(&fixture, &[]);
     assert_eq!(fixture.queued_after(SETTLED), ["default/web"]);
-    // The pod watch lags: the API server tells how far.
+    // The pod watch lags: the API server shows how far.
     waits(&fixture, &[Write::ListPods]);
     assert_eq!(fixture.queued(), ["default/web"]);
     waits(&fixture, &[]);

@@ -22,8 +22,8 @@ fn scaled(rs: &ReplicaSet, replicas: i32, version: &str) -> ReplicaSet {
     rs
 }
 
-/// Two pods; by default `b` goes first. Version 11 scales down to one, and at version 10 the client
-/// has marked `a` to go.
+/// Two pods; by default `b` is deleted first. Version 11 scales down to one, and at version 10 the
+/// client has marked `a` to go.
 fn one_of_two() -> (Fixture, ReplicaSet) {
     let mut rs = replica_set("web", 2);
     rs.status.observed_generation = 1;

@@ -153,7 +153,7 @@ fn an_incomplete_line_is_an_error_and_no_object() {
 }
 
 #[test]
-fn the_memory_of_a_long_line_is_released() {
+fn the_memory_of_a_long_queue_is_released() {
     let padding = "x".repeat(3 << 20);
     let pod =
         format!(r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"x":"{padding}"}}}}}}"#);

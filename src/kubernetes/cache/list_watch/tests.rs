@@ -427,7 +427,7 @@ fn watches_that_end_without_a_message_are_checked_by_a_list() {
 }
 
 #[test]
-fn a_streamed_list_without_an_end_is_read_in_pages_for_good() {
+fn a_streamed_list_without_an_end_is_always_read_in_pages() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     script.see(Seen::Added, "3", Effect::Collect).pass(SECOND);

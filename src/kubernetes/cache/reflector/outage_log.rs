@@ -100,7 +100,7 @@ impl UnreadLog {
         let level = if is_logged { Level::Debug } else { Level::Warn };
         log::log!(
             level,
-            "the watch of {resource} sent {description}, it is skipped"
+            "the watch of {resource} sent {description}, which is skipped"
         );
     }
 
@@ -108,8 +108,7 @@ impl UnreadLog {
         let error = &unread.error;
         let Some(identity) = &unread.key else {
             let is_logged = std::mem::replace(&mut self.is_nameless_logged, true);
-            let line =
-                format!("cannot read a {kind} and not even its name, it is skipped: {error}");
+            let line = format!("skipping a {kind}: cannot decode it, not even its name: {error}");
             return (!is_logged).then_some(line);
         };
         if self.keys.len() >= KEYS_MAX || !self.keys.insert(identity.key.clone()) {
@@ -122,7 +121,7 @@ impl UnreadLog {
             ""
         };
         Some(format!(
-            "cannot read {kind} {key}, it is skipped: {error}{more}"
+            "skipping {kind} {key}: cannot decode it: {error}{more}"
         ))
     }
 }
@@ -183,7 +182,7 @@ mod tests {
         let line = log.line("Pod", &unread(Some("a")));
         assert_eq!(
             line.as_deref(),
-            Some("cannot read Pod n/a, it is skipped: bad")
+            Some("skipping Pod n/a: cannot decode it: bad")
         );
         assert_eq!(log.line("Pod", &unread(Some("a"))), None);
         assert!(log.line("Pod", &unread(None)).is_some());

@@ -371,8 +371,8 @@ fn plugin(
             Ok(Authorization::Plugin(Box::new(settings)))
         }
         (None, Some(provider)) => Err(format!(
-            "it is authenticated by the auth-provider {:?}, which Kubernetes no longer supports; \
-             give it an exec plugin, a client certificate, a token or a tokenFile",
+            "it uses the auth-provider {:?}, which Kubernetes no longer supports; give it an exec \
+             plugin, a client certificate, a token or a tokenFile",
             provider.name
         )),
         (None, None) => Ok(Authorization::None),

@@ -391,7 +391,7 @@ fn a_pod_finds_its_service_account() {
 }
 
 #[test]
-fn without_a_configuration_the_error_lists_the_places() {
+fn without_a_configuration_the_error_lists_the_sources() {
     let home = Home::new().var("HOME", "/nowhere");
     let error = home.load(&no_flags()).expect_err("there is nothing");
     assert_eq!(

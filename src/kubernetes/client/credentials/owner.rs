@@ -1,5 +1,5 @@
-//! Whose credentials they are, and what the log says when the API server rejects them (code 401)
-//! or their end is near: one line with the cause and the way out, in place of one for each request.
+//! Whose credentials they are, and what the log says when the API server rejects them (code 401) or
+//! their end is near: one line with the cause and the remedy, instead of one for each request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_once_and_in_time() {
+    fn the_expiry_is_reported_once_and_in_time() {
         for (payload, at_second) in [
             (json!({"exp": 100_000}), 96_400),
             (json!({"iat": 0, "exp": 100_000}), 96_400),

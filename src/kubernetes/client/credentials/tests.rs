@@ -187,7 +187,7 @@ fn a_token_bridges_the_time_until_its_file_is_there() {
 }
 
 #[test]
-fn a_token_file_that_has_become_a_pipe_blocks_nobody() {
+fn a_token_file_that_has_become_a_pipe_blocks_no_thread() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     let directory = tempfile::tempdir().expect("there is room");
@@ -207,7 +207,7 @@ fn rejected(authorization: Authorization, owner: Owner) -> String {
 }
 
 #[test]
-fn a_rejection_names_the_owner_the_end_and_the_way_out() {
+fn a_rejection_names_the_owner_the_end_and_the_remedy() {
     let payload = r#"{"exp": 1767225600, "sub": "system:serviceaccount:kube-system:rs"}"#;
     let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(payload));
     let owner = Owner {

@@ -109,7 +109,7 @@ pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, Stri
     let parsed = documents::<Output>(output)
         .map_err(|problem| format!("its output is no ExecCredential in JSON or YAML: {problem}"))?;
     let parsed = parsed.into_iter().next().ok_or("its output is empty")?;
-    // Upstream's decoder knows the kind that it wants.
+    // Upstream's decoder knows the expected kind.
     if !["", "ExecCredential"].contains(&parsed.kind.as_str()) {
         return Err("its output is not of the kind ExecCredential".to_owned());
     }

@@ -534,7 +534,7 @@ fn the_response_to_a_write_has_a_size_limit() {
         let post = Request::post("/a").body("application/json", "{}");
         match client.send(&post) {
             Ok(response) => assert!(fits && response.body.len() == n_bytes),
-            // The server may have performed the write in spite of this.
+            // The server may have performed the write nevertheless.
             Err(error) => assert!(!fits && error.leaves_outcome_open(), "{error}"),
         }
         // A page of a list may be longer.

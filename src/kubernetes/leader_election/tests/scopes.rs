@@ -88,7 +88,7 @@ impl World {
     }
 
     /// True if no elector is unaware of the Lease's holder. With [`Self::may_start`] this excludes
-    /// the fifth of the gaps that the room's page names.
+    /// the fifth of the gaps that the page of `leader_election` names.
     fn is_known(&self) -> bool {
         let holder = lock(&self.rigs[0])
             .lease()
@@ -97,7 +97,7 @@ impl World {
         self.rigs.iter().all(|rig| lock(rig).leader() == holder)
     }
 
-    /// True unless the Lease fails to tell a new daemon of the other one, which may write.
+    /// True unless the Lease hides from a new daemon that the other one may still write.
     fn may_start(&self, index: usize) -> bool {
         let other = lock(&self.rigs[1 - index]);
         let holder = other.lease().unwrap_or_default().holder_identity;

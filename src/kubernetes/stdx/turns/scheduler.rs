@@ -29,7 +29,7 @@ static SPOTS: AtomicU64 = AtomicU64::new(1);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SpotId(u64);
 
-/// Without the number, because the simulations tell equal states by their texts.
+/// Without the number, because the simulations compare states by their texts.
 impl fmt::Debug for SpotId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SpotId")
@@ -252,7 +252,7 @@ impl Scheduler {
         } else {
             state.tasks.push(new);
         }
-        // A helper of a thread goes on where that thread is.
+        // A helper of a thread continues where that thread is.
         let parent = thread::task().unwrap_or(task);
         let at = state.last_at.range((parent, "")..);
         let at = at.take_while(|((task, _), _)| *task == parent);

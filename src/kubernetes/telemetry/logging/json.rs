@@ -4,7 +4,7 @@
 //! for errors, the object, `err`, the other key values. In addition it writes `thread`, `then`,
 //! `suppressed`, and `severity` for warnings, which klog does not distinguish from info.
 //!
-//! `msg` names the fields in place of their values, so that equal events have equal texts.
+//! `msg` names the fields instead of their values, so that equal events have equal texts.
 
 use jiff::Timestamp;
 use log::{Level, Record};
@@ -176,13 +176,13 @@ mod tests {
         check_content(Level::Error, &content, expected);
         let values = [("created", 3_u64.into()), ("lease", "a/\"b".into())];
         let content = Content {
-            then: Some("next try in 5s".to_owned()),
+            then: Some("next attempt in 5s".to_owned()),
             fields: values.map(|(name, value)| (name.to_owned(), value)).into(),
             ..content
         };
         let expected = concat!(
             r#""msg":"cannot sync","thread":"sync-0","err":"no such: pod","#,
-            r#""then":"next try in 5s","created":3,"lease":"a/\"b""#
+            r#""then":"next attempt in 5s","created":3,"lease":"a/\"b""#
         );
         check_content(Level::Error, &content, expected);
     }
@@ -203,8 +203,8 @@ mod tests {
                 ("wanted", wanted.into()),
                 ("nextTry", next.into()),
             ];
-            let message = format!("created {done} of {wanted} pods, next try in {next}");
-            let expected = "created {created} of {wanted} pods, next try in {nextTry}";
+            let message = format!("created {done} of {wanted} pods, next attempt in {next}");
+            let expected = "created {created} of {wanted} pods, next attempt in {nextTry}";
             check(&message, &fields, expected);
         };
         batch(8, 8, "8s");

@@ -60,7 +60,7 @@ pub enum SyncEnd {
     Synced,
     /// The cache did not contain the controller's last writes yet.
     TooEarly,
-    /// The API server refused a create before, and the next one is not due yet.
+    /// The API server rejected a create before, and the next attempt is not due yet.
     HeldBack,
     /// An error occurred, and the worker requeues the key.
     Failed,
@@ -94,8 +94,8 @@ pub struct ControllerFamilies {
     /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
     pub open_expectations: Computed,
     /// Objects whose status is not what their spec asks for.
-    pub not_in_step: Computed,
-    /// Objects whose creates are held back after a refusal of this kind.
+    pub not_converged: Computed,
+    /// Objects whose pod creation is backed off after a rejection of this kind.
     pub held_back: Computed,
     /// Missing pods that wait for a back-off.
     pub pods_held_back: Computed,
@@ -124,27 +124,26 @@ impl ControllerFamilies {
                 "Pods whose creation or deletion was requested and is not yet in the cache.",
                 &["name", "type"],
             ),
-            not_in_step: registry.computed_gauges(
+            not_converged: registry.computed_gauges(
                 "replicaset_controller_not_in_step",
-                "Objects whose status does not show as many replicas as their spec asks for, all \
-                 of them available, or shows an older generation.",
+                "Objects that have not converged: the status shows another number of replicas \
+                 than the spec, an unavailable one, or an older generation.",
                 &["name"],
             ),
             held_back: registry.computed_gauges(
                 "replicaset_controller_held_back",
-                "Objects whose creates are held back after a refusal, by its kind: quota, overload \
-                 (429, 503 or a webhook that did not respond), invalid (422).",
+                "Objects whose pod creation is backed off after a rejection, by kind: quota, \
+                 overload (429, 503 or a webhook that did not respond), invalid (422).",
                 &["name", "kind"],
             ),
             pods_held_back: registry.computed_gauges(
                 "replicaset_controller_pods_held_back",
-                "Missing pods that are not created yet because pods of their object fail.",
+                "Missing pods whose creation is backed off because pods of their object fail.",
                 &["name"],
             ),
             scale_down_blocked_pods: registry.computed_gauges(
                 "replicaset_controller_scale_down_blocked_pods",
-                "Pods that are kept beyond the number that their owner asks for, because they are \
-                 protected from scale-downs.",
+                "Pods kept above spec.replicas because they are protected from scale-downs.",
                 &["name"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
@@ -178,13 +177,13 @@ impl ControllerFamilies {
             ),
             pods_failed: registry.counters(
                 "replicaset_controller_pods_failed_total",
-                "Owned pods observed to fail; the controller replaces each at once, unless told \
-                 otherwise.",
+                "Owned pods that were observed to fail. Each is replaced at once, unless a \
+                 back-off is configured.",
                 &["name"],
             ),
             leftovers_deleted: by_outcome(
                 "replicaset_controller_leftovers_deleted_total",
-                "Requests to delete a Failed pod that is not kept, by outcome.",
+                "Requests to delete an old Failed pod (--failed-pods-kept), by outcome.",
             ),
             syncs: by_outcome(
                 "replicaset_controller_syncs_total",

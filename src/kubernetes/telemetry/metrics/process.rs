@@ -240,7 +240,7 @@ impl EventFamilies {
             events: registry.computed_counters(
                 "replicaset_controller_events_total",
                 "Events by outcome: sent to the API server, filtered because there were too many \
-                 about one object, failed, or dropped because too many waited.",
+                 about one object, failed, or dropped because the queue was full.",
                 &["name", "outcome"],
             ),
         }

@@ -37,7 +37,7 @@ pub(super) const CHAPTERS: [Chapter; 7] = [
         play: adoption,
     },
     Chapter {
-        headline: "A scale-down takes weak pods first, keeps a protected one and empties a node",
+        headline: "A scale-down deletes weak pods first, keeps a protected one and empties a node",
         play: self::scaling::scale_down,
     },
     Chapter {
@@ -196,7 +196,7 @@ fn adoption(stage: &mut Stage<'_>) -> ChapterResult<String> {
 
     let n_before = stage.requests("create", "pods").len();
     stage.command(format!(
-        "kubectl create -f {FRONT}.yaml   # wants {N_FRONT} pods with app={FRONT}"
+        "kubectl create -f {FRONT}.yaml   # replicas: {N_FRONT}, app={FRONT}"
     ));
     stage.create(&collection("default"), &replica_set(FRONT, N_FRONT))?;
     until_complete(stage, FRONT)?;
@@ -265,7 +265,7 @@ const N_GREEDY: usize = 8;
 /// Number of pods that the quota allows.
 const LIMIT: usize = 5;
 
-/// Creates that the quota refuses. The pauses between them begin at 50 ms and double, so this many
+/// Creates that the quota rejects. The delays between them begin at 50 ms and double, so this many
 /// take a minute.
 const REFUSED_MAX: usize = 12;
 
@@ -295,7 +295,7 @@ fn quota(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let n_before = stage.requests("create", "pods").len();
     let patch = json!({"spec": {"replicas": N_GREEDY}});
     stage.patch(&set_path(NAMESPACE, GREEDY), &patch)?;
-    let world = stage.until("the quota refuses pods", is_blocked)?;
+    let world = stage.until("the quota rejects pods", is_blocked)?;
     let set = world.set(GREEDY);
     let message = set.and_then(|set| set.failure.clone()).unwrap_or_default();
     check(message.contains("exceeded quota: small"), || {
@@ -319,7 +319,7 @@ fn quota(stage: &mut Stage<'_>) -> ChapterResult<String> {
         format!("{n_refused} creates were sent to a full quota")
     })?;
     stage.note(format!(
-        "{n_refused} creates were refused so far; the pause between them doubles, up to 30 s"
+        "{n_refused} create attempts were rejected so far; the delay between them doubles, up to 30 s"
     ));
     stage.pause(0.5)?;
 
@@ -405,7 +405,7 @@ fn failing(stage: &mut Stage<'_>) -> ChapterResult<String> {
     check(n_more <= N_FRAGILE + 1, || {
         format!("{n_more} pods were created after the recovery")
     })?;
-    stage.note("the node has recovered: one probe became Ready, and the others followed at once");
+    stage.note("the node has recovered: one new pod became Ready, and the others followed at once");
     stage.pause(0.3)?;
     let n_deleted = tidy_up(stage, before)?;
     stage.pause(0.3)?;
@@ -466,7 +466,7 @@ fn crash(stage: &mut Stage<'_>) -> ChapterResult<String> {
     let lost = Rule::new(creates(), Action::CutAfter).after(N_ANSWERED);
     let lost = stage.add_rule(lost.times(N_UNANSWERED));
     stage.command(format!(
-        "kubectl create -f {PHOENIX}.yaml   # wants {N_PHOENIX}"
+        "kubectl create -f {PHOENIX}.yaml   # replicas: {N_PHOENIX}"
     ));
     let shown = interrupt(stage, &lost);
     lost.remove();
@@ -477,7 +477,7 @@ fn crash(stage: &mut Stage<'_>) -> ChapterResult<String> {
         format!("{n_first} pods existed when the controller was killed")
     })?;
     stage.note(format!(
-        "killed: {n_first} of {N_PHOENIX} pods exist; the answers to {N_UNANSWERED} of the creates \
+        "killed: {n_first} of {N_PHOENIX} pods exist; the responses to {N_UNANSWERED} creates \
          were lost"
     ));
     let n_then = n_first;
@@ -513,8 +513,8 @@ fn crash(stage: &mut Stage<'_>) -> ChapterResult<String> {
     ));
     stage.pause(0.4)?;
     Ok(format!(
-        "killed at {n_first} pods, {N_UNANSWERED} answers lost; restarted: {N_PHOENIX} pods \
-         in total, none twice"
+        "killed at {n_first} pods, {N_UNANSWERED} responses lost; restarted: {N_PHOENIX} pods in \
+         total, none twice"
     ))
 }
 

@@ -43,7 +43,7 @@ pub(super) type ChapterResult<T> = Result<T, ChapterError>;
 pub(super) struct Pace {
     /// Time until a pod becomes Ready.
     pub(super) ready_after: Duration,
-    /// Factor for all pauses.
+    /// Factor for all delays.
     pub(super) pause_scale: f64,
 }
 

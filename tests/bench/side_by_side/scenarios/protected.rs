@@ -89,7 +89,7 @@ fn annotate(stage: &Stage<'_>, path: String, annotations: &Value) -> Result<(), 
     stage.cluster.send(&request).map(drop)
 }
 
-/// Scales down to `wanted` pods, and measures until there are `expected`. Continues a line.
+/// Scales down to `wanted` pods, and measures until there are `expected`. Continues a printed line.
 fn measure(
     stage: &mut Stage<'_>,
     process: &Process,

@@ -66,7 +66,7 @@ pub(super) const HTTP: &[Scenario] = &[
     row("a head byte by byte", ReplicaSets, "", |_| {
         Reply::raw(OPEN_HEAD, Then::Trickle(b"X: y\r\n"))
     }),
-    row("a body byte by byte", Pages, "lists in pages", |_| {
+    row("a body byte by byte", Pages, "listing in pages", |_| {
         let head = format!("{OPEN_HEAD}Content-Length: 100000\r\n\r\n");
         Reply::raw(head, Then::Trickle(b" "))
     }),

@@ -22,11 +22,11 @@ pub(super) const JSON: &[Scenario] = &[
             Reply::chunked(IN_JSON, &[start], Then::Repeat(chunk(&many(b'x'))))
         })
     },
-    row("2 GB of spaces", Pages, "lists in pages", |_| {
+    row("2 GB of spaces", Pages, "listing in pages", |_| {
         let head = format!("{OPEN_HEAD}Content-Length: 2147483648\r\n\r\n");
         Reply::raw(head, Then::Repeat(many(b' ')))
     }),
-    row("a list without end", Pages, "lists in pages", |_| {
+    row("a list without end", Pages, "listing in pages", |_| {
         let start = br#"{"metadata":{"resourceVersion":"3"},"items":["#;
         let item = replica_set("web", 0).to_string() + ",";
         Reply::chunked(IN_JSON, &[start], Then::Repeat(chunk(item.as_bytes())))
@@ -92,7 +92,7 @@ pub(super) const JSON: &[Scenario] = &[
         ..row(
             "a wrong type in each field",
             ReplicaSets,
-            "cannot read ReplicaSet default/m",
+            "skipping ReplicaSet default/m",
             |_| {
                 let events = wrong_types()
                     .into_iter()

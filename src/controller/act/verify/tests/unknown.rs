@@ -423,7 +423,7 @@ fn an_unknown_deletion_that_is_not_needed_now_is_remembered() {
     assert_eq!(repeated, unknown);
 }
 
-/// The query came when the delete could still take effect. Since then another pod goes first.
+/// The query came when the delete could still take effect. Since then another pod is deleted first.
 #[test]
 fn a_delete_that_has_become_overdue_is_queried_again() {
     let (fixture, mut rs, pods, unknown) = two_unknown_deletions();
@@ -461,7 +461,7 @@ fn a_delete_that_has_become_overdue_is_queried_again() {
 }
 
 /// A fixture of three pods, scaled down to two and back up to three. The response to its only
-/// delete was lost; returns the name of that pod. Another pod goes first afterwards.
+/// delete was lost; returns the name of that pod. Another pod is deleted first afterwards.
 fn unneeded_unknown_deletion() -> (Fixture, ReplicaSet, String) {
     let mut rs = replica_set("web", 2);
     let fixture = fixture(&rs, ["a", "b", "c"].map(|name| owned_pod(name, &rs)));

@@ -388,8 +388,8 @@ fn the_condition_changes_once_per_step() {
     assert_eq!(
         first.message.as_deref(),
         Some(
-            "2 pods have failed, the last one on node-1: OutOfcpu. Of the missing pods one is \
-             created every 10 s, and all as soon as one is Ready"
+            "2 pods have failed, the last one on node-1: OutOfcpu. One of the missing pods is \
+             created every 10 s, and all once one is Ready"
         )
     );
     let again = reported(Some(first.clone()), rejected(&rs, &[5, 3, 2]), None);

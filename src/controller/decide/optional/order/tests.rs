@@ -244,7 +244,7 @@ fn pods_of_other_owners_keep_a_node_from_being_empty() {
         other("v", "n3", "ReplicaSet"),
         other("w", "n3", "Job"),
     ]);
-    // One pod empties no node: it goes from a node with fewest pods.
+    // One pod empties no node: it is deleted from a node with fewest pods.
     check(&cluster, "consolidate", 1, &["b"]);
     // A DaemonSet's pod and a static pod are on the node because it exists.
     check(&cluster, "consolidate", 2, &["b", "c"]);
@@ -477,7 +477,7 @@ fn no_random_cluster_is_worse_off_than_with_upstreams_order() {
             let chosen = cluster.choose(count, order);
             let distinct: BTreeSet<_> = chosen.iter().map(|pod| &pod.uid).collect();
             assert_eq!(distinct.len(), count, "seed {seed}");
-            // A class that goes whole, goes as before.
+            // A class that is deleted whole is deleted as before.
             let state = |pod: &Arc<Pod>| {
                 (
                     pod.node.is_some(),

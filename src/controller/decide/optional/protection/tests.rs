@@ -113,7 +113,7 @@ fn names(decision: &Step) -> String {
     names.concat()
 }
 
-/// With `replicas` wanted, exactly these pods are deleted and this many kept beyond the wish.
+/// With `replicas` desired, exactly these pods are deleted, and this many surplus ones are kept.
 #[track_caller]
 fn check(marks: &str, replicas: i32, policy: Policy, deleted: &str, kept: usize) {
     let decision = decide(&replica_set("web", replicas), marks, policy, &[]);
@@ -141,13 +141,13 @@ fn never_is_not_chosen_and_first_goes_first() {
     check("n..", 1, on(), "bc", 0);
     check("n.f", 2, on(), "c", 0);
     check("nf.f", 2, on(), "bd", 0);
-    // An unreadable mark counts as none.
+    // An invalid annotation counts as absent.
     check("nuuf", 3, on(), "d", 0);
     check("nu", 1, on(), "b", 0);
 }
 
 #[test]
-fn protected_pods_beyond_the_wanted_block_a_scale_down() {
+fn surplus_protected_pods_block_a_scale_down() {
     check("nn.", 1, on(), "c", 1);
     check("nn", 1, on(), "", 1);
     check("nn", 2, on(), "", 0);
@@ -181,7 +181,7 @@ fn the_burst_limits_what_protection_leaves() {
     assert_eq!(decision.opt_ins.block.map(|block| block.surplus), Some(1));
 }
 
-/// A delete of unknown outcome goes first, but not if its pod was marked since.
+/// A delete of unknown outcome is retried first, but not if its pod was annotated since.
 #[test]
 fn an_unresolved_delete_goes_first_unless_the_pod_is_protected() {
     let rs = replica_set("web", 3);
@@ -286,7 +286,7 @@ fn the_condition_comes_and_goes_with_the_block() {
     let second = Timestamp::from_second(now().as_second()).ok();
     assert_eq!(condition.last_transition_time, second);
     let message = "5 pods have the annotation replicaset-controller/scale-down=never (a, b, c, \
-                   …), 4 more than the 1 wanted; they are kept";
+                   …), 4 more than spec.replicas (1); they are kept";
     assert_eq!(condition.message.as_deref(), Some(message));
     rs.status.conditions = conditions.clone();
     // Fewer marks alone are no news; fewer pods are.

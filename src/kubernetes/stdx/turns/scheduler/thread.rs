@@ -1,4 +1,5 @@
-//! A thread of a simulation: how it takes part, waits, wakes others, and tells where it is.
+//! A thread of a simulation: how it takes its turns, waits, wakes others, and reports where it
+//! blocks.
 
 use std::any::Any;
 use std::cell::RefCell;

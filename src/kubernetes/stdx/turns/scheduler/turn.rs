@@ -81,7 +81,7 @@ pub(super) fn switch(state: MutexGuard<'_, State>, me: Task) {
     }
 }
 
-/// Passes the turn. Returns the baton to wait for, unless `me` goes on.
+/// Passes the turn. Returns the baton to wait for, unless `me` continues.
 pub(super) fn pass(mut state: MutexGuard<'_, State>, me: Task) -> Option<Arc<Baton>> {
     let next = state.next();
     state.n_turns += 1;

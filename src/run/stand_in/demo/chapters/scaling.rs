@@ -356,7 +356,7 @@ fn describe(
         None if pod.is_protected => {
             let cost = pod.cost;
             format!(
-                "{:12} {stays}: scale-down=never, in spite of deletion cost {cost}",
+                "{:12} {stays}: scale-down=never, despite deletion cost {cost}",
                 pod.name
             )
         }
@@ -442,7 +442,7 @@ mod tests {
                 "e            deleted: empties node-a",
                 "f            deleted: empties node-a",
                 "a            kept: node-b stays in use",
-                "g            kept: scale-down=never, in spite of deletion cost -50",
+                "g            kept: scale-down=never, despite deletion cost -50",
             ]
         );
         assert!(expected_choice(&pods[..2]).is_err());

@@ -1,4 +1,4 @@
-//! What the leader tells of itself once everything is at rest.
+//! What the leader reports about itself once all objects have converged.
 
 use super::objects::{Kind, NAMESPACE, is_terminating};
 use super::world::World;
@@ -9,9 +9,9 @@ use crate::stdx::turns::scheduler::in_process;
 
 impl World {
     /// PROPERTY P40: At rest, the leader reports so for every ReplicaSet: but for writes of unknown
-    /// outcome it expects none, waits for no version, holds nothing back, and has no error; its
-    /// queue is empty; and it counts as many ReplicaSets that are not in step as there are.
-    pub(super) fn tells_of_unrest(&self) -> Option<String> {
+    /// outcome it expects none, waits for no version, has no back-off and no error; its queue is
+    /// empty; and its count of ReplicaSets that have not converged is correct.
+    pub(super) fn reports_unrest(&self) -> Option<String> {
         let state = self.lock();
         let Some((process, queue, controller)) = state.leading() else {
             return Some("nobody leads".to_owned());
@@ -30,22 +30,22 @@ impl World {
         drop(state);
         in_process(process, || {
             let unrest = keys.iter().find_map(|key| unrest_of(&controller, key));
-            let told = (
+            let reported = (
                 queue.stats().depth,
                 queue.in_progress().total.is_zero(),
                 controller.inspector().totals().refused,
                 controller.inspector().totals().pods_held_back,
                 controller.inspector().totals().expected,
-                controller.inspector().n_not_in_step(),
+                controller.inspector().n_not_converged(),
             );
             let expected = (0, true, [0; 3], 0, (0, 0), n_behind);
-            let figures = || (told != expected).then(|| format!("figures: {told:?}"));
+            let figures = || (reported != expected).then(|| format!("figures: {reported:?}"));
             unrest.or_else(figures)
         })
     }
 }
 
-/// What the leader tells of a ReplicaSet that contradicts that it is at rest.
+/// What the leader reports about a ReplicaSet that contradicts that it has converged.
 fn unrest_of(controller: &ReplicaSetController, key: &ObjectKey) -> Option<String> {
     let Some(memory) = controller
         .inspector()
