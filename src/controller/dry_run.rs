@@ -13,8 +13,7 @@ use crate::controller::{Mode, ReplicaSetController};
 /// Maximum pod names in one log line.
 const NAMED_MAX: usize = 5;
 
-/// What the last sync of each ReplicaSet would do. Shared by the workers; no thread logs under its
-/// one lock.
+/// What the last sync of each ReplicaSet would do. No thread logs under its lock.
 #[derive(Debug, Default)]
 pub struct DryRun(Mutex<HashMap<ObjectKey, Work>>);
 
@@ -35,12 +34,10 @@ impl DryRun {
     /// Takes what a sync of `key` would do. Returns its text if it is new.
     fn decided(&self, key: &ObjectKey, work: Option<Work>) -> Option<String> {
         let mut open = self.lock();
-        let before = open.remove(key);
-        let work = work?;
+        let (before, work) = (open.remove(key), work?);
         let is_new = before.is_none_or(|before| work.exceeds(&before));
-        let text = is_new.then(|| work.text.clone());
-        open.insert(key.clone(), work);
-        text
+        let work = open.entry(key.clone()).insert_entry(work).into_mut();
+        is_new.then(|| work.text.clone())
     }
 
     /// Number of ReplicaSets that their last sync would change.

@@ -52,11 +52,15 @@ impl ReplicaSetController {
         let is_loss = counts.is_some_and(|counts| counts.show_loss(rs));
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));
-        let is_due = self.planned(rs, &owned) != Plan::Nothing;
+        let burst = self.options.burst_replicas;
+        let plan = match plan(owned.n_active(), rs.replicas, burst) {
+            _ if rs.is_terminating() => Plan::Nothing,
+            plan => plan,
+        };
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
         self.enqueue_with(rs, |memory| {
             observe(memory);
-            let is_urgent = is_loss || is_due && !is_held_back(memory, rs, &owned, now);
+            let is_urgent = is_loss || may_act(memory, rs, plan, now);
             let delay = memory.next_status.filter(|_| can_wait);
             let delay = delay.map(|at| at.saturating_duration_since(now));
             match delay {
@@ -150,14 +154,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns what a sync would create or delete if all expectations were fulfilled.
-    fn planned(&self, rs: &ReplicaSet, owned: &PodTally) -> Plan {
-        if rs.is_terminating() {
-            return Plan::Nothing;
-        }
-        plan(owned.n_active(), rs.replicas, self.options.burst_replicas)
-    }
-
     /// Returns the counts that a sync would find, with every Ready pod as available. `None` if some
     /// pod must be adopted or released.
     pub(super) fn count_tallies(&self, rs: &ReplicaSet, selector: &Selector) -> Option<Counts> {
@@ -181,13 +177,14 @@ impl ReplicaSetController {
     }
 }
 
-/// True if nothing is due whatever the number of pods `owned`: with open expectations a sync
-/// neither creates nor deletes, and after a rejection it does not create.
-fn is_held_back(memory: &Memory, rs: &ReplicaSet, owned: &PodTally, now: Instant) -> bool {
-    let creates = || i64::try_from(owned.n_active()).is_ok_and(|n| n < i64::from(rs.replicas));
+/// True if a sync may do this: with open expectations it neither creates nor deletes, and after a
+/// rejection it does not create.
+fn may_act(memory: &Memory, rs: &ReplicaSet, plan: Plan, now: Instant) -> bool {
     let waits = |(of, wait): (i64, Option<_>)| of == rs.generation && wait.is_some();
-    memory.own_writes.satisfaction(now) == Satisfaction::Open
-        || memory.refused(now).is_some_and(waits) && creates()
+    let creates_wait = || memory.refused(now).is_some_and(waits);
+    plan != Plan::Nothing
+        && memory.own_writes.satisfaction(now) != Satisfaction::Open
+        && !(matches!(plan, Plan::Create(_)) && creates_wait())
 }
 
 #[cfg(test)]

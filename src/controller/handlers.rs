@@ -136,13 +136,15 @@ impl ReplicaSetController {
         self.observe_and_enqueue(&rs, |memory| {
             if pod.is_terminating() {
                 // After a restart of the daemon the first event of a pod may show it terminating.
-                observe_creation(memory, pod);
+                // A deletion event is no evidence of a creation: an earlier pod may have had the
+                // name.
+                memory.own_writes.creation_seen(&pod.key.name);
                 self.observe_deletion(memory, pod, &shown);
             } else {
                 // ORDER: read before the next line removes the expectation that distinguishes own
                 // pods from foreign ones.
                 self.mode.note_foreign(memory, pod);
-                observe_creation(memory, pod);
+                memory.own_writes.creation_seen(&pod.key.name);
             }
         });
     }
@@ -312,20 +314,11 @@ impl ReplicaSetController {
         if pod.labels.is_empty() {
             return Vec::new();
         }
+        let selects = |selector: &Selector| selector.matches(&pod.labels);
         let mut candidates = self.cache.replica_sets_in(&pod.key.namespace);
-        candidates.retain(|rs| {
-            rs.selector
-                .as_ref()
-                .is_ok_and(|selector| selector.matches(&pod.labels))
-        });
+        candidates.retain(|rs| rs.selector.as_ref().is_ok_and(selects));
         candidates
     }
-}
-
-/// Observes the creation of a pod on its first event, even if that event shows it terminating. A
-/// deletion event alone is no evidence: an earlier pod may have had the same name.
-fn observe_creation(memory: &mut Memory, pod: &Pod) {
-    memory.own_writes.creation_seen(&pod.key.name);
 }
 
 #[cfg(test)]

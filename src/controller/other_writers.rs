@@ -4,7 +4,7 @@
 //! The watch threads note a new pod that this daemon does not expect. The next sync of its
 //! ReplicaSet queries the API server for the writer of its owner reference, so an own create with a
 //! lost response never counts as foreign. Another instance of this program writes under the same
-//! name and stays undetected. No health check fails, since a restart does not stop the other one.
+//! name and stays undetected.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,12 +46,11 @@ impl OtherWriters {
     /// Returns true if the last query is old enough, and counts that as a new query.
     fn may_query(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let is_old = |then: Instant| now.saturating_duration_since(then) >= CHECK_INTERVAL;
-        let may = state.queried.is_none_or(is_old);
-        if may {
-            state.queried = Some(now);
-        }
-        may
+        let age = |then: Instant| now.saturating_duration_since(then);
+        state.queried.take_if(|then| age(*then) >= CHECK_INTERVAL);
+        let may_query = state.queried.is_none();
+        state.queried.get_or_insert(now);
+        may_query
     }
 
     /// The last report, if it was made within `period`.
@@ -76,7 +75,6 @@ impl Mode {
     }
 
     /// Records in `memory` that the watch showed this new pod, if this daemon did not create it.
-    /// Call this before the handler observes its creation.
     pub(in crate::controller) fn note_foreign(&self, memory: &mut Memory, pod: &Pod) {
         if let Self::Writes(writer) = self
             && let Some(armed) = writer.others.armed.get()
@@ -91,8 +89,8 @@ impl Mode {
 impl Writer {
     /// Starts reporting foreign writes. Later calls have no effect.
     pub(in crate::controller) fn start_detection(&self) {
-        let armed = &self.others.armed;
-        armed.get_or_init(|| self.cache.pods_resource_version());
+        let shown = || self.cache.pods_resource_version();
+        self.others.armed.get_or_init(shown);
     }
 
     /// Reports who created a foreign pod, if the watch threads noted one. Blocks for one read then.

@@ -92,32 +92,46 @@ impl Writer {
                 "can't adopt Pod {key} ({uid}): {reason}"
             )));
         }
-        let patched = self.patch_and_record(rs, pod, self.adopt_patch(rs, pod));
-        count(&self.metrics.pods_adopted, &patched);
-        match patched {
-            Ok(()) => {
-                let object = self.kind.named(&rs.key);
-                log::debug!(object:% = object; "adopted pod {}", pod.key.name);
-                Ok(true)
-            }
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
+        let patch = to_bytes(
+            &pod.uid,
+            ControllingReference::to(self.kind, &rs.key.name, &rs.uid),
+        );
+        self.patch(rs, pod, patch, ("adopted", &self.metrics.pods_adopted))
     }
 
     /// Releases one pod. Returns false if the pod is gone, has no references or was recreated, and
     /// so needs no release.
     fn release_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<bool, WriteError> {
-        let patched = self.patch_and_record(rs, pod, release_patch(&pod.uid, &rs.uid));
-        count(&self.metrics.pods_released, &patched);
+        let patch = release_patch(&pod.uid, &rs.uid);
+        match self.patch(rs, pod, patch, ("released", &self.metrics.pods_released)) {
+            // The pod has no owner references, or was recreated with another UID.
+            Err(error) if error.is_invalid() => Ok(false),
+            ended => ended,
+        }
+    }
+
+    /// Patches a pod, counts and logs that. Returns false if the pod is gone.
+    fn patch(
+        &self,
+        rs: &ReplicaSet,
+        pod: &Pod,
+        patch: Vec<u8>,
+        (done, counters): (&str, &ByOutcome),
+    ) -> Result<bool, WriteError> {
+        let patched = self.patch_and_record(rs, pod, patch);
+        counters.count(match &patched {
+            Ok(()) => WriteOutcome::Success,
+            // The pod is gone, was recreated, or has changed its owner already.
+            Err(error) if error.is_not_found() || error.is_invalid() => WriteOutcome::Moot,
+            Err(error) => outcome_of(error),
+        });
         match patched {
             Ok(()) => {
                 let object = self.kind.named(&rs.key);
-                log::debug!(object:% = object; "released pod {}", pod.key.name);
+                log::debug!(object:% = object; "{done} pod {}", pod.key.name);
                 Ok(true)
             }
-            // Invalid: the pod has no owner references, or was recreated with another UID.
-            Err(error) if error.is_not_found() || error.is_invalid() => Ok(false),
+            Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -167,57 +181,28 @@ impl Writer {
             None => Ok(()),
         }
     }
-
-    fn adopt_patch(&self, rs: &ReplicaSet, pod: &Pod) -> Vec<u8> {
-        to_bytes(&Patch {
-            metadata: AdoptMetadata {
-                owner_references: [ControllingReference::to(self.kind, &rs.key.name, &rs.uid)],
-                uid: &pod.uid,
-            },
-        })
-    }
 }
 
-fn count(counters: &ByOutcome, patched: &Result<(), WriteError>) {
-    counters.count(match patched {
-        Ok(()) => WriteOutcome::Success,
-        // The pod is gone, was recreated, or has changed its owner already.
-        Err(error) if error.is_not_found() || error.is_invalid() => WriteOutcome::Moot,
-        Err(error) => outcome_of(error),
-    });
-}
-
-/// Body of the patch that removes an owner from a pod. The pod's own UID guards against a recreated
-/// pod of the same name.
+/// Body of the patch that removes an owner from a pod.
 fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
-    to_bytes(&Patch {
-        metadata: ReleaseMetadata {
-            uid: pod,
-            owner_references: [DeleteReference {
-                patch: "delete",
-                uid: owner,
-            }],
-        },
-    })
+    let reference = DeleteReference {
+        patch: "delete",
+        uid: owner,
+    };
+    to_bytes(pod, reference)
 }
 
 #[derive(Serialize)]
-struct Patch<M> {
-    metadata: M,
+struct Patch<'a, R> {
+    metadata: Metadata<'a, R>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AdoptMetadata<'a> {
-    owner_references: [ControllingReference<'a>; 1],
+struct Metadata<'a, R> {
+    /// The pod's own UID guards against a recreated pod of the same name.
     uid: &'a Uid,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReleaseMetadata<'a> {
-    uid: &'a Uid,
-    owner_references: [DeleteReference<'a>; 1],
+    owner_references: [R; 1],
 }
 
 #[derive(Serialize)]
@@ -227,8 +212,13 @@ struct DeleteReference<'a> {
     uid: &'a Uid,
 }
 
-fn to_bytes(patch: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(patch).expect("text and flags always become JSON")
+fn to_bytes(uid: &Uid, reference: impl Serialize) -> Vec<u8> {
+    let owner_references = [reference];
+    let metadata = Metadata {
+        uid,
+        owner_references,
+    };
+    serde_json::to_vec(&Patch { metadata }).expect("text and flags always become JSON")
 }
 
 #[cfg(test)]

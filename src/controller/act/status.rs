@@ -1,7 +1,7 @@
 //! Writes the status.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Writer;
 use crate::api::conditions::{
@@ -14,7 +14,6 @@ use crate::controller::decide::optional::is_own as is_of_opt_in;
 use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, News, calculate_status};
 use crate::controller::decide::step::{Next, Reason};
-use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
 use crate::writes::WriteError;
 
@@ -43,13 +42,14 @@ impl Writer {
         let mut status = calculate_status(rs, &step.counts, failure);
         let event = step.opt_ins.show(&mut status, rs, failure);
         let now = self.clock.now();
+        let next_status = || self.memories.get(rs, |it| it.next_status).flatten();
         match News::of(
             rs,
             &status,
             self.memories.comparable(rs, Counts::from(&status)),
         ) {
             News::Nothing => return Ok(()),
-            News::Progress if let Some(at) = self.next_status(rs).filter(|at| *at > now) => {
+            News::Progress if let Some(at) = next_status().filter(|at| *at > now) => {
                 next.add(at, Reason::Status);
                 return Ok(());
             }
@@ -129,12 +129,6 @@ impl Writer {
             return Err(SyncError::Deleted(reason.to_owned()));
         }
         Ok(Arc::new(fresh))
-    }
-
-    /// When a status with mere progress may be written.
-    fn next_status(&self, rs: &ReplicaSet) -> Option<Instant> {
-        let next = |memory: &mut Memory| memory.next_status;
-        self.memories.get(rs, next).flatten()
     }
 
     /// Records the version of `rs` after the status step, so that the next sync does not start from

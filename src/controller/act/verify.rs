@@ -8,6 +8,7 @@ use super::Writer;
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 use crate::controller::SyncError;
 use crate::controller::decide::Doubt;
+use crate::controller::memory::Memory;
 use crate::controller::memory::positions::{Resource, Versions};
 use crate::controller::view::cached_versions;
 
@@ -42,7 +43,18 @@ impl Writer {
                 self.memories
                     .with(rs, |memory| memory.positions.is_confirmed = true);
             }
-            Doubt::OlderThanSpec => self.list_versions(rs, selector)?,
+            Doubt::OlderThanSpec => {
+                // The versions that the pod cache must reach, so that a scale-down respects
+                // annotations set before the spec.
+                let live = self.live.list_pods(rs, selector)?;
+                let now = self.clock.now();
+                self.memories.with(rs, |Memory { positions, .. }| {
+                    positions.listed_pods(rs.generation);
+                    for pod in &live {
+                        positions.wrote_at(Resource::Pods, &pod.resource_version, now);
+                    }
+                });
+            }
             // A cache that lacks such an old write may also show an outdated spec.
             Doubt::Overdue if !self.confirm_spec(rs)? => {
                 self.metrics.stale_owners_skips.inc();
@@ -72,22 +84,6 @@ impl Writer {
             }
         }
         Ok(Duration::ZERO)
-    }
-
-    /// Lists the pods of `rs` for the versions that the pod cache must reach to be as new as its
-    /// spec, so that a scale-down respects annotations set before it. Blocks for one LIST, once per
-    /// generation.
-    fn list_versions(&self, rs: &ReplicaSet, selector: &Selector) -> Result<(), SyncError> {
-        let live = self.live.list_pods(rs, selector)?;
-        let now = self.clock.now();
-        self.memories.with(rs, |memory| {
-            let positions = &mut memory.positions;
-            positions.listed_pods(rs.generation);
-            for pod in &live {
-                positions.wrote_at(Resource::Pods, &pod.resource_version, now);
-            }
-        });
-        Ok(())
     }
 
     /// Checks whether the API server has this ReplicaSet with this spec. If not, the watch will

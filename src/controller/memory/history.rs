@@ -14,14 +14,12 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// The period in which pod failures are counted together, and the minimum time between two
 /// warnings.
-pub const FAILURES_PERIOD: Duration = Duration::from_mins(1);
+const FAILURES_PERIOD: Duration = Duration::from_mins(1);
 
-/// Within [`FAILURES_PERIOD`], fewer failures than this cause no warning, and neither do up to as
-/// many failures as there are replicas: a node may have taken all of them down.
-/// [`FAILURES_REPORTED_FROM_MAX`] failures always cause one.
-pub const FAILURES_REPORTED_FROM: usize = 10;
-/// See [`FAILURES_REPORTED_FROM`].
-pub const FAILURES_REPORTED_FROM_MAX: usize = 100;
+/// Within [`FAILURES_PERIOD`], fewer failures than the first cause no warning, and neither do up to
+/// as many as there are replicas: a node may have taken all of them down. The second always do.
+const FAILURES_REPORTED_FROM: usize = 10;
+const FAILURES_REPORTED_FROM_MAX: usize = 100;
 
 /// One sync.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,6 +42,26 @@ pub struct Versions {
     pub replica_sets: ResourceVersion,
 }
 
+impl Versions {
+    /// The cache that is older than `target` at these positions; the pod cache if both are.
+    fn lagging(&self, target: &Self) -> Option<Resource> {
+        if !self.pods.is_as_new_as(&target.pods) {
+            Some(Resource::Pods)
+        } else if !self.replica_sets.is_as_new_as(&target.replica_sets) {
+            Some(Resource::ReplicaSets)
+        } else {
+            None
+        }
+    }
+
+    fn of(&mut self, resource: Resource) -> &mut ResourceVersion {
+        match resource {
+            Resource::Pods => &mut self.pods,
+            Resource::ReplicaSets => &mut self.replica_sets,
+        }
+    }
+}
+
 /// The resource of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -122,10 +142,7 @@ impl Positions {
             versions: Versions::default(),
             since: now,
         });
-        let highest = match resource {
-            Resource::Pods => &mut written.versions.pods,
-            Resource::ReplicaSets => &mut written.versions.replica_sets,
-        };
+        let highest = written.versions.of(resource);
         if highest.is_empty() || !highest.is_as_new_as(version) {
             *highest = version.clone();
             written.since = now;
@@ -139,14 +156,7 @@ impl Positions {
 
     /// The cache that lacks an own write at these positions; the pod cache if both do.
     pub fn lagging(&self, cached: &Versions) -> Option<Resource> {
-        let written = self.written()?;
-        if !cached.pods.is_as_new_as(&written.pods) {
-            Some(Resource::Pods)
-        } else if !cached.replica_sets.is_as_new_as(&written.replica_sets) {
-            Some(Resource::ReplicaSets)
-        } else {
-            None
-        }
+        cached.lagging(self.written()?)
     }
 
     /// Whether the caches at `cached` show every own write. Forgets the written versions if so.
@@ -304,13 +314,17 @@ impl Waiting {
                 self.keys.remove(&key);
                 continue;
             };
-            if !cached.pods.is_as_new_as(&written.pods) {
-                self.order[0].insert((number(&written.pods), key));
-            } else if !cached.replica_sets.is_as_new_as(&written.replica_sets) {
-                self.order[1].insert((number(&written.replica_sets), key));
-            } else {
-                self.keys.remove(&key);
-                shown.push(key);
+            match cached.lagging(written) {
+                Some(Resource::Pods) => {
+                    self.order[0].insert((number(&written.pods), key));
+                }
+                Some(Resource::ReplicaSets) => {
+                    self.order[1].insert((number(&written.replica_sets), key));
+                }
+                None => {
+                    self.keys.remove(&key);
+                    shown.push(key);
+                }
             }
         }
         shown
@@ -366,11 +380,10 @@ impl TakeOver {
     /// Records that the caches have reached `cached`. Returns true if that completes the proof.
     pub fn prove(&mut self, cached: &Versions) -> bool {
         // An empty version never blocks, so it must not prove anything either.
-        let is_reached = |Versions { pods, replica_sets }: &Versions| {
-            !pods.is_empty()
-                && !replica_sets.is_empty()
-                && cached.pods.is_as_new_as(pods)
-                && cached.replica_sets.is_as_new_as(replica_sets)
+        let is_reached = |target: &Versions| {
+            !target.pods.is_empty()
+                && !target.replica_sets.is_empty()
+                && cached.lagging(target).is_none()
         };
         let is_proof = self.unproven.as_ref().is_some_and(is_reached);
         if is_proof {
