@@ -64,6 +64,7 @@ fn a_daemon_killed_at_any_moment_creates_no_surplus_pod() {
     for name in names {
         cluster.stable(name);
     }
+    census.wait_for_active(|n_active| n_active == wanted);
     cluster.holds("pods as replicas", || census.n_active() == wanted);
     for rs in &sets {
         let most = census.most(&uid(rs));
@@ -95,9 +96,10 @@ fn a_create_pending_at_a_kill_causes_no_second_pod() {
         let process = cluster.start_process(&[]);
         cluster.stable(&name);
         hold.remove();
-        cluster.holds("pods as replicas", || {
-            census.most(&uid(&rs)) == usize::try_from(replicas).expect("a few")
-        });
+        let n_replicas = usize::try_from(replicas).expect("a few");
+        let has_replicas = || census.most(&uid(&rs)) == n_replicas;
+        cluster.eventually("pods as replicas", has_replicas);
+        cluster.holds("no more pods", has_replicas);
         check_exits(process, Signal::SIGTERM);
     }
     assert_eq!(census.n_seen(), 4);
