@@ -49,7 +49,7 @@ fn start(parsed: Parsed) -> ExitCode {
         Command::Run(args) => run::run(&args, &stop),
         Command::Explain(args) => run::explain(&args, &stop),
         #[cfg(feature = "devserver")]
-        Command::StandIn(command) => run::stand_in(&command, &stop),
+        Command::Local(command) => run::local(&command, &stop),
         Command::Rbac(args) => run::rbac(&args),
         // The parser has rendered their text already.
         Command::Config(_) | Command::Completions { .. } | Command::Man | Command::Sample => Ok(()),

@@ -5,11 +5,11 @@
 //! [`signals`] guards the callbacks for SIGHUP. `main` sets them, `signal` runs them.
 
 mod explain;
+#[cfg(feature = "devserver")]
+mod local;
 mod logs;
 mod serving;
 pub mod signals;
-#[cfg(feature = "devserver")]
-mod stand_in;
 
 use std::io;
 use std::io::Write;
@@ -40,7 +40,7 @@ pub use explain::explain;
 pub use logs::{reread_levels, sources, start_log, tell_ignored};
 
 #[cfg(feature = "devserver")]
-pub use stand_in::stand_in;
+pub use local::local;
 
 /// Maximum wait for the thread `systemd`, which sends a last notification at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);

@@ -32,7 +32,7 @@ pub use self::dev::DemoArgs;
 #[cfg(feature = "devserver")]
 pub use self::dev::DevArgs;
 #[cfg(feature = "devserver")]
-pub use self::dev::StandInCommand;
+pub use self::dev::LocalCommand;
 
 /// The last paragraph of `--help`.
 const SOURCES: &str = "\
@@ -80,7 +80,7 @@ pub enum Command {
     /// The commands that need no cluster.
     #[cfg(feature = "devserver")]
     #[command(flatten)]
-    StandIn(Box<StandInCommand>),
+    Local(Box<LocalCommand>),
     /// Print the effective configuration as a --config file, with the source of each value.
     Config(Box<RunArgs>),
     /// Print a completion script for a shell.
@@ -102,7 +102,7 @@ impl Command {
         match self {
             Self::Run(_) => true,
             #[cfg(feature = "devserver")]
-            Self::StandIn(command) => command.is_daemon(),
+            Self::Local(command) => command.is_daemon(),
             _ => false,
         }
     }

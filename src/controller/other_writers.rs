@@ -110,10 +110,10 @@ impl Writer {
                 "{other} wrote pod {pod}, which this daemon controls: two controllers undo each \
                  other's work"
             );
-            let way_out = way_out(self.kind);
+            let remedy = remedy(self.kind);
             let object = self.kind.named(&rs.key);
-            log::error!(object:% = object, then:% = way_out, writer = other; "{message}");
-            let event = format!("{message}; {way_out}");
+            log::error!(object:% = object, then:% = remedy, writer = other; "{message}");
+            let event = format!("{message}; {remedy}");
             self.pod_control.warn(rs, OTHER_WRITER, event);
             others.lock().reported = Some((now, message));
         }
@@ -131,7 +131,7 @@ impl Writer {
 }
 
 /// How to stop one of two controllers.
-pub fn way_out(kind: &WorkloadKind) -> String {
+pub fn remedy(kind: &WorkloadKind) -> String {
     format!(
         "stop one of the two: this daemon, or the controller in kube-controller-manager, by its \
          flag --controllers=*,-{}",

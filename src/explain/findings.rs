@@ -36,7 +36,7 @@ pub fn findings(
     let mut add = |what: String, fix: Option<String>| found.push(Finding { what, fix });
     let memory = facts.memory.as_ref();
     if let Some(other) = memory.and_then(|memory| memory.other_writer.as_ref()) {
-        add(other.clone(), Some(other_writers::way_out(facts.kind)));
+        add(other.clone(), Some(other_writers::remedy(facts.kind)));
     }
     if let Err(error) = &rs.selector {
         add(

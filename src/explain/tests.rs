@@ -617,9 +617,9 @@ fn the_reason_of_a_row_is_the_first_finding_or_the_next_step() {
     let message = "exceeded quota: two";
     let condition = json!([{"type": "ReplicaFailure", "status": "True", "message": message}]);
     let refused = reason(&facts(2, &condition, vec![ready("a")]));
-    let (why, way_out) = refused.expect("it lacks a pod");
+    let (why, fix) = refused.expect("it lacks a pod");
     assert_eq!(why, format!("the last attempt failed: {message}"));
-    assert!(way_out.is_some_and(|it| it.contains("quota")));
+    assert!(fix.is_some_and(|it| it.contains("quota")));
 
     let mut known = facts(2, &json!([]), vec![ready("a")]);
     known.memory = Some(memory());

@@ -45,8 +45,8 @@
 //!    after the margin.
 //! 3. The machine is suspended with unacknowledged bytes in a socket, whose timers stop meanwhile.
 //! 4. The *speeds* of two clocks differ by more than a third.
-//! 5. A person or program deletes or empties the Lease and a daemon that never saw its holder comes first,
-//!    such as one that just started; or writes another name into it. Then both daemons may
+//! 5. A person or program deletes or empties the Lease and a daemon that never saw its holder comes
+//!    first, such as one that just started; or writes another name into it. Then both daemons may
 //!    write until the leader's next renewal.
 //!
 //! Only a server that checks a token with each write could close these gaps. A late write does

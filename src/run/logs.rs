@@ -27,7 +27,7 @@ pub fn start_log(command: &Command) {
         // The report goes to standard output.
         Command::Explain(args) => (&args.log, LevelFilter::Warn),
         #[cfg(feature = "devserver")]
-        Command::StandIn(command) => (command.log(), command.log_level()),
+        Command::Local(command) => (command.log(), command.log_level()),
         Command::Run(args) | Command::Config(args) => (&args.log, LevelFilter::Info),
         Command::Completions { .. } | Command::Man | Command::Rbac(_) | Command::Sample => {
             (&LogArgs::default(), LevelFilter::Info)

@@ -72,7 +72,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
 
 /// An API server without SubjectAccessReviews leaves a daemon unable to authorize its own pages.
 #[test]
-fn a_daemon_that_explain_cannot_read_is_named_with_the_way_out() {
+fn a_daemon_that_explain_cannot_read_is_named_with_a_remedy() {
     if TestCluster::is_real() {
         return;
     }

@@ -13,14 +13,14 @@ use crate::cli::number;
 
 /// The commands that run on the dev server.
 #[derive(Clone, Debug, Subcommand)]
-pub enum StandInCommand {
+pub enum LocalCommand {
     /// Run an in-memory API server, a simulated kubelet and the controller until stopped.
     Dev(Box<DevArgs>),
     /// Show the controller at work in checked chapters, without a cluster.
     Demo(DemoArgs),
 }
 
-impl StandInCommand {
+impl LocalCommand {
     /// The log flags of the command.
     pub fn log(&self) -> &LogArgs {
         match self {

@@ -181,7 +181,7 @@ impl Credentials {
     /// Says for the log whose credentials the API server has rejected, and how to renew them.
     pub(super) fn rejected(&self, issued: Option<&Issued>) -> String {
         let owner = &self.owner;
-        let (what, value, way_out) = match &self.source {
+        let (what, value, remedy) = match &self.source {
             Source::None if owner.is_withheld => (
                 "requests without the credentials".to_owned(),
                 None,
@@ -232,7 +232,7 @@ impl Credentials {
             }
             _ => String::new(),
         };
-        format!("{what} of {owner}{end}; {way_out}{command}")
+        format!("{what} of {owner}{end}; {remedy}{command}")
     }
 
     fn warn_of_end(&self, warning: &EndWarning, clock: &dyn Clock) {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::stage::{ChapterResult, Stage};
 use crate::devserver::{Action, Matcher, Rule};
-use crate::run::stand_in::demo::stage::{ChapterError, check};
-use crate::run::stand_in::world::World;
+use crate::run::local::demo::stage::{ChapterError, check};
+use crate::run::local::world::World;
 
 /// One chapter.
 #[derive(Clone, Copy)]
@@ -238,7 +238,7 @@ fn adoption(stage: &mut Stage<'_>) -> ChapterResult<String> {
         format!("{} pods replace the released pod", new.len())
     })?;
     stage.note(format!("{} replaces it", new[0]));
-    let is_left_alone = |world: &crate::run::stand_in::world::World| {
+    let is_left_alone = |world: &crate::run::local::world::World| {
         world
             .pod(ORPHAN)
             .is_some_and(|pod| pod.is_ready && !pod.is_deleting && pod.owner.is_empty())

@@ -13,7 +13,7 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
 use crate::manager::{Manager, ManagerOptions};
-use crate::run::stand_in::world::World;
+use crate::run::local::world::World;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::{Health, metrics};
 

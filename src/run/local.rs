@@ -7,7 +7,7 @@ mod files;
 mod world;
 
 use super::RunError;
-use crate::cli::flags::StandInCommand;
+use crate::cli::flags::LocalCommand;
 use crate::stdx::stop::Stop;
 
 /// Runs the command. Blocks until it has ended, or `stop` is given and all threads have ended.
@@ -15,9 +15,9 @@ use crate::stdx::stop::Stop;
 /// # Errors
 /// If the dev server cannot start, a file is not valid, a chapter of the demo failed, or the daemon
 /// failed.
-pub fn stand_in(command: &StandInCommand, stop: &Stop) -> Result<(), RunError> {
+pub fn local(command: &LocalCommand, stop: &Stop) -> Result<(), RunError> {
     match command {
-        StandInCommand::Dev(args) => dev::dev(args, stop),
-        StandInCommand::Demo(args) => demo::demo(args, stop),
+        LocalCommand::Dev(args) => dev::dev(args, stop),
+        LocalCommand::Demo(args) => demo::demo(args, stop),
     }
 }

@@ -18,7 +18,7 @@ use self::chapters::CHAPTERS;
 use self::stage::{ChapterError, Pace, Stage};
 use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::run::stand_in::world::{SetFacts, World};
+use crate::run::local::world::{SetFacts, World};
 use crate::run::{RunError, program, seen_enough, signals};
 use crate::stdx::stop::Stop;
 

@@ -13,8 +13,8 @@ use super::{annotate, annotations, collection, replica_set, scale, set_path, unt
 use crate::cli::SAMPLE;
 use crate::devserver::behaviour::{FATE, NODE};
 use crate::devserver::{Action, Matcher, Recorded, Rule};
-use crate::run::stand_in::demo::stage::{ChapterError, ChapterResult, Stage, check};
-use crate::run::stand_in::world::{DELETION_COST, PodFacts, SCALE_DOWN, World};
+use crate::run::local::demo::stage::{ChapterError, ChapterResult, Stage, check};
+use crate::run::local::world::{DELETION_COST, PodFacts, SCALE_DOWN, World};
 
 /// The ReplicaSet of the sample that scales to 200.
 const LARGE: &str = "worker";

@@ -18,7 +18,7 @@ use crate::cli::flags::DevArgs;
 use crate::client::ClientConfig;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally};
 use crate::manager::Manager;
-use crate::run::stand_in::world::SetFacts;
+use crate::run::local::world::SetFacts;
 use crate::run::{RunError, finish, manager_options, program, signals};
 use crate::stdx::escape::escaped;
 use crate::stdx::stderr;
