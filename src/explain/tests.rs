@@ -216,7 +216,7 @@ fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
         &waiting,
         &[
             "a flag of the daemon backs off replacements of Failed pods: 2 pods have failed",
-            "with --server",
+            "use --server",
         ],
     );
     assert!(
