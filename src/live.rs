@@ -2,14 +2,150 @@
 //! state. Nothing here changes the cluster.
 //!
 //! The controller uses the trait [`LiveReader`], so that a test can drive it on one thread with a
-//! fake. The real implementation sends requests through [`crate::client`]. Reads return the error
-//! type of writes ([`WriteError`](crate::writes::WriteError)): most reads verify the outcome of a
-//! write, and a failed read leaves that outcome unknown.
+//! fake. [`RealLiveReader`] sends requests through [`crate::client`]. Reads return the error type
+//! of writes: most reads verify the outcome of a write, and a failed read leaves that outcome
+//! unknown.
+//!
+//! `metadata.managedFields` distinguishes the writers of a field ([`Manager`]).
 
-pub mod field_managers;
-pub mod live_reader;
 pub mod real_live_reader;
 
-pub use field_managers::Manager;
-pub use live_reader::LiveReader;
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::api::compact_timestamp::optional;
+use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
+use crate::writes::WriteError;
+
 pub use real_live_reader::RealLiveReader;
+
+/// Reads pods and ReplicaSets from the API server, without the caches. Unless noted otherwise, each
+/// call blocks for one request and its retries.
+pub trait LiveReader: Debug + Send + Sync {
+    /// The current ReplicaSet.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection, including not found.
+    fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError>;
+
+    /// The pod `name` in the namespace of `rs`; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection.
+    fn find_pod(&self, rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError>;
+
+    /// All pods in the namespace of `rs` that match `selector`. Blocks for one request per page.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection.
+    fn list_pods(&self, rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError>;
+
+    /// The newest versions at the API server of all pods and of all objects of this kind. They are
+    /// two, since each resource may have its own history (kube-apiserver
+    /// `--etcd-servers-overrides`). Lists objects in `namespace` only. Blocks for two requests.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection.
+    fn newest_versions(&self, namespace: &str) -> Result<[ResourceVersion; 2], WriteError>;
+
+    /// The managers of the owner references of the pod `name`; empty if the pod is gone.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection.
+    fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError>;
+}
+
+/// The field manager of this program's writes: the user agent up to its slash (apiserver
+/// `pkg/endpoints/handlers/create.go:managerOrUserAgent`).
+pub const MANAGER: &str = "replicaset-controller";
+
+/// A field manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// Name of the manager.
+    pub name: String,
+    /// Time of its last write.
+    pub time: Option<Timestamp>,
+}
+
+/// The managers of the owner references of the object in `json`.
+///
+/// # Errors
+/// If the text is not an API object.
+pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
+    let is_match = |entry: &EntryJson<'_>| {
+        let fields = entry.fields.map_or("", RawValue::get);
+        entry.subresource.is_none() && fields.contains("\"f:ownerReferences\"")
+    };
+    let object: ObjectJson<'_> = serde_json::from_slice(json)?;
+    let entries = object
+        .metadata
+        .managed_fields
+        .unwrap_or_default()
+        .into_iter();
+    let manager = |entry: EntryJson<'_>| Manager {
+        name: entry.manager.unwrap_or_default().into_owned(),
+        time: entry.time,
+    };
+    Ok(entries.filter(is_match).map(manager).collect())
+}
+
+#[derive(Deserialize)]
+struct ObjectJson<'a> {
+    #[serde(borrow)]
+    metadata: MetadataJson<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<Vec<EntryJson<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct EntryJson<'a> {
+    #[serde(borrow)]
+    manager: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    subresource: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "optional")]
+    time: Option<Timestamp>,
+    #[serde(borrow, rename = "fieldsV1")]
+    fields: Option<&'a RawValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MANAGER, of_owner_references};
+    use crate::client::ClientOptions;
+
+    #[test]
+    fn only_writers_of_owner_references_count() {
+        let json = br#"{"metadata": {"managedFields": [
+            {"manager": "a", "operation": "Update", "time": "2026-01-01T00:00:00Z",
+             "fieldsV1": {"f:metadata": {"f:ownerReferences": {".": {}}}}},
+            {"manager": "b", "operation": "Update", "fieldsV1": {"f:spec": {}}},
+            {"manager": "c", "operation": "Update", "subresource": "status",
+             "fieldsV1": {"f:status": {"f:replicas": {}}}},
+            {"manager": "d", "operation": "Update", "subresource": "status",
+             "fieldsV1": {"f:metadata": {"f:ownerReferences": {}}}}
+        ]}}"#;
+        let names = |managers: Vec<super::Manager>| -> Vec<String> {
+            managers.into_iter().map(|manager| manager.name).collect()
+        };
+        assert_eq!(names(of_owner_references(json).expect("an object")), ["a"]);
+        let none = of_owner_references(br#"{"metadata": {}}"#);
+        assert_eq!(names(none.expect("an object")), [""; 0]);
+    }
+
+    #[test]
+    fn the_manager_is_the_user_agent_up_to_its_slash() {
+        let agent = ClientOptions::default().user_agent;
+        assert_eq!(agent.split('/').next(), Some(MANAGER));
+    }
+}

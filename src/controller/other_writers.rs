@@ -13,7 +13,7 @@ use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::Mode;
 use crate::controller::act::Writer;
 use crate::controller::memory::Memory;
-use crate::live::field_managers::{MANAGER, Manager};
+use crate::live::{MANAGER, Manager};
 
 /// Minimum time between two queries, over all ReplicaSets.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);

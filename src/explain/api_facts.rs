@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Table;
 use super::model::{EventLine, Sources};
-use super::table::Table;
 use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};

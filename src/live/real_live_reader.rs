@@ -5,8 +5,7 @@ use std::fmt::Display;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::field_managers::Manager;
-use super::{LiveReader, field_managers};
+use super::{LiveReader, Manager, of_owner_references};
 use crate::api::interner::Interner;
 use crate::api::json::JSON_WITHOUT_MANAGED_FIELDS;
 use crate::api::workload_kind::collection_path;
@@ -123,7 +122,7 @@ impl LiveReader for RealLiveReader {
         let list = ListJson::read(&response.body)?;
         let pod = list.items.unwrap_or_default().pop();
         pod.map_or(Ok(Vec::new()), |pod| {
-            field_managers::of_owner_references(pod.get().as_bytes()).map_err(unreadable_pods)
+            of_owner_references(pod.get().as_bytes()).map_err(unreadable_pods)
         })
     }
 }
