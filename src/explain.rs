@@ -31,7 +31,6 @@ pub struct Table {
     /// How many objects of each kind were looked at.
     pub looked_at: BTreeMap<String, usize>,
     /// Those that have not converged, by namespace and name.
-    #[serde(rename = "notInStep")]
     pub not_converged: Vec<Row>,
 }
 
@@ -59,7 +58,7 @@ pub struct Row {
     /// The most important problem, or what the next sync does.
     pub reason: String,
     /// How to fix it.
-    #[serde(rename = "wayOut", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 

@@ -41,7 +41,6 @@ pub struct Finding {
     pub what: String,
     /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "wayOut")]
     pub fix: Option<String>,
 }
 

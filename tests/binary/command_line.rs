@@ -284,7 +284,7 @@ fn make_installs_what_it_uninstalls() {
         ),
         (
             "usr/share/doc/replicaset-controller/monitoring/dashboard.json",
-            "replicaset_controller_not_in_step",
+            "replicaset_controller_not_converged",
         ),
     ];
     let config = "etc/replicaset-controller/config.yaml";

@@ -276,12 +276,12 @@ fn without_a_name_explain_lists_what_has_not_converged() {
         let (json, _) = explain(&["rs", "-n", namespace, "-o", "json"], source);
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["lookedAt"], json!({"ReplicaSet": 2}));
-        let row = &json["notInStep"][0];
+        let row = &json["notConverged"][0];
         assert_eq!(
             (&row["name"], &row["desired"], &row["active"]),
             (&json!("a"), &json!(3), &json!(0))
         );
-        assert!(text_at(row, "/wayOut").contains("quota"), "{row}");
+        assert!(text_at(row, "/fix").contains("quota"), "{row}");
 
         let (table, _) = explain(&["rc", "-n", namespace], source);
         assert_eq!(table, "1 of 1 ReplicationControllers has converged\n");
@@ -361,7 +361,7 @@ fn the_daemon_serves_the_table_from_its_caches() {
     assert_eq!(elsewhere, "no ReplicaSets found\n");
     let json = daemon.page("/debug/replicasets?format=json");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    assert!(json["notInStep"][0]["reason"].is_string(), "{json}");
+    assert!(json["notConverged"][0]["reason"].is_string(), "{json}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl ControllerFamilies {
                 &["name", "type"],
             ),
             not_converged: registry.computed_gauges(
-                "replicaset_controller_not_in_step",
+                "replicaset_controller_not_converged",
                 "Objects that have not converged: the status shows another number of replicas \
                  than the spec, an unavailable one, or an older generation.",
                 &["name"],
