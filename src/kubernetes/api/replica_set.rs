@@ -156,11 +156,10 @@ impl ReplicaSet {
         object.map_err(|error| error.to_string())
     }
 
-    /// The ReplicaSet as a cache stores it. One that is
-    /// [settled at zero](Self::is_settled_at_zero), such as an old revision of a Deployment, is
-    /// stored without the received bytes of `metadata` and `spec`, which are most of its size. A
-    /// scale-up is an event with the whole object, so the template is there before the first
-    /// create.
+    /// The ReplicaSet as a cache stores it. One that is settled at zero, such as an old revision of
+    /// a Deployment, is stored without the received bytes of `metadata` and `spec`, which are most
+    /// of its size. A scale-up is an event with the whole object, so the template is there before
+    /// the first create.
     #[must_use]
     pub fn for_cache(mut self) -> Self {
         if self.is_settled_at_zero() {

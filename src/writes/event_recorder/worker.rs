@@ -85,7 +85,7 @@ enum Next {
 impl EventWorker {
     /// The thread's body. Blocks until an event arrives, and between two attempts.
     ///
-    /// Ends when the recorder is dropped, or after the stop signal, when [`drain`](Self::drain) has
+    /// Ends when the recorder is dropped, or after the stop signal, when `drain` has
     /// sent the queued events.
     pub fn run(mut self) {
         let stopped = self.stop.receiver().clone();
