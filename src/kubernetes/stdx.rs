@@ -36,6 +36,10 @@ pub type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
 /// The standard set with a faster hash function.
 pub type HashSet<T> = std::collections::HashSet<T, RandomState>;
 
+/// A vector or table is shrunk once its capacity exceeds its content by this factor, so that memory
+/// is released after a peak.
+pub const SHRINK_FACTOR: usize = 4;
+
 /// A random version 4 UUID.
 pub fn random_uuid() -> String {
     of(fastrand::u128(..))

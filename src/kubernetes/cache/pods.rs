@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::store::{Indexed, Store};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Uid};
-use crate::stdx::HashMap;
+use crate::stdx::{HashMap, SHRINK_FACTOR};
 
 /// All pods. Each is in exactly one bucket.
 pub type PodStore = Store<Pod>;
@@ -184,9 +184,6 @@ pub(super) fn count(counter: &AtomicU64) {
 
 /// Up to this number of label sets the tally searches them linearly. Nearly every group has one.
 const LINEAR_SEARCH_MAX: usize = 16;
-
-/// A vector or table is shrunk once its capacity exceeds its content by this factor.
-const SHRINK_FACTOR: usize = 4;
 
 /// The pods of one group by their labels. Cloning copies a pointer, and a clone never changes.
 #[derive(Clone, Default)]

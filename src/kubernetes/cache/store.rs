@@ -18,14 +18,10 @@ use hashbrown::HashTable;
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::stop::Latch;
-use crate::stdx::{HashMap, HashSet};
+use crate::stdx::{HashMap, HashSet, SHRINK_FACTOR};
 
 /// Maximum buckets of an object.
 const BUCKETS_MAX: usize = 2;
-
-/// A vector or table is shrunk once its capacity exceeds its content by this factor, so that memory
-/// is released after a peak.
-const SHRINK_FACTOR: usize = 4;
 
 /// The interface of the objects in a [`Store`].
 pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {

@@ -8,18 +8,14 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use super::Permits;
-use crate::stdx::HashMap;
+use crate::stdx::{HashMap, SHRINK_FACTOR};
 
 /// While a key of low priority waits, one in this many takes starts there, so that it waits for a
 /// bounded number of other keys.
 pub(super) const TURN: u32 = 8;
 
-/// The table of keys is shrunk once it has this many times the room that they need, so that a start
-/// with many keys costs no memory later.
-const SHRINK_FACTOR: usize = 8;
-
-/// A table for this many keys is never shrunk.
-const KEYS_KEPT: usize = 256;
+/// Minimum capacity that the table of keys keeps.
+const TABLE_MIN: usize = 1024;
 
 /// The priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,7 +151,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
             (self.n_high + 1).min(TURN)
         };
         let dirty = self.dirty.remove(&key)?;
-        if self.dirty.len().max(KEYS_KEPT) < self.dirty.capacity() / SHRINK_FACTOR {
+        if self.dirty.capacity() > TABLE_MIN.max(SHRINK_FACTOR * self.dirty.len()) {
             self.dirty.shrink_to(2 * self.dirty.len());
         }
         let processing = Processing {
