@@ -46,10 +46,11 @@ impl OtherWriters {
     /// Returns true if the last query is old enough, and counts that as a new query.
     fn may_query(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        let age = |then: Instant| now.saturating_duration_since(then);
-        state.queried.take_if(|then| age(*then) >= CHECK_INTERVAL);
-        let may_query = state.queried.is_none();
-        state.queried.get_or_insert(now);
+        let is_due = |then: Instant| now.saturating_duration_since(then) >= CHECK_INTERVAL;
+        let may_query = state.queried.is_none_or(is_due);
+        if may_query {
+            state.queried = Some(now);
+        }
         may_query
     }
 

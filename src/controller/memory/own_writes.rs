@@ -346,15 +346,15 @@ impl OwnWrites {
 
     /// The deletes with an unknown outcome, in the order of their UIDs.
     pub fn unknown_deletions(&self, now: Instant) -> UnknownDeletions {
-        let is_over = |(_, since): &(&Uid, &Instant)| {
-            now.saturating_duration_since(**since) > DELETE_ARRIVES_WITHIN
-        };
-        let (over, under_way): (Vec<_>, Vec<_>) = self.unknown_deletions.iter().partition(is_over);
-        let uids = |all: Vec<(&Uid, _)>| all.into_iter().map(|(uid, _)| uid.clone()).collect();
-        UnknownDeletions {
-            under_way: uids(under_way),
-            over: uids(over),
+        let mut found = UnknownDeletions::default();
+        for (pod, since) in &self.unknown_deletions {
+            if now.saturating_duration_since(*since) > DELETE_ARRIVES_WITHIN {
+                found.over.push(pod.clone());
+            } else {
+                found.under_way.push(pod.clone());
+            }
         }
+        found
     }
 
     /// Whether a sync may act on what the cache shows.

@@ -71,6 +71,10 @@ impl Cluster {
         self.pods.borrow().iter().filter(|pod| pod.is_ready).count()
     }
 
+    fn n_held_back(&self) -> usize {
+        self.fixture.controller.inspector().totals().pods_held_back
+    }
+
     fn condition(&self) -> Option<Condition> {
         get_condition(&self.rs().status.conditions, REPLICA_FAILURE).cloned()
     }
@@ -213,15 +217,7 @@ fn one_ready_probe_brings_the_rest_at_once() {
     );
     cluster.advance(2 * READY_AFTER);
     assert_eq!(cluster.n_running(), 10);
-    assert_eq!(
-        cluster
-            .fixture
-            .controller
-            .inspector()
-            .totals()
-            .pods_held_back,
-        0
-    );
+    assert_eq!(cluster.n_held_back(), 0);
 }
 
 #[test]
@@ -270,15 +266,7 @@ fn each_step_has_one_event_and_one_condition() {
         assert!(message.contains(&format!("every {wait} s")), "{message}");
         assert_eq!(warnings[i], format!("{FAILED_POD_BACKOFF}: {message}"));
     }
-    assert_eq!(
-        cluster
-            .fixture
-            .controller
-            .inspector()
-            .totals()
-            .pods_held_back,
-        10
-    );
+    assert_eq!(cluster.n_held_back(), 10);
 }
 
 #[test]
