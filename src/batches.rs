@@ -24,7 +24,6 @@ pub use slow_start::slow_start_batch;
 /// has no batch of more than 16.
 pub const LARGE: usize = 32;
 
-/// The jobs of one sync.
 #[derive(Clone, Copy, Debug)]
 pub struct Jobs {
     /// How many, in all batches.
@@ -33,7 +32,6 @@ pub struct Jobs {
     pub tenant: u64,
 }
 
-/// Runs batches.
 pub trait BatchRunner: Debug + Send + Sync {
     /// Runs `job` for each index of `batch`, a part of `jobs`. Blocks until the last job has ended.
     /// A panic in a job arrives here then.

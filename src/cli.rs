@@ -26,9 +26,6 @@ pub const SAMPLE: &str = include_str!(concat!(
 ));
 
 /// Parses a bool as Go does (`strconv.ParseBool`).
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -52,9 +49,6 @@ pub fn number<T: TryFrom<u64>>(
 }
 
 /// Parses requests per second.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_qps(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(qps) if qps.is_finite() => Ok(qps),
@@ -63,9 +57,6 @@ pub fn parse_qps(text: &str) -> Result<f32, String> {
 }
 
 /// Checks that a namespace's name is an RFC 1123 label.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
     if text.len() <= 63 && is_part(text) {
         Ok(text.to_owned())
@@ -77,9 +68,6 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
 /// Checks that an object's name is what Kubernetes calls an RFC 1123 subdomain. Unlike in DNS, its
 /// parts between the dots may be longer than 63 characters
 /// (apimachinery `pkg/util/validation/validation.go:IsDNS1123Subdomain`).
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_object_name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(is_part) {
         Ok(text.to_owned())
@@ -90,9 +78,6 @@ pub fn parse_object_name(text: &str) -> Result<String, String> {
 
 /// Checks a URL path. A trailing `*` is a wildcard, and the leading `/` is optional
 /// (apiserver `pkg/authorization/path/path.go`).
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_url_path(text: &str) -> Result<String, String> {
     let path = text.strip_suffix('*').unwrap_or(text);
     if text.is_empty() || path.contains('*') {

@@ -90,25 +90,15 @@ pub use self::act::SyncError;
 /// The collaborators of the controller.
 #[derive(Debug)]
 pub struct Parts {
-    /// The kind of the controlled objects.
     pub kind: &'static WorkloadKind,
-    /// The objects that the watches delivered.
     pub cache: Cache,
-    /// Reads from the API server directly, without the cache.
     pub live: Arc<dyn LiveReader>,
-    /// Writes pods.
     pub pod_control: Arc<dyn PodControl>,
-    /// Writes status.
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
-    /// The keys to sync.
     pub queue: Arc<WorkQueue<ObjectKey>>,
-    /// Runs the creates and deletes of one batch.
     pub batches: Arc<dyn BatchRunner>,
-    /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// The options.
     pub options: Options,
-    /// The metrics.
     pub metrics: ControllerMetrics,
     /// Whether quotas are watched; shared by all controllers.
     pub quota_watch: Arc<QuotaWatch>,
@@ -138,7 +128,6 @@ impl Default for FeatureGates {
     }
 }
 
-/// Options of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Maximum pods created or deleted per sync.
@@ -146,9 +135,7 @@ pub struct Options {
     /// Maximum delay between two status writes if the later one reports mere progress; zero writes
     /// every change at once, as upstream does.
     pub status_update_interval: Duration,
-    /// How rejected creates are retried.
     pub retry_backoff: RetryBackoff,
-    /// The feature gates.
     pub gates: FeatureGates,
     /// The default of the opt-in annotations.
     pub policy: Policy,
@@ -192,7 +179,6 @@ pub struct ReplicaSetController {
 }
 
 impl ReplicaSetController {
-    /// Creates a controller without any memory.
     pub fn new(parts: Parts) -> Self {
         let memories = Arc::new(Memories::new(
             Arc::clone(&parts.clock),
@@ -249,7 +235,6 @@ impl ReplicaSetController {
         self.memories.set_standby(false);
     }
 
-    /// Reads what the controller knows.
     pub fn inspector(&self) -> Inspector<'_> {
         Inspector(self)
     }

@@ -24,7 +24,6 @@ pub use api_facts::{ApiError, ApiFacts, read_table};
 pub use model::{Report, Sources};
 pub use report::report;
 
-/// The objects that have not converged. The command `explain` also reads it from a daemon's page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Table {
@@ -34,15 +33,12 @@ pub struct Table {
     pub not_converged: Vec<Row>,
 }
 
-/// One object that has not converged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// `ReplicaSet` or `ReplicationController`.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Its controller as `Kind/name`, such as the Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,13 +47,10 @@ pub struct Row {
     pub desired: i32,
     /// Pods that count as replicas.
     pub active: usize,
-    /// Active pods that are Ready.
     pub ready: usize,
-    /// Active pods that are available.
     pub available: usize,
     /// The most important problem, or what the next sync does.
     pub reason: String,
-    /// How to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -71,7 +64,6 @@ impl Table {
         }
     }
 
-    /// Adds the object of `facts` as of `now`, unless it has converged.
     pub fn add(&mut self, facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) {
         let report = report(facts, sources, now);
         if !report.has_converged() {
@@ -79,7 +71,6 @@ impl Table {
         }
     }
 
-    /// Adds the objects of another kind.
     pub fn merge(&mut self, other: Self) {
         for (kind, n) in other.looked_at {
             *self.looked_at.entry(kind).or_default() += n;

@@ -88,7 +88,6 @@ const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 #[error("cannot start the threads batch-*: {0}")]
 pub struct StartError(ThreadPoolBuildError);
 
-/// The running daemon.
 #[derive(Debug)]
 pub struct Manager {
     instances: Vec<ControllerInstance>,
@@ -106,9 +105,6 @@ impl Manager {
     /// Starts all threads and adds their health checks to `health`. Does not block on requests: the
     /// threads retry an unreachable API server with back-off. If the system refuses to start a
     /// later thread, `stop` receives a failure.
-    ///
-    /// # Errors
-    /// [`StartError`]
     pub fn start(
         config: &ClientConfig,
         options: &ManagerOptions,
@@ -276,26 +272,21 @@ impl Manager {
     }
 }
 
-/// The daemon's configuration.
 #[derive(Clone, Debug)]
 pub struct ManagerOptions {
     /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
-    /// The kinds to control, one controller per kind.
     pub controllers: Vec<&'static WorkloadKind>,
     /// Requests per second of each controller, with a separate bucket for events; no limit if not
     /// above zero.
     pub kube_api_qps: f32,
     /// Burst size of the token bucket.
     pub kube_api_burst: u32,
-    /// Workers for ReplicaSets.
     pub concurrent_replicaset_syncs: u16,
-    /// Workers for ReplicationControllers.
     pub concurrent_rc_syncs: u16,
     /// Concurrent pod creates and deletes: half of them for large syncs, the rest for small ones
     /// ([`LARGE`](crate::batches::LARGE)). Each sync has at least one sender, its worker's thread.
     pub batch_parallelism: u16,
-    /// The options of each controller.
     pub controller: controller::Options,
     /// The content type for pods.
     pub content_type: ContentType,

@@ -15,12 +15,10 @@ use crate::api::workload_kind::REPLICA_SET;
 
 pub use self::self_check::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights};
 
-/// The options that determine the required permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightsOptions {
     /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
-    /// The controlled kinds.
     pub workloads: Vec<&'static WorkloadKind>,
     /// The lease of the leader election; `None` without one.
     pub lease: Option<LeaseName>,
@@ -30,19 +28,14 @@ pub struct RightsOptions {
     pub dry_run: bool,
 }
 
-/// Namespace and name of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
-    /// Namespace of the lease.
     pub namespace: String,
-    /// Name of the lease.
     pub name: String,
 }
 
-/// One role, the scope of its binding, and the permissions that the daemon uses of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The role.
     pub role: Role,
     /// Namespace of the binding; `None` for a cluster-wide one.
     pub namespace: Option<String>,
@@ -50,7 +43,6 @@ pub struct Grant {
     pub purpose: String,
     /// False if the controllers work without it.
     pub is_vital: bool,
-    /// The permissions that the daemon uses.
     pub rights: Vec<Right>,
 }
 
@@ -72,7 +64,6 @@ pub struct Right {
     pub resource: String,
     /// Name of a single object; `None` for all objects.
     pub name: Option<String>,
-    /// The verbs.
     pub verbs: &'static [&'static str],
 }
 
@@ -102,7 +93,6 @@ impl Right {
     }
 }
 
-/// All grants that the daemon needs with these options.
 pub fn grants(options: &RightsOptions) -> Vec<Grant> {
     let workloads = options.workloads.iter();
     let mut grants: Vec<Grant> = workloads

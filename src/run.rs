@@ -52,34 +52,25 @@ const WITHOUT_CLUSTER: &str = if cfg!(feature = "devserver") {
     ""
 };
 
-/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No source names an API server.
     #[error("{0}{hint}", hint = WITHOUT_CLUSTER)]
     NoConfig(ConfigError),
-    /// The configuration of the API server is not valid.
     #[error("{0}")]
     Config(ConfigError),
-    /// The controller cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The dev server cannot start.
     #[error("cannot start the dev server")]
     DevServer(#[source] std::io::Error),
-    /// Another program listens on the dev server's port.
     #[error(
         "{0} is in use, perhaps by kubectl proxy or another dev server: choose another port with \
          --port (--port=0 takes a free one), or stop the other program"
     )]
     DevServerInUse(SocketAddr),
-    /// The HTTP servers cannot start.
     #[error("cannot serve health, metrics and debug pages")]
     Serving(#[source] ServingError),
-    /// A file is not valid or cannot be read.
     #[error("{0}")]
     Files(String),
-    /// An argument is not valid.
     #[error("{0}")]
     Usage(String),
     /// The object does not exist, or the server did not answer.
@@ -93,12 +84,9 @@ pub enum RunError {
     /// `dev --save` cannot write the state.
     #[error("cannot write {}", path.display())]
     Save {
-        /// The file.
         path: PathBuf,
-        /// The I/O error.
         source: std::io::Error,
     },
-    /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
     /// A chapter of `demo` failed.
@@ -141,9 +129,6 @@ impl From<ConfigError> for RunError {
 }
 
 /// Runs the controller against a cluster. Blocks until `stop` is given and all threads have ended.
-///
-/// # Errors
-/// [`RunError::NoConfig`] if no source names an API server; otherwise the failure of the daemon.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     let config = ClientConfig::load(&ConfigSource {
         kubeconfig: args.api.kubeconfig.clone(),
@@ -209,7 +194,6 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     result
 }
 
-/// Returns the options, or `None` without leader election.
 fn leader_election(args: &RunArgs) -> Option<LeaderElectionOptions> {
     let flags = &args.leader_election;
     // A dry run writes nothing, so it must not take the Lease from a daemon that does.
@@ -276,7 +260,6 @@ fn finish(manager: Manager) -> Result<(), RunError> {
     }
 }
 
-/// Returns the gates that are on.
 fn feature_gates(args: &FeatureArgs) -> FeatureGates {
     FeatureGates {
         pod_deletion_cost: args.is_enabled(&POD_DELETION_COST),
@@ -286,9 +269,6 @@ fn feature_gates(args: &FeatureArgs) -> FeatureGates {
 }
 
 /// Writes `text` to standard output. A closed pipe is no failure.
-///
-/// # Errors
-/// If standard output cannot be written, such as on a full disk.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -306,9 +286,6 @@ fn program() -> String {
 }
 
 /// Turns the error of a closed pipe into success: the reader has seen enough.
-///
-/// # Errors
-/// Any other failure to write.
 fn seen_enough(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -320,9 +297,6 @@ fn seen_enough(written: io::Result<()>) -> io::Result<()> {
 const ACCOUNT: &str = "replicaset-controller";
 
 /// Prints the manifests that grant an account the permissions for these flags.
-///
-/// # Errors
-/// If standard output cannot be written.
 pub fn rbac(args: &RbacArgs) -> Result<(), RunError> {
     let options = rights_options(&args.run);
     let mut granted = grants(&options);

@@ -67,7 +67,6 @@ const BODY_BYTES_MAX: usize = 4 * 1024;
 /// Where the pages are served, and for which clients.
 #[derive(Clone, Debug)]
 pub struct ServingOptions {
-    /// The address for HTTPS.
     pub bind_address: IpAddr,
     /// The port for HTTPS; 0 disables it.
     pub secure_port: u16,
@@ -75,13 +74,10 @@ pub struct ServingOptions {
     pub insecure_port: u16,
     /// Host names that plain HTTP accepts besides the loopback names.
     pub accept_hosts: Vec<String>,
-    /// The certificate files.
     pub certificates: CertificateFiles,
     /// Rejects TLS below 1.3.
     pub tls13_only: bool,
-    /// The cluster for token reviews.
     pub authentication: ClientConfig,
-    /// The cluster for access reviews.
     pub authorization: ClientConfig,
     /// Paths that any client may read.
     pub allowed_paths: AllowedPaths,
@@ -89,17 +85,14 @@ pub struct ServingOptions {
     pub debug: bool,
 }
 
-/// Why the daemon cannot serve its pages.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
-    /// Another process listens on the address.
     #[error(
         "{address} is in use already, probably by kube-controller-manager or another \
          replicaset-controller: choose another port with {flag} (0 serves nothing), or stop \
          the other"
     )]
     InUse {
-        /// The requested address.
         address: SocketAddr,
         /// The flag that sets it.
         flag: &'static str,
@@ -107,11 +100,9 @@ pub enum ServingError {
     /// The server cannot listen on the address.
     #[error("cannot listen at {address} ({flag})")]
     Listen {
-        /// The requested address.
         address: SocketAddr,
         /// The flag that sets it.
         flag: &'static str,
-        /// The system's error.
         source: io::Error,
     },
     /// A certificate or key is unusable.
@@ -134,9 +125,6 @@ impl Serving {
     /// [`Serving::stop`]. The signal `stop` does not end the servers, so an operator can still
     /// inspect a daemon that hangs during shutdown. A server that fails gives that signal. Blocks
     /// only to read files.
-    ///
-    /// # Errors
-    /// [`ServingError`] that names the address or file and the remedy.
     pub fn start(
         options: &ServingOptions,
         pages: &Arc<Pages>,

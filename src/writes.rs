@@ -16,7 +16,6 @@ pub use pod_control::{
     PodControl, Precondition, RealPodControl, RealReplicaSetControl, ReplicaSetControl, WrittenPod,
 };
 
-/// A failed write, or a failed live read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The API server rejected the write; nothing changed.
@@ -25,7 +24,6 @@ pub enum WriteError {
     /// No response, or one that leaves the outcome open.
     #[error("{message}")]
     Unknown {
-        /// The failure, as text.
         message: String,
         /// The response, if it was a status of the API server.
         status: Option<Status>,
@@ -39,7 +37,6 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// A failure that leaves the outcome open, without a status of the API server.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self::Unknown {
             message: message.into(),
@@ -56,7 +53,6 @@ impl WriteError {
         }
     }
 
-    /// The API server's status, if it rejected the write.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Refused(status) => Some(status),
@@ -64,12 +60,10 @@ impl WriteError {
         }
     }
 
-    /// True if the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 
-    /// True if an object of that name already exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(Status::is_already_exists)
     }
@@ -84,12 +78,10 @@ impl WriteError {
         self.status().is_some_and(Status::is_invalid)
     }
 
-    /// True if the namespace is terminating.
     pub fn is_namespace_terminating(&self) -> bool {
         self.status().is_some_and(Status::is_namespace_terminating)
     }
 
-    /// True if the write may have taken effect.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }

@@ -26,9 +26,6 @@ fn n_large(n_threads: u16) -> u16 {
 }
 
 /// Starts `n_threads`, and returns them with their runner. They end once the runner is dropped.
-///
-/// # Errors
-/// If the system refuses a thread. The threads started before end.
 pub fn start(
     n_threads: u16,
     stop: &Stop,
@@ -92,7 +89,6 @@ pub struct FairPool {
 }
 
 impl FairPool {
-    /// Creates a runner that shares `pool` among batches.
     pub fn new(pool: ThreadPool) -> Self {
         Self {
             pool: Some(pool),

@@ -16,11 +16,9 @@ pub fn effective_file(values: &BTreeMap<String, String>) -> String {
     Effective { arguments, values }.yaml()
 }
 
-/// The values of all flags.
 pub(super) struct Effective<'a> {
     /// The arguments of all sources, in the order of rising precedence.
     pub(super) arguments: &'a [Argument],
-    /// The value of every flag, by its name.
     pub(super) values: &'a BTreeMap<String, String>,
 }
 

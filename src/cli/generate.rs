@@ -12,7 +12,6 @@ use super::flags::Cli;
 /// The sections of the man page that no flag defines.
 const SECTIONS: &str = include_str!("generate/sections.roff");
 
-/// Returns the completion script for a shell.
 pub(super) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let mut command = Cli::command();

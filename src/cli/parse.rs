@@ -17,10 +17,8 @@ use super::kcm::Ignored;
 use super::sources::{Argument, Flags, Layer, Origin, environment, file};
 use super::{SAMPLE, generate, kcm, parse_bool};
 
-/// Result of parsing.
 #[derive(Debug)]
 pub enum ParseOutcome {
-    /// Valid arguments.
     Run(Box<Parsed>),
     /// A text, such as the help or the version: printed to standard output, exit code 0.
     Show(String),
@@ -28,10 +26,8 @@ pub enum ParseOutcome {
     Usage(String),
 }
 
-/// Valid arguments.
 #[derive(Debug)]
 pub struct Parsed {
-    /// The command and its flags, from all sources.
     pub cli: Cli,
     /// What `--kcm-compat` ignored, for one report in the log.
     pub ignored: Ignored,
@@ -44,13 +40,10 @@ impl Parsed {
     }
 }
 
-/// The sources of flags.
 pub struct Sources<'a> {
     /// The command line; the first word is the program's name.
     pub arguments: Vec<OsString>,
-    /// All environment variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// Reads the configuration file.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
 }
 
@@ -66,7 +59,6 @@ impl std::fmt::Debug for Sources<'_> {
 /// The words before the flags: the names of the program and of the command.
 struct Head<'a> {
     words: &'a [OsString],
-    /// The command that the flags belong to.
     command: &'a clap::Command,
     /// True if `--kcm-compat` accepts flags of kube-controller-manager.
     kcm_compat: bool,
@@ -222,7 +214,6 @@ fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
     })
 }
 
-/// The daemon's flags, for the commands that take them.
 fn run_args(cli: &Cli) -> Option<&RunArgs> {
     match &cli.command {
         None => Some(&cli.run),
@@ -290,7 +281,6 @@ impl Head<'_> {
     }
 }
 
-/// True for the command `help`.
 fn is_help(arguments: &[Argument]) -> bool {
     arguments.first().is_some_and(|first| first.word == "help")
 }

@@ -7,10 +7,8 @@ pub(super) mod file;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// The content of one source.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    /// The flags that it sets.
     pub(super) arguments: Vec<Argument>,
     /// Mistakes other than invalid values.
     pub(super) mistakes: Vec<String>,
@@ -36,21 +34,16 @@ pub(super) fn nearest<'a>(
     near.map(|(_, candidate)| candidate)
 }
 
-/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Origin {
-    /// The command line.
     CommandLine,
-    /// The environment variable of this name.
     Environment(String),
     /// A line of the configuration file.
     File {
-        /// Path of the file, as it was given.
         path: String,
         /// Line number, from 1.
         line: u64,
     },
-    /// The default of the flag.
     Default,
 }
 
@@ -93,7 +86,6 @@ impl Argument {
         word.split_once('=').map(|(_, value)| value.to_owned())
     }
 
-    /// True if the argument sets this flag.
     pub(in crate::cli) fn is(&self, name: &str) -> bool {
         self.name().as_deref() == Some(name)
     }
@@ -101,7 +93,6 @@ impl Argument {
 
 /// Splits a command line into arguments.
 pub(in crate::cli) struct Flags<'a> {
-    /// The command that the flags belong to.
     pub(in crate::cli) command: &'a clap::Command,
     /// Returns whether a flag that the command does not have takes a value, if that is known.
     pub(in crate::cli) foreign: fn(&str) -> Option<bool>,
@@ -213,10 +204,8 @@ fn version(word: OsString) -> OsString {
 // `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`); the daemon's own fields
 // stand beside them.
 
-/// The group and version of the configuration.
 pub(in crate::cli) const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";
 
-/// The kind of the configuration.
 pub(in crate::cli) const KIND: &str = "KubeControllerManagerConfiguration";
 
 /// The type of a field.
@@ -226,7 +215,6 @@ pub(in crate::cli) enum Shape {
     Text,
     /// A number, a bool or a duration.
     Plain,
-    /// A list of strings.
     List,
     /// A map from a gate to a bool.
     Gates,
@@ -234,14 +222,12 @@ pub(in crate::cli) enum Shape {
     Vmodule,
 }
 
-/// A field and its flag.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cli) struct Field {
     /// The keys on the way to the field, joined by dots.
     pub(in crate::cli) path: &'static str,
     /// The flag's name without dashes.
     pub(in crate::cli) flag: &'static str,
-    /// The type of the field.
     pub(in crate::cli) shape: Shape,
 }
 

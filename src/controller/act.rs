@@ -76,19 +76,15 @@ impl Writer {
     }
 }
 
-/// What a batch of writes does to pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
-    /// It creates them.
     Created,
-    /// It deletes them.
     Deleted,
 }
 
 /// How much of a batch of creates or deletes succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// What it does.
     pub did: Did,
     /// Pods to which it did that.
     pub done: usize,
@@ -109,23 +105,17 @@ impl fmt::Display for Batch {
 /// An error that ended a sync early. The worker requeues the key with back-off.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// One write failed.
     #[error("{0}")]
     Write(#[from] WriteError),
-    /// Several writes failed.
     #[error("[{messages}]")]
     Several {
-        /// The distinct messages.
         messages: String,
         /// The longest time after which the API server asks for another try.
         retry_after: Option<Duration>,
     },
-    /// Creating or deleting pods failed.
     #[error("{}{error}", if batch.did == Did::Deleted { "unable to delete pods: " } else { "" })]
     Batch {
-        /// How much of it succeeded.
         batch: Batch,
-        /// The first error.
         error: WriteError,
     },
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
@@ -137,7 +127,6 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// The error, if it is a single one of a write.
     fn write_error(&self) -> Option<&WriteError> {
         match self {
             Self::Write(error) | Self::Batch { error, .. } => Some(error),
@@ -158,7 +147,6 @@ impl SyncError {
         }
     }
 
-    /// The batch that failed, if that is what failed.
     pub(super) fn batch(&self) -> Option<Batch> {
         match self {
             Self::Batch { batch, .. } => Some(*batch),

@@ -28,13 +28,9 @@ pub use self::step::{Doubt, May, Step};
 /// The settings that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Maximum pods created or deleted per sync.
     pub burst_replicas: usize,
-    /// Whether the deletion order uses the deletion cost of pods.
     pub uses_deletion_cost: bool,
-    /// Whether the status counts terminating pods.
     pub counts_terminating: bool,
-    /// What the ReplicaSet opts in to.
     pub policy: Policy,
 }
 
@@ -53,28 +49,22 @@ impl Rules {
 /// Everything that a sync decides from, captured once.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// The ReplicaSet.
     pub rs: &'a ReplicaSet,
-    /// Its selector.
     pub selector: &'a Selector,
     /// What its record says. Older than its pods.
     pub record: RecordView,
-    /// Its pods.
     pub pods: Pods,
     /// Finds the pods that determine how crowded a node is. Called only if the decision sorts pods.
     pub related_pods: Box<dyn RelatedPods + 'a>,
-    /// The settings.
     pub rules: Rules,
     /// The time of day.
     pub now: Timestamp,
 }
 
-/// The pods of a ReplicaSet.
 #[derive(Clone, Debug)]
 pub enum Pods {
     /// Counted by the cache. No pod must be adopted, released, created or deleted.
     Counted {
-        /// Number of pods in each state.
         counts: Counts,
         /// Time until the next pod becomes available.
         next_check: Option<Duration>,
@@ -120,7 +110,6 @@ pub fn claim_of(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
 }
 
 impl Pods {
-    /// No pods.
     pub fn none() -> Self {
         let (owned, orphans) = (Vec::new(), Vec::new());
         Self::Listed { owned, orphans }
@@ -128,7 +117,6 @@ impl Pods {
 }
 
 impl View<'_> {
-    /// Decides: may this sync act, and what does it do?
     pub fn decide(&self) -> Step {
         self.decide_without(&HashSet::default())
     }
@@ -319,7 +307,6 @@ impl View<'_> {
         !acts && !reads_pods
     }
 
-    /// The input of the choice of pods to delete.
     pub fn deletion_context(&self, opt_ins: &OptIns) -> DeletionContext<'_> {
         DeletionContext {
             related_pods: &*self.related_pods,

@@ -17,7 +17,6 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, Default)]
 pub struct DryRun(Mutex<HashMap<ObjectKey, Work>>);
 
-/// What a sync would do.
 #[derive(Debug)]
 struct Work {
     owner: Uid,
@@ -40,7 +39,6 @@ impl DryRun {
         is_new.then(|| work.text.clone())
     }
 
-    /// Number of ReplicaSets that their last sync would change.
     pub fn n_open(&self) -> usize {
         self.lock().len()
     }
@@ -100,7 +98,6 @@ impl Work {
 }
 
 impl ReplicaSetController {
-    /// Turns this controller into one that decides and writes nothing.
     #[must_use]
     pub fn only_deciding(mut self, dry_run: Arc<DryRun>) -> Self {
         self.mode = Mode::DryRun(dry_run);

@@ -86,7 +86,6 @@ impl ReplicaSetController {
         });
     }
 
-    /// Enqueues `rs` with the priority and the delay that `place` computes from its record.
     fn enqueue_with(
         &self,
         rs: &ReplicaSet,

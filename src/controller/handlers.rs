@@ -309,7 +309,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns all ReplicaSets of the pod's namespace whose selector matches its labels.
     pub(super) fn replica_sets_matching(&self, pod: &Pod) -> Vec<Arc<ReplicaSet>> {
         if pod.labels.is_empty() {
             return Vec::new();

@@ -22,11 +22,8 @@ use crate::workqueue::KeyState;
 /// The input of the decisions about a ReplicaSet.
 #[derive(Clone, Debug)]
 pub struct ReplicaSetFacts {
-    /// The kind of workload.
     pub kind: &'static WorkloadKind,
-    /// The ReplicaSet.
     pub replica_set: Arc<ReplicaSet>,
-    /// Pods that it controls.
     pub owned: Vec<Arc<Pod>>,
     /// Pods of its namespace without a controller.
     pub orphans: Vec<Arc<Pod>>,
@@ -36,7 +33,6 @@ pub struct ReplicaSetFacts {
     pub neighbours: Vec<Arc<ReplicaSet>>,
     /// The active pods of all owners on each node; empty unless the ReplicaSet consolidates.
     pub per_node: NodeCounts,
-    /// The settings of the decision.
     pub rules: Rules,
     /// The record of a running daemon; `None` without one.
     pub memory: Option<Memory>,
@@ -53,11 +49,9 @@ pub struct Memory {
     pub unresolved_deletions: Vec<Uid>,
     /// Versions that the caches must reach before the next sync; `None` if they have.
     pub waits_for: Option<Versions>,
-    /// The positions of the caches.
     pub cached: Versions,
     /// The latest sync, if the record still holds it.
     pub last_sync: Option<LastSync>,
-    /// The last error that no later success has cleared.
     pub last_error: Option<LastError>,
     /// Why and how long its creates are backed off after a rejection.
     pub held_back: Option<HeldBack>,
@@ -65,7 +59,6 @@ pub struct Memory {
     pub other_writer: Option<String>,
     /// True if quotas are watched, so that free quota ends the back-off.
     pub quotas_are_watched: bool,
-    /// The state of its key in the queue.
     pub queue: KeyState,
 }
 

@@ -57,13 +57,11 @@ struct State {
 /// Boxed, since a table has up to twice as many places as records.
 type Records = HashMap<ObjectKey, Box<Memory>>;
 
-/// The record of one ReplicaSet.
 #[derive(Debug)]
 pub struct Memory {
     owner: Uid,
     /// Own writes that the watch has not shown, and the names of the next pods.
     pub own_writes: OwnWrites,
-    /// Versions that the caches must reach.
     pub positions: Positions,
     /// When a status with mere progress may be written.
     pub next_status: Option<Instant>,
@@ -89,7 +87,6 @@ pub struct Totals {
 }
 
 impl Memory {
-    /// The empty record of `owner`.
     pub fn of(owner: &Uid) -> Self {
         Self {
             owner: owner.clone(),
@@ -154,7 +151,6 @@ impl Memory {
 pub struct RecordView {
     /// The UID of the ReplicaSet; `None` without a record.
     pub owner: Option<Uid>,
-    /// The positions of the caches.
     pub cached: Versions,
     /// Whether the caches show every own write.
     pub readiness: Readiness,
@@ -250,7 +246,6 @@ impl Memories {
         is_its.then(|| self.change(&mut state, rs, change))
     }
 
-    /// Reads or changes the record of `rs`; `None` without one.
     pub fn get<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> Option<R> {
         self.lock().of(&rs.key, &rs.uid).map(change)
     }
@@ -349,7 +344,6 @@ impl Memories {
         self.stands_by.load(Ordering::SeqCst)
     }
 
-    /// Starts or ends the standby state.
     pub fn set_standby(&self, stands_by: bool) {
         self.stands_by.store(stands_by, Ordering::SeqCst);
     }
@@ -392,7 +386,6 @@ impl Memories {
         }
     }
 
-    /// Sums up all records, for telemetry.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for memory in self.lock().records.values() {
@@ -445,7 +438,6 @@ impl State {
         (memory.owner == *owner).then_some(memory)
     }
 
-    /// Forgets for which ReplicaSets the API server has confirmed the caches.
     fn forget_confirmations(&mut self) {
         for memory in self.records.values_mut() {
             memory.positions.is_confirmed = false;

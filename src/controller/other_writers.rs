@@ -24,10 +24,8 @@ const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// `explain` names another writer for this long after the last report.
 const EXPLAINED_FOR: Duration = Duration::from_mins(2);
 
-/// Reason of the warning event.
 pub const OTHER_WRITER: &str = "OtherWriter";
 
-/// What this daemon knows of other writers.
 #[derive(Debug, Default)]
 pub struct OtherWriters {
     /// The version of the pod cache at the take-over; unset while this daemon must not write.

@@ -22,7 +22,6 @@ use crate::workqueue::Priority;
 pub struct QuotaWatch {
     /// Set when a quota first rejects a pod, so that other clusters need no watch.
     pub is_needed: Latch,
-    /// A quota that changes wakes its queue, and nothing else does.
     pub is_open: AtomicBool,
 }
 

@@ -9,10 +9,8 @@ use super::{ReplicaSetController, SyncError};
 use crate::api::ObjectKey;
 use crate::stdx::turns;
 
-/// How a sync without error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOutcome {
-    /// The sync ran to its end.
     Synced,
     /// The sync must wait for newer caches, or, with many pods due, for a permit. The event that
     /// ends the wait, a delay, or a returned permit requeues the key.

@@ -106,7 +106,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// The settings of a decision about `rs`.
     pub(super) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
         Rules {
             burst_replicas: self.options.burst_replicas,
@@ -116,12 +115,10 @@ impl ReplicaSetController {
         }
     }
 
-    /// True if statuses count terminating pods.
     pub(super) fn counts_terminating(&self) -> bool {
         self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
     }
 
-    /// Returns the key of `rs` in the index "pods by owner".
     pub(super) fn owner_key(&self, rs: &ReplicaSet) -> OwnerKey {
         OwnerKey::new(self.kind.kind, &rs.key, &rs.uid)
     }
@@ -152,7 +149,6 @@ impl ReplicaSetController {
     }
 }
 
-/// Returns the key of a pod in the namespace of `owner`.
 pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
     ObjectKey {
         namespace: Arc::clone(&owner.namespace),
@@ -160,7 +156,6 @@ pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
     }
 }
 
-/// The positions of the caches.
 pub(super) fn cached_versions(cache: &Cache) -> Versions {
     Versions {
         pods: cache.pods_resource_version(),

@@ -23,31 +23,22 @@ use crate::stdx::{HashMap, HashSet};
 /// Objects per list page.
 const PAGE: &str = "500";
 
-/// Why the facts could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The request to the API server failed.
     #[error("cannot read {what}")]
     Request {
-        /// The requested object or list.
         what: String,
-        /// The request's error.
         source: ClientError,
     },
     /// Neither the object exists nor a ReplicaSet of a Deployment of that name.
     #[error("{kind} {key} not found")]
     NotFound {
-        /// Its kind.
         kind: &'static str,
-        /// Its name.
         key: ObjectKey,
     },
-    /// The response is invalid.
     #[error("cannot decode the response for {what}")]
     Decode {
-        /// The requested object or list.
         what: String,
-        /// The decoding error.
         source: serde_json::Error,
     },
 }
@@ -65,7 +56,6 @@ impl ApiError {
 /// The API server's facts about one ReplicaSet.
 #[derive(Debug)]
 pub struct ApiFacts {
-    /// The objects.
     pub facts: ReplicaSetFacts,
     /// Events, finalizers and other context.
     pub sources: Sources,
@@ -76,9 +66,6 @@ impl ApiFacts {
     /// events and its namespace. If there is no such ReplicaSet, reads the current one of the
     /// Deployment of that name. The API server may reject the reads of events, namespace and the
     /// other objects, which only add detail.
-    ///
-    /// # Errors
-    /// [`ApiError`] if the ReplicaSet or the pods cannot be read.
     pub fn read(
         client: &Client,
         kind: &'static WorkloadKind,
@@ -166,7 +153,6 @@ fn read_object(
     }
 }
 
-/// The objects of `kind` in this namespace.
 fn neighbours(
     client: &Client,
     kind: &'static WorkloadKind,

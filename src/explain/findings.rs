@@ -298,7 +298,6 @@ fn is_namespace_terminating(message: &str) -> bool {
     message.contains("because it is being terminated")
 }
 
-/// The remedy for an API error, from its message.
 fn fix_of(message: &str, namespace: &str) -> Option<String> {
     let fix = if message.contains("failed quota") {
         format!(
@@ -386,7 +385,6 @@ pub(super) fn unavailable(
     })
 }
 
-/// The state of an unavailable pod.
 fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
     let reason = sources.reason_of(pod);
     let in_brackets = reason.map_or_else(String::new, |reason| format!(" ({reason})"));

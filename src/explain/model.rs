@@ -33,28 +33,21 @@ impl Sources {
     }
 }
 
-/// One problem of the ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The problem.
     pub what: String,
-    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// The report about one ReplicaSet.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// `ReplicaSet` or `ReplicationController`.
     pub kind: &'static str,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// Its controller as `Kind/name`, such as the Deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,24 +67,17 @@ pub struct Report {
     pub ready: usize,
     /// Active pods that are available.
     pub available: usize,
-    /// `metadata.generation`.
     pub generation: i64,
-    /// `status.observedGeneration`.
     pub observed_generation: i64,
     /// Why the ReplicaSet makes no progress, most important first; empty if it is in its desired
     /// state.
     pub findings: Vec<Finding>,
-    /// What the next sync would do.
     pub next: NextStep,
-    /// The pods in the order of deletion, each with the rule that ranks it before the next one.
     pub deletion_order: Vec<Deletion>,
-    /// The total of those pods.
     pub deletion_order_total: usize,
     /// Pods that do not count as replicas, and why.
     pub not_counted: Vec<NotCounted>,
-    /// The total of those pods.
     pub not_counted_total: usize,
-    /// The daemon's in-memory state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
     /// `status.conditions`.
@@ -128,21 +114,15 @@ impl Report {
     }
 }
 
-/// The action of a sync at the time of the report.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NextStep {
     /// `create`, `delete` or `nothing`.
     pub action: &'static str,
-    /// The number of pods.
     pub count: usize,
-    /// The pods to delete.
     pub pods: Vec<Deletion>,
-    /// The total of those pods.
     pub pods_total: usize,
-    /// Pods that the sync would adopt first.
     pub adopts: Vec<String>,
-    /// Pods that the sync would release first.
     pub releases: Vec<String>,
     /// The number of Failed pods that are deleted because they are not kept, some by each sync.
     pub leftovers: usize,
@@ -158,11 +138,9 @@ impl NextStep {
     }
 }
 
-/// One pod in the deletion order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// The pod's name.
     pub pod: String,
     /// The deciding rule, such as `deletion-cost`; absent for the last pod, or if no rule decides.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,11 +152,9 @@ pub struct Deletion {
     pub ties_with: Option<String>,
 }
 
-/// One pod that does not count as a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotCounted {
-    /// The pod's name.
     pub pod: String,
     /// `terminating`, `finished`, `does-not-match` or `other-owner`.
     pub reason: &'static str,
@@ -186,25 +162,21 @@ pub struct NotCounted {
     pub because: String,
 }
 
-/// The daemon's in-memory state of the ReplicaSet.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryReport {
     /// Names of created pods that the watch has not delivered yet.
     pub expected_creations: Vec<String>,
-    /// The total of those pods.
     pub expected_creations_total: usize,
     /// Deleted pods whose deletion the watch has not delivered yet: names if the cache knows them,
     /// UIDs otherwise.
     pub expected_deletions: Vec<String>,
-    /// The total of those pods.
     pub expected_deletions_total: usize,
     /// The age of these expectations, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expectations_age_seconds: Option<f64>,
     /// Pods whose creation or deletion had an unknown outcome. The next sync retries these first.
     pub unresolved: Vec<String>,
-    /// The total of those pods.
     pub unresolved_total: usize,
     /// The version that the pod cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,45 +184,35 @@ pub struct MemoryReport {
     /// The version that the ReplicaSet cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for_replica_sets_version: Option<String>,
-    /// The version of the pod cache.
     pub cached_pods_version: String,
-    /// The version of the ReplicaSet cache.
     pub cached_replica_sets_version: String,
     /// When the last recorded sync began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_at: Option<Timestamp>,
-    /// How long that sync took, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_seconds: Option<f64>,
     /// The outcome: `synced`, `tooEarly`, `failed` or `panicked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_end: Option<&'static str>,
-    /// The last error that no later success has cleared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When it occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<Timestamp>,
     /// Why and how long its creates are backed off after a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "hold")]
     pub back_off: Option<BackOffReport>,
-    /// Failures since the last success; they decide the back-off.
     pub failures: u32,
     /// Time until the queue adds the key by itself, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<f64>,
-    /// True if the key waits for a worker.
     pub is_queued: bool,
-    /// True if a worker syncs the key.
     pub is_syncing: bool,
 }
 
-/// Creates that are backed off after a rejection. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackOffReport {
-    /// `quota`, `overload` or `invalid`.
     pub kind: &'static str,
     /// Consecutive rejections of this kind.
     pub refusals: u32,
@@ -258,7 +220,6 @@ pub struct BackOffReport {
     pub since_seconds: f64,
     /// Time until its own next attempt, if nothing ends the back-off earlier.
     pub next_try_seconds: f64,
-    /// The queue of the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "line")]
     pub queue: Option<QuotaQueueReport>,
@@ -268,7 +229,6 @@ pub struct BackOffReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaQueueReport {
-    /// The name of the ResourceQuota.
     pub quota: String,
     /// Its position, from 1 on; absent in reports about many ReplicaSets.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -285,22 +245,15 @@ pub struct QuotaQueueReport {
     pub is_watched: bool,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventLine {
-    /// When the event last occurred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,
-    /// How often it occurred.
     pub count: i64,
-    /// `Normal` or `Warning`.
     pub type_: String,
-    /// The reason, such as `FailedCreate`.
     pub reason: String,
-    /// The message.
     pub message: String,
-    /// The reporting component.
     pub component: String,
 }
 
@@ -617,7 +570,6 @@ fn fmt_more_than(n_written: usize, total: usize, f: &mut fmt::Formatter<'_>) -> 
     }
 }
 
-/// The first of `total` names.
 fn some_of(names: &[String], total: usize) -> String {
     if names.is_empty() {
         return "none".to_owned();

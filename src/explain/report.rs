@@ -40,7 +40,6 @@ impl RelatedPods for ReadInAdvance<'_> {
     }
 }
 
-/// Builds the report as of `now`.
 pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Report {
     let rs = &*facts.replica_set;
     // The controller does not touch a ReplicaSet with an invalid selector.

@@ -41,7 +41,6 @@ pub struct Cache {
 /// A read-only view of what the watches have delivered. No call blocks for longer than it takes to
 /// copy the returned pointers, or to visit the objects that it names.
 impl Cache {
-    /// The ReplicaSet of this name.
     pub fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>> {
         self.replica_sets.get(key)
     }
@@ -51,19 +50,16 @@ impl Cache {
         self.replica_sets.list()
     }
 
-    /// All ReplicaSets of a namespace.
     pub fn replica_sets_in(&self, namespace: &str) -> Vec<Arc<ReplicaSet>> {
         self.replica_sets
             .bucket(&ReplicaSetBucket::In(namespace.into()))
     }
 
-    /// All ReplicaSets whose controller has this UID.
     pub fn replica_sets_controlled_by(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>> {
         self.replica_sets
             .bucket(&ReplicaSetBucket::ControlledBy(controller.clone()))
     }
 
-    /// The pod of this name.
     pub fn pod(&self, key: &ObjectKey) -> Option<Arc<Pod>> {
         self.pods.get(key)
     }
@@ -92,7 +88,6 @@ impl Cache {
         self.pods.visit_all(visit);
     }
 
-    /// All pods of a namespace without a controller.
     pub fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
         self.pods.bucket(&PodBucket::OrphansIn(namespace.into()))
     }
@@ -103,7 +98,6 @@ impl Cache {
         self.pods.tally(&PodBucket::OwnedBy(owner.clone()))
     }
 
-    /// The tally of [`orphans_in`](Self::orphans_in).
     pub fn tally_of_orphans_in(&self, namespace: &Arc<str>) -> PodTally {
         self.pods
             .tally(&PodBucket::OrphansIn(Arc::clone(namespace)))

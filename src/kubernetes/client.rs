@@ -138,9 +138,6 @@ impl Client {
     }
 
     /// As [`send`](Self::send), but sends nothing after the stop signal.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send); [`ClientError::Stopped`] after the stop signal.
     pub fn send_unless_stopped(&self, request: &Request) -> Result<Response, ClientError> {
         if self.stop.is_stopped() {
             return Err(ClientError::Stopped);
@@ -168,7 +165,6 @@ impl Client {
         self.http.shut_down();
     }
 
-    /// Returns the configuration that this client was created from.
     pub fn config(&self) -> &ClientConfig {
         &self.config
     }
@@ -188,7 +184,6 @@ fn read_body(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Settings of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// Requests per second; no limit if not above zero. Watches are not limited (kubernetes

@@ -41,7 +41,6 @@ pub use server::Server;
 /// connections. Connection threads call it concurrently, each for its own connection.
 pub type TlsSource = Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>;
 
-/// The configuration of a [`Server`].
 #[derive(Clone)]
 pub struct ServerOptions {
     /// Name of the thread that accepts connections.

@@ -78,14 +78,11 @@ const JITTER_FACTOR: f64 = 1.2;
 /// `tools/leaderelection/resourcelock/interface.go:NewFromKubeconfig`).
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// The options of leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElectionOptions {
     /// Unique identity of this process. See [`identity`](identity()).
     pub identity: String,
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub name: String,
     /// A standby takes over after this time without a renewal. Counts in whole seconds.
     pub lease_duration: Duration,
@@ -110,7 +107,6 @@ impl LeaderElectionOptions {
         }
     }
 
-    /// `namespace/name` of the Lease.
     pub fn lease(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

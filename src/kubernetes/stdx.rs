@@ -40,7 +40,6 @@ pub type HashSet<T> = std::collections::HashSet<T, RandomState>;
 /// is released after a peak.
 pub const SHRINK_FACTOR: usize = 4;
 
-/// A random version 4 UUID.
 pub fn random_uuid() -> String {
     of(fastrand::u128(..))
 }

@@ -75,17 +75,14 @@ struct Check {
     find: Box<dyn Fn() -> Finding + Send + Sync>,
 }
 
-/// The result of one named check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// The check's name.
     pub name: String,
     /// The result; `None` if the check was excluded.
     pub finding: Option<Finding>,
 }
 
 impl Health {
-    /// An empty set. `metrics` counts the results.
     pub fn new(metrics: &'static Metrics) -> Self {
         Self {
             checks: RwLock::default(),

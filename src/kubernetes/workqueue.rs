@@ -46,7 +46,6 @@ pub struct WorkQueue<K: Clone + Eq + Hash + Send> {
     retries_total: AtomicU64,
 }
 
-/// Figures of a [`WorkQueue`], the source of its metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkQueueStats {
     /// Keys that wait for a worker or a permit, or will when their current worker is done; without
@@ -63,7 +62,6 @@ pub struct WorkQueueStats {
 pub struct KeyState {
     /// The key waits for a worker or a permit, or will when its current worker is done.
     pub is_waiting: bool,
-    /// A worker processes the key.
     pub is_processing: bool,
     /// Time until the key is queued after its delay; `None` without a delay.
     pub due_in: Option<Duration>,
@@ -72,7 +70,6 @@ pub struct KeyState {
 }
 
 impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
-    /// Creates an empty queue.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             queue: Queue::new(Arc::clone(&clock)),
@@ -83,7 +80,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// Returns this queue with `metrics` attached.
     #[must_use]
     pub fn with_metrics(mut self, metrics: WorkQueueMetrics) -> Self {
         self.queue.set_metrics(metrics);
@@ -206,7 +202,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.len()
     }
 
-    /// True if no key waits for a worker.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -218,7 +213,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.delayed.clear();
     }
 
-    /// True after [`WorkQueue::shut_down`].
     pub fn is_shutting_down(&self) -> bool {
         self.queue.is_shutting_down()
     }
@@ -249,7 +243,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         }
     }
 
-    /// Returns the state of `key`. Never blocks.
     pub fn state_of(&self, key: &K) -> KeyState {
         let (is_waiting, is_processing) = self.queue.state_of(key);
         let due_in = |at: Instant| at.saturating_duration_since(self.clock.now());
@@ -278,7 +271,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.in_progress()
     }
 
-    /// Returns the queue's figures.
     pub fn stats(&self) -> WorkQueueStats {
         let (depth, adds_total) = self.queue.depth_and_adds();
         WorkQueueStats {
@@ -376,7 +368,6 @@ impl<K: Clone + Eq + Hash> Permits<K> {
         }
     }
 
-    /// Returns the next key that would get a permit, of those for which `may_take` is true.
     pub fn next(&self, may_take: impl Fn(Tenant, &K) -> bool) -> Option<(Tenant, &K)> {
         let next = |tenant, key: &K| self.is_free(tenant) && may_take(tenant, key);
         let (tenant, _, key) = self.waiting.first(next)?;
@@ -394,7 +385,6 @@ impl<K: Clone + Eq + Hash> Permits<K> {
         self.holders.values().filter(|it| **it == tenant).count()
     }
 
-    /// True if `key` has a permit.
     pub fn has(&self, key: &K) -> bool {
         self.holders.contains_key(key)
     }

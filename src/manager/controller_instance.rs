@@ -154,7 +154,6 @@ impl ControllerInstance {
         }
     }
 
-    /// The kind of the controlled objects.
     pub fn kind(&self) -> &'static WorkloadKind {
         self.kind
     }
@@ -169,7 +168,6 @@ impl ControllerInstance {
         &self.controller
     }
 
-    /// The queue of keys to sync.
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
         &self.queue
     }

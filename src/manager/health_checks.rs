@@ -59,7 +59,6 @@ const SYNC_MAX: Duration = Duration::from_mins(5);
 /// minute for each response), and a sync sends few reads and writes of the status in a row.
 const STUCK_AFTER: Duration = Duration::from_hours(1);
 
-/// Adds the checks of one controller.
 pub(super) fn add_controller(
     kind: &'static WorkloadKind,
     queue: &Arc<WorkQueue<ObjectKey>>,

@@ -55,7 +55,6 @@ impl<T> Handler<T> for WatchHandler<T> {
     }
 }
 
-/// Starts all watches.
 pub(super) fn start_watches(
     client: &Client,
     pods: &Arc<PodStore>,

@@ -15,9 +15,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub enum Account {
     /// A ServiceAccount; the manifests create it.
     ServiceAccount {
-        /// Namespace of the ServiceAccount.
         namespace: String,
-        /// Name of the ServiceAccount.
         name: String,
     },
     /// A user, such as the common name of a client certificate.

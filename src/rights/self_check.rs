@@ -45,7 +45,6 @@ const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 #[derive(Debug)]
 pub struct SelfCheck {
     client: Client,
-    /// The required permissions.
     grants: Vec<Grant>,
     /// The command that prints manifests for these grants, without the account:
     /// `replicaset-controller rbac --namespace=shop`.

@@ -23,10 +23,6 @@ use crate::stdx::stop::Stop;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Prints the report or the table. Blocks for a few requests; `stop` ends the waits between them.
-///
-/// # Errors
-/// [`RunError::Usage`] if the argument names no object, [`RunError::Explain`] if the object does
-/// not exist or the server does not answer.
 pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
     let target = args.target().map_err(RunError::Usage)?;
     let (config, default_namespace) = if let Some(url) = &args.server {

@@ -21,7 +21,6 @@ pub fn sources() -> Sources<'static> {
     }
 }
 
-/// Initializes the log for a command.
 pub fn start_log(command: &Command) {
     let (args, unless_raised) = match command {
         // The report goes to standard output.

@@ -17,7 +17,6 @@ use crate::stdx::thread::{catch_panic, try_spawn};
 use crate::stdx::{stderr, thread};
 use crate::telemetry::{systemd, threads};
 
-/// Exit code after a second signal.
 const FAILURE: i32 = 1;
 
 /// A signal that follows the first one sooner counts as the same signal: shells and GNU `timeout`
@@ -27,16 +26,12 @@ const SECOND_AFTER: Duration = Duration::from_secs(1);
 /// True once [`stop_in_order`] was called.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Why signals cannot be handled.
 #[derive(Debug, thiserror::Error)]
 pub enum SignalError {
-    /// Signals cannot be blocked or unblocked.
     #[error("cannot block SIGHUP and SIGUSR1, or unblock SIGTERM and SIGINT")]
     Block(#[from] nix::Error),
-    /// A handler is already set.
     #[error("cannot handle SIGTERM and SIGINT")]
     Handle(#[from] ctrlc::Error),
-    /// The thread cannot be started.
     #[error("cannot start thread signal")]
     Thread(#[from] io::Error),
 }
@@ -66,9 +61,6 @@ pub fn on_reload(
 /// signal gives `stop`, on the thread `ctrl-c` of the crate `ctrlc`, and a signal a second later or
 /// more ends the process at once. The thread `signal` takes SIGHUP and SIGUSR1 and ends when `stop`
 /// is given.
-///
-/// # Errors
-/// [`SignalError`] if the system refuses, or at a second call.
 pub fn listen(stop: &Stop, early_code: i32) -> Result<(), SignalError> {
     // ORDER: block the signals before any other thread starts, since threads inherit the mask. The
     // handler cannot distinguish signals, and must not take SIGHUP for SIGTERM.

@@ -102,10 +102,8 @@ fn bytes_of((user, verb, path): &Attributes) -> usize {
 /// the whole page.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a review failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReviewError {
-    /// The request to the API server failed.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The API server's response is not a review.

@@ -33,7 +33,6 @@ const YEARS: i64 = 10;
 const ONLY_TLS13: &[&SupportedProtocolVersion] = &[&version::TLS13];
 const ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
 
-/// The paths of the certificate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The certificate with its chain, and its key, both in PEM; self-signed if absent.
@@ -62,7 +61,6 @@ struct State {
     built: Built,
 }
 
-/// The contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     chain: Vec<u8>,
@@ -80,9 +78,6 @@ struct Built {
 
 impl Certificates {
     /// Reads the files, or signs a certificate for `names`.
-    ///
-    /// # Errors
-    /// A sentence that names the file and the problem.
     pub(super) fn load(
         files: CertificateFiles,
         names: Vec<String>,
@@ -129,9 +124,6 @@ impl Certificates {
 
     /// Reads the files again and returns the outcome. Unusable files leave the previous ones in
     /// use.
-    ///
-    /// # Errors
-    /// A sentence that names the file and the problem.
     pub(super) fn reload(&self) -> Result<String, String> {
         // ORDER: of two that read the files, the one that reads last installs last. Otherwise an
         // authority that was removed could come back.

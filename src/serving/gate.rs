@@ -199,7 +199,6 @@ const WITH_CREDENTIALS: usize = 12;
 /// How long a client with credentials waits for a slot.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Who asks for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Client {
     pub(super) has_credentials: bool,

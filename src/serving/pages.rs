@@ -50,7 +50,6 @@ pub(super) struct Entry {
     pub(super) path: String,
     /// What the page shows.
     pub(super) about: String,
-    /// True for the form of several paths.
     #[serde(skip)]
     pub(super) is_form: bool,
 }
@@ -180,7 +179,6 @@ impl fmt::Debug for Pages {
     }
 }
 
-/// Adds both pages.
 pub(super) fn add(pages: &Arc<Pages>) {
     for (prefix, about) in [("/", "this list"), ("/debug/", "the pages for debugging")] {
         // Weak, since the pages hold this one.
@@ -264,7 +262,6 @@ fn html(status: &Facts, entries: &[Entry]) -> String {
     )
 }
 
-/// Adds the threads page.
 pub fn add_pages(pages: &Pages) {
     let about = "all threads and what they work on";
     pages.page(

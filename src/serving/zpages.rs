@@ -19,7 +19,6 @@ use crate::http_server::{Request, Response};
 use crate::stdx::build;
 use crate::telemetry::{Health, Probe, metrics};
 
-/// The component name on these pages.
 const COMPONENT: &str = "replicaset-controller";
 
 /// The first line of both pages.
@@ -39,7 +38,6 @@ pub struct ZPages {
     pub set_verbosity: fn(u8),
 }
 
-/// Adds the pages.
 pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     let config = content.config;
     pages.page("/configz", "the configuration as JSON", move |_| {
@@ -124,7 +122,6 @@ fn verbosity(levels: fn() -> String, set: fn(u8), request: &Request) -> Response
     Response::text(200, &done)
 }
 
-/// Adds the pages of `health`.
 pub(super) fn add_health(pages: &Pages, health: &Arc<Health>) {
     for (probe, about) in [
         (Probe::Healthz, "ok if the work is done"),

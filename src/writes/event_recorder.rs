@@ -31,21 +31,15 @@ pub use worker::{EventWorker, event_recorder};
 /// The object of an event: `involvedObject`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
-    /// `apiVersion`.
     pub api_version: &'static str,
-    /// `kind`.
     pub kind: &'static str,
-    /// Namespace and name.
     pub key: ObjectKey,
-    /// `uid`.
     pub uid: Uid,
-    /// `resourceVersion`.
     pub resource_version: ResourceVersion,
     /// `fieldPath`; empty for the whole object.
     pub field_path: &'static str,
 }
 
-/// `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// Normal operation.
@@ -55,7 +49,6 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// The value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -75,25 +68,16 @@ const NAME_BYTES_MAX: usize = 253;
 /// The fields of a core/v1 event that this daemon sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `metadata.name`.
     pub name: String,
-    /// `involvedObject`.
     pub object: ObjectReference,
-    /// `type`.
     pub type_: EventType,
-    /// A machine-readable reason in one word.
     pub reason: &'static str,
-    /// A sentence for people.
     pub message: Arc<str>,
     /// The reporter: `source.component`.
     pub component: &'static str,
-    /// `reportingComponent`.
     pub reporting_component: &'static str,
-    /// Time of the first occurrence.
     pub first_timestamp: Timestamp,
-    /// Time of the last occurrence.
     pub last_timestamp: Timestamp,
-    /// Number of occurrences.
     pub count: u32,
 }
 
@@ -118,9 +102,6 @@ impl Event {
     }
 
     /// The complete event, for a create.
-    ///
-    /// # Errors
-    /// If serialization to JSON fails.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&self.to_object())
     }
@@ -128,9 +109,6 @@ impl Event {
     /// The strategic merge patch for a repeat: upstream's diff between this event and the same
     /// event without count, time and message (client-go
     /// `tools/record/events_cache.go:eventObserve`).
-    ///
-    /// # Errors
-    /// If serialization to JSON fails.
     pub fn to_patch(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&CountPatch {
             count: self.count,
@@ -203,12 +181,10 @@ fn is_dns_subdomain(name: &str) -> bool {
 /// client-go `tools/record/event.go:maxQueuedEvents`).
 const QUEUE_MAX: usize = 1000;
 
-/// The options of a recorder.
 #[derive(Clone, Copy, Debug)]
 pub struct EventOptions {
     /// The reporting component, such as `replicaset-controller`.
     pub component: &'static str,
-    /// Pause between two attempts to send an event without a response.
     pub retry_delay: Duration,
 }
 
@@ -234,7 +210,6 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// The outcomes so far.
     pub fn stats(&self) -> EventStats {
         self.counters.stats()
     }
@@ -269,14 +244,12 @@ impl EventRecorder {
     }
 }
 
-/// Number of events by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventStats {
     /// Stored by the API server.
     pub written_total: u64,
     /// Filtered because there were too many about one object.
     pub filtered_total: u64,
-    /// Rejected, or without a response after all attempts.
     pub failed_total: u64,
     /// Dropped because the queue was full or the thread had ended.
     pub dropped_total: u64,
@@ -327,30 +300,19 @@ impl Counters {
 /// Stores events. Each call blocks for one request.
 pub trait EventSink: Debug + Send {
     /// Stores a new event.
-    ///
-    /// # Errors
-    /// See [`SinkError`].
     fn create(&self, event: &Event) -> Result<Recorded, SinkError>;
 
     /// Updates count, time and message of the event of this name.
-    ///
-    /// # Errors
-    /// See [`SinkError`].
     fn patch(&self, event: &Event) -> Result<Recorded, SinkError>;
 }
 
-/// An event as the API server stored it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Name of the event.
     pub name: String,
-    /// Time of the first occurrence.
     pub first_timestamp: Timestamp,
-    /// Number of occurrences.
     pub count: u32,
 }
 
-/// Why an event was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     /// The API server rejected it; a retry would fail too.
@@ -362,7 +324,6 @@ pub enum SinkError {
     /// No response, or an unreadable one. A retry may succeed.
     #[error("{0}")]
     NoResponse(String),
-    /// The daemon is stopping; no request was sent.
     #[error("the daemon is stopping")]
     Stopped,
 }
@@ -380,7 +341,6 @@ impl From<ClientError> for SinkError {
     }
 }
 
-/// Sends events to the API server.
 #[derive(Clone, Debug)]
 pub struct ClientEventSink {
     client: Client,
@@ -440,9 +400,6 @@ struct StoredMetadata {
 
 impl Recorded {
     /// Decodes the server's response to `event`; missing fields keep the sent values.
-    ///
-    /// # Errors
-    /// [`SinkError::NoResponse`] if the response is not an event.
     pub fn from_response(event: &Event, body: &[u8]) -> Result<Self, SinkError> {
         let stored: StoredEvent = serde_json::from_slice(body).map_err(|error| {
             SinkError::NoResponse(format!("the response is not an event: {error}"))

@@ -22,9 +22,6 @@ use crate::api::{ControllingReference, ReplicaSet, ResourceVersion, Uid, Workloa
 ///
 /// DIFFERS: upstream lets the API server generate the name. The body sets `generateName` like
 /// upstream, because people and tools search for it, but the server uses `name`.
-///
-/// # Errors
-/// [`WriteError::Local`] if the template has no labels or is unreadable.
 pub fn create_body(
     rs: &ReplicaSet,
     kind: &WorkloadKind,

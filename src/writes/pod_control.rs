@@ -21,18 +21,11 @@ use crate::client::{Client, Request, Response};
 /// `pkg/controller/controller_utils.go:RealPodControl`, it records events about the outcome.
 pub trait PodControl: Debug + Send + Sync {
     /// Creates the pod `name` from the template of `rs`, owned by `rs`.
-    ///
-    /// # Errors
-    /// [`WriteError::Local`] before any request if the template does not yield a pod, otherwise the
-    /// error of the API server or the connection.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError>;
 
     /// Deletes the pod with exactly this UID, and with this precondition. A pod that does not meet
     /// them stays, such as one recreated under the same name. The call then returns a conflict, for
     /// which it records no event.
-    ///
-    /// # Errors
-    /// The error of the API server or the connection.
     fn delete_pod(
         &self,
         rs: &ReplicaSet,
@@ -41,9 +34,6 @@ pub trait PodControl: Debug + Send + Sync {
     ) -> Result<(), WriteError>;
 
     /// As [`delete_pod`](Self::delete_pod), but records no event.
-    ///
-    /// # Errors
-    /// As [`delete_pod`](Self::delete_pod).
     fn delete_pod_quietly(
         &self,
         rs: &ReplicaSet,
@@ -68,9 +58,6 @@ pub trait PodControl: Debug + Send + Sync {
     }
 
     /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
-    ///
-    /// # Errors
-    /// The error of the API server or the connection.
     fn patch_pod(
         &self,
         rs: &ReplicaSet,
@@ -82,7 +69,6 @@ pub trait PodControl: Debug + Send + Sync {
 /// What must hold for a delete besides the UID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing.
     None,
     /// The stored pod has the version of the given one, so nobody has changed it since.
     SameVersion,
@@ -98,7 +84,6 @@ impl Precondition {
     }
 }
 
-/// Path of the core API group.
 const CORE: &str = "/api/v1";
 
 /// Media types of the response. The controller reads only version and owner. In protobuf it reads
@@ -108,7 +93,6 @@ const CORE: &str = "/api/v1";
 const ACCEPT: &str = "application/vnd.kubernetes.protobuf, \
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
-/// Writes pods through a client.
 #[derive(Clone, Debug)]
 pub struct RealPodControl {
     client: Client,
@@ -249,7 +233,6 @@ fn pod_path(key: &ObjectKey) -> String {
 /// What the response to a create or a patch says about the stored pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenPod {
-    /// Resource version of the stored pod; empty if the response has none.
     pub resource_version: ResourceVersion,
     /// UID of the pod's controller, if any.
     pub controller: Option<Uid>,
@@ -307,9 +290,6 @@ impl From<Pod> for WrittenPod {
 pub trait ReplicaSetControl: Debug + Send + Sync {
     /// Replaces the status of `rs`, on condition that the object still has the version of `rs`.
     /// Returns the updated object.
-    ///
-    /// # Errors
-    /// The error of the API server or the connection; a conflict if the object has changed.
     fn update_status(
         &self,
         rs: &ReplicaSet,
@@ -317,7 +297,6 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
     ) -> Result<ReplicaSet, WriteError>;
 }
 
-/// Implements [`ReplicaSetControl`] through a client.
 #[derive(Clone, Debug)]
 pub struct RealReplicaSetControl {
     client: Client,

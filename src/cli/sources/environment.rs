@@ -4,14 +4,12 @@ use std::ffi::{OsStr, OsString};
 
 use super::{Argument, Layer, Origin, nearest};
 
-/// Prefix of all variables.
 pub(in crate::cli) const PREFIX: &str = "REPLICASET_CONTROLLER_";
 
 /// Set while the program is built, to name the commit in `--version`. A shell or a CI job that
 /// exports it may also run the program.
 const OF_THE_BUILD: &str = "REPLICASET_CONTROLLER_COMMIT";
 
-/// Returns the variable of a flag.
 pub(in crate::cli) fn variable(flag: &str) -> String {
     format!("{PREFIX}{}", ending(flag))
 }

@@ -204,7 +204,6 @@ fn sections_of(path: &'static str) -> impl Iterator<Item = &'static str> + use<>
     path.match_indices('.').map(|(at, _)| &path[..at])
 }
 
-/// A value and its line, from 1.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) line: u64,
@@ -220,7 +219,6 @@ pub(super) enum Value {
     Map(Vec<Entry>),
 }
 
-/// A key with its value.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -229,9 +227,6 @@ pub(super) struct Entry {
 }
 
 /// Parses one document.
-///
-/// # Errors
-/// The line, if it is known, and a message.
 pub(super) fn read_tree(text: &str) -> Result<Node, (Option<u64>, String)> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,

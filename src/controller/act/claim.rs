@@ -14,7 +14,6 @@ use crate::stdx::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
 use crate::writes::{WriteError, WrittenPod};
 
-/// Why no pod may be adopted.
 #[derive(Debug)]
 struct CannotAdopt {
     reason: String,
@@ -25,9 +24,6 @@ struct CannotAdopt {
 impl Writer {
     /// Patches owner references according to `step`. Returns the pods that vanished before their
     /// adoption. Blocks for the patches, one after the other.
-    ///
-    /// # Errors
-    /// The merged errors of all failed patches. One failure does not stop the other patches.
     pub(in crate::controller) fn claim_pods(
         &self,
         view: &View<'_>,

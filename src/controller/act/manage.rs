@@ -29,10 +29,8 @@ const NAMES_TRIED_MAX: usize = 8;
 /// Deletes of one pod that one sync sends at most, each for a newer version.
 const DELETE_TRIES_MAX: usize = 4;
 
-/// How a delete without an error ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deleted {
-    /// The API server deleted the pod.
     Success,
     /// The pod was terminating or gone.
     Gone,

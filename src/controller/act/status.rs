@@ -29,9 +29,6 @@ const STATUS_UPDATE_TRIES: usize = 2;
 impl Writer {
     /// Writes the status if it changed, unless it waits: then it adds the time to `next`. Blocks as
     /// [`update_replica_set_status`](Self::update_replica_set_status).
-    ///
-    /// # Errors
-    /// As [`update_replica_set_status`](Self::update_replica_set_status).
     pub(in crate::controller) fn sync_status(
         &self,
         rs: &Arc<ReplicaSet>,
@@ -67,9 +64,6 @@ impl Writer {
     /// Writes `status` as the status of `rs`. Returns the resulting ReplicaSet.
     /// Blocks for at most three requests: an update, and after a failure a read and one more
     /// update. If `rs` is not complete, a read precedes them.
-    ///
-    /// # Errors
-    /// The error of the read, or of the second update.
     pub(in crate::controller) fn update_replica_set_status(
         &self,
         rs: &Arc<ReplicaSet>,

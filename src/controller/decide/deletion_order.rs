@@ -17,7 +17,6 @@ use crate::api::policy::ScaleDownOrder;
 use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet, Uid};
 use crate::stdx::HashMap;
 
-/// The input of the choice of pods to delete, besides the pods.
 #[derive(Debug)]
 pub struct DeletionContext<'a> {
     /// Finds the pods of all ReplicaSets with the same controller, including this one; none if the
@@ -25,7 +24,6 @@ pub struct DeletionContext<'a> {
     pub related_pods: &'a dyn RelatedPods,
     /// Pods whose deletion may have happened already. The choice takes them first, in this order.
     pub unresolved: &'a [Uid],
-    /// The order of the other pods.
     pub order: DeletionOrder,
     /// The preferences among pods that `order` does not tell apart by state.
     pub preferences: Preferences<'a>,
@@ -41,7 +39,6 @@ pub trait RelatedPods: std::fmt::Debug {
     fn active_pods_per_node(&self) -> NodeCounts;
 }
 
-/// Number of pods on each node.
 pub type NodeCounts = HashMap<Arc<str>, usize>;
 
 /// Counts `pod` on its node, if it keeps the node from being empty.
@@ -60,7 +57,6 @@ pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
 /// What the preferences of a ReplicaSet read besides its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Preferences<'a> {
-    /// The preferences.
     pub order: ScaleDownOrder,
     /// The ReplicaSet, whose template names the topology.
     pub rs: &'a ReplicaSet,
@@ -122,7 +118,6 @@ fn rank_by_node(pods: &[Arc<Pod>], related: &[Arc<Pod>]) -> Vec<RankedPod> {
 /// A pod and how crowded its node is.
 #[derive(Clone, Debug)]
 pub struct RankedPod {
-    /// The pod.
     pub pod: Arc<Pod>,
     /// Number of active related pods on the pod's node.
     pub rank: usize,
@@ -131,7 +126,6 @@ pub struct RankedPod {
 /// The input of the order besides the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionOrder {
-    /// The time of day at which ages are measured.
     pub now: Timestamp,
     /// Whether [`Rule::DeletionCost`] applies.
     pub uses_deletion_cost: bool,
@@ -170,7 +164,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All criteria in their order of precedence.
     pub const ALL: [Self; 10] = [
         Self::Mark,
         Self::Unassigned,

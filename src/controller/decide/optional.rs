@@ -26,11 +26,8 @@ use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 /// What the opt-ins of a ReplicaSet make of one decision; nothing without any.
 #[derive(Clone, Debug, Default)]
 pub struct OptIns {
-    /// Why some missing pods wait.
     pub back_off: Option<BackOff>,
-    /// What blocks the scale-down.
     pub block: Option<Block>,
-    /// Failed pods to delete.
     pub leftovers: Leftovers,
 }
 
@@ -61,7 +58,6 @@ impl OptIns {
         plan.limited_by(self.back_off.as_ref().map(|it| it.n_permitted))
     }
 
-    /// How many missing pods wait.
     pub fn n_held_back(&self) -> usize {
         self.back_off.as_ref().map_or(0, |it| it.n_held_back)
     }

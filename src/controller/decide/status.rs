@@ -42,7 +42,6 @@ pub fn next_pod_availability_check(
 /// The number of available pods, and the time until the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Availability {
-    /// Pods that [are available](is_available).
     pub n_available: i32,
     /// The shortest [`next_pod_availability_check`] of all
     /// (kubernetes `pkg/controller/controller_utils.go:FindMinNextPodAvailabilityCheck`).
@@ -192,11 +191,8 @@ fn number(count: u32) -> i32 {
 /// A failed create or delete of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The failed plan.
     pub plan: Plan,
-    /// The error.
     pub message: String,
-    /// The time of day of the failure.
     pub at: Timestamp,
 }
 
@@ -228,7 +224,6 @@ pub fn calculate_status(
 /// The difference between a calculated and the stored status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// No difference.
     Nothing,
     /// A loss, a condition, a generation, or a count that reached its target: a client may wait for
     /// it.

@@ -13,7 +13,6 @@ use crate::api::{Pod, ReplicaSet};
 
 pub use crate::batches::LARGE;
 
-/// What a sync may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum May {
     /// Create and delete pods.
@@ -44,26 +43,20 @@ pub enum Doubt {
     Unknown,
 }
 
-/// The actions of one sync.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
     pub active: Vec<Arc<Pod>>,
-    /// Pods to adopt.
     pub adopt: Vec<Arc<Pod>>,
-    /// Pods to release.
     pub release: Vec<Arc<Pod>>,
     /// How many pods to create or delete, within the burst.
     pub plan: Plan,
-    /// What the ReplicaSet's opt-ins make of it.
     pub opt_ins: OptIns,
-    /// What this sync may do of it.
     pub may: May,
     /// Names that the creates repeat before they take new ones.
     pub retry: Vec<Arc<str>>,
     /// The pods to delete in this sync, in deletion order.
     pub delete: Vec<Arc<Pod>>,
-    /// The counts of its status.
     pub counts: Counts,
     /// Time until the next Ready pod becomes available.
     pub next_check: Option<Duration>,
@@ -72,7 +65,6 @@ pub struct Step {
 }
 
 impl Step {
-    /// True if this sync creates or deletes pods.
     pub fn acts(&self) -> bool {
         self.may == May::Act && self.plan != Plan::Nothing
     }
@@ -111,20 +103,15 @@ impl Step {
 /// `pkg/controller/replicaset/replica_set.go:BurstReplicas`).
 pub const BURST_REPLICAS: usize = 500;
 
-/// The creates or deletes of one sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
-    /// The number of pods is right.
     #[default]
     Nothing,
-    /// Create this many pods.
     Create(usize),
-    /// Delete this many pods.
     Delete(usize),
 }
 
 impl Plan {
-    /// Number of pods created or deleted.
     pub fn n_pods(self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -156,7 +143,6 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
 /// Why a sync comes back without an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Something has changed during the sync.
     Changed,
     /// A cache must reach a version, or an own write be shown.
     CachesLag,
@@ -166,7 +152,6 @@ pub enum Reason {
     OptIn,
     /// An opt-in changes what is reported.
     OptInReport,
-    /// A Ready pod becomes available.
     Availability,
     /// A status with mere progress may be written.
     Status,

@@ -21,23 +21,16 @@ const FAILURES_PERIOD: Duration = Duration::from_mins(1);
 const FAILURES_REPORTED_FROM: usize = 10;
 const FAILURES_REPORTED_FROM_MAX: usize = 100;
 
-/// One sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastSync {
-    /// When the sync started.
     pub at: Timestamp,
-    /// How long it took.
     pub took: Duration,
-    /// How it ended.
     pub end: SyncEnd,
 }
 
-/// The last error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// When it occurred.
     pub at: Timestamp,
-    /// The message.
     pub message: Box<str>,
     /// True if no later sync can repair it.
     is_for_good: bool,
@@ -46,20 +39,15 @@ pub struct LastError {
 /// What is reported once, for each generation and text.
 #[derive(Clone, Copy, Debug)]
 pub enum Mistake {
-    /// An unusable selector.
     Selector,
-    /// Annotations of the ReplicaSet that cannot be understood.
     Annotations,
-    /// Annotations of its pods that cannot be understood.
     Marks,
 }
 
-/// The history of one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct History {
     /// The latest sync. It alone does not keep the record.
     pub last_sync: Option<LastSync>,
-    /// The last error that no later success has cleared.
     pub last_error: Option<LastError>,
     /// Missing pods that wait for a back-off to end.
     pub n_held_back: usize,
@@ -70,7 +58,6 @@ pub struct History {
     reported: [Option<(i64, u64)>; 3],
 }
 
-/// A change of the spec that the ReplicaSet has not converged to.
 #[derive(Debug)]
 struct Change {
     generation: i64,

@@ -67,14 +67,12 @@ pub(super) const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
 /// times as large, so neighbours are far apart.
 const STRIDE: u64 = 8_868_113;
 
-/// The writes of one ReplicaSet.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
     /// The creates, by name.
     creations: BTreeMap<Arc<str>, Creation>,
     /// The version whose names are drawn, and the index of the next one in the cycle.
     sequence: Option<(ResourceVersion, u64)>,
-    /// UIDs of deleted pods.
     expected_deletions: HashSet<Uid>,
     /// When the expectations were set.
     pub(in crate::controller) since: Option<Instant>,
@@ -127,18 +125,13 @@ pub enum Satisfaction {
     Expired,
 }
 
-/// The open expectations of a ReplicaSet, in no order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenExpectations {
-    /// Names of created pods.
     pub creations: Vec<Arc<str>>,
-    /// UIDs of deleted pods.
     pub deletions: Vec<Uid>,
-    /// How long ago the expectations were set.
     pub age: Duration,
 }
 
-/// Deletes with an unknown outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnknownDeletions {
     /// Deletes that may still take effect.
@@ -210,7 +203,6 @@ impl OwnWrites {
         }
     }
 
-    /// The watch showed a pod with this name, so its create is neither expected nor retried.
     pub fn creation_seen(&mut self, name: &str) {
         self.creations.remove(name);
     }
@@ -357,7 +349,6 @@ impl OwnWrites {
         found
     }
 
-    /// Whether a sync may act on what the cache shows.
     pub fn satisfaction(&self, now: Instant) -> Satisfaction {
         match self.remaining(now) {
             None => Satisfaction::Satisfied,
@@ -376,13 +367,11 @@ impl OwnWrites {
         Some((EXPECTATIONS_TIMEOUT + Duration::from_nanos(1)).saturating_sub(age))
     }
 
-    /// Number of open creations and deletions.
     pub fn n_expected(&self) -> (usize, usize) {
         let n_creations = self.expected_creations().count();
         (n_creations, self.expected_deletions.len())
     }
 
-    /// The open expectations; `None` if there are none.
     pub fn open(&self, now: Instant) -> Option<OpenExpectations> {
         self.remaining(now)?;
         let creations = self.expected_creations();

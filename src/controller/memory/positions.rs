@@ -36,9 +36,7 @@ pub const SETTLE_MAX: Duration = READ_WAIT_MAX
 /// The position that each cache has reached, or must reach. Empty: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// Version of the pod cache.
     pub pods: ResourceVersion,
-    /// Version of the ReplicaSet cache.
     pub replica_sets: ResourceVersion,
 }
 
@@ -62,12 +60,9 @@ impl Versions {
     }
 }
 
-/// The resource of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// Pods.
     Pods,
-    /// ReplicaSets.
     ReplicaSets,
 }
 
@@ -173,7 +168,6 @@ impl Positions {
         }
     }
 
-    /// Forgets the written versions.
     pub fn forget_written(&mut self) {
         self.written = None;
     }
@@ -276,12 +270,10 @@ impl Waiting {
         self.order[0].insert((first, key.clone()));
     }
 
-    /// Ends the wait of this key.
     pub(super) fn remove(&mut self, key: &ObjectKey) {
         self.keys.remove(key);
     }
 
-    /// Number of waiting keys.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -360,7 +352,6 @@ impl TakeOver {
         self.unproven = Some(Versions::default());
     }
 
-    /// True if no proof is owed.
     pub fn is_proven(&self) -> bool {
         self.unproven.is_none()
     }

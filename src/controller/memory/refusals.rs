@@ -143,7 +143,6 @@ impl Refused {
 /// Why and how long the creates of a ReplicaSet are backed off, for `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldBack {
-    /// The last rejection.
     pub refusal: Refusal,
     /// Consecutive rejections of this kind.
     pub n_refusals: u32,
@@ -160,7 +159,6 @@ pub struct HeldBack {
 pub struct QueuePosition {
     /// ReplicaSets that retry before it.
     pub n_before: usize,
-    /// ReplicaSets in the queue.
     pub len: usize,
     /// Time until the next of them tries.
     pub next_try_in: Duration,
@@ -175,7 +173,6 @@ pub(super) struct QuotaQueue {
     waiting: VecDeque<ObjectKey>,
     /// When the head may retry.
     due: Instant,
-    /// No turn is due earlier, unless a create was accepted.
     paced_until: Instant,
     lively_until: Instant,
     /// The head whose key is in the work queue, and when it is due.

@@ -62,9 +62,6 @@ impl<'de> Deserialize<'de> for CompactTimestamp {
 }
 
 /// Reads an optional time for calculations, to use with `deserialize_with`.
-///
-/// # Errors
-/// If it is not a time.
 pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let time = Option::<CompactTimestamp>::deserialize(deserializer)?;
     Ok(time.map(CompactTimestamp::timestamp))
@@ -112,9 +109,6 @@ impl fmt::Debug for CompactTimestamp {
 }
 
 /// Parses `12h`, `1m30s`, `500ms`, `1h0m0s` or `0`.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);

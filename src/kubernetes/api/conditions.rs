@@ -11,7 +11,6 @@ use serde_json::value::RawValue;
 
 use super::compact_timestamp::optional;
 
-/// Condition type: creating or deleting pods failed.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Condition type: protected pods block a scale-down. Upstream has no such condition.
@@ -33,7 +32,6 @@ pub struct Condition {
     pub last_transition_time: Option<Timestamp>,
     /// A machine-readable reason in one word.
     pub reason: Option<String>,
-    /// A sentence for people.
     pub message: Option<String>,
     /// The condition as it was received; a new one has none.
     pub original: Original,
@@ -42,12 +40,9 @@ pub struct Condition {
 /// A received condition, in its encoding. Equal to any other: what it says is in the fields.
 #[derive(Clone, Default)]
 pub enum Original {
-    /// A new condition.
     #[default]
     None,
-    /// In JSON.
     Json(Box<RawValue>),
-    /// In protobuf.
     Protobuf(Box<[u8]>),
     /// Further conditions that are not decoded, in JSON, one after the other.
     FurtherJson(String),
@@ -184,7 +179,6 @@ pub(super) fn serialize<S: Serializer>(
     list.end()
 }
 
-/// The condition of this type, if any.
 pub fn get_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
@@ -202,7 +196,6 @@ pub fn set_condition(conditions: &mut Vec<Condition>, condition: Condition) {
     conditions.push(condition);
 }
 
-/// Removes the condition of this type, if any.
 pub fn remove_condition(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }

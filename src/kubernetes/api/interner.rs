@@ -17,7 +17,6 @@ use foldhash::fast::RandomState;
 use super::label_selector::Labels;
 use super::object_key::ControllerRef;
 
-/// Returns shared copies of equal values.
 #[derive(Debug, Default)]
 pub struct Interner {
     texts: Table<Arc<str>>,
@@ -31,7 +30,6 @@ pub struct Interner {
 const SHARED_MAX: usize = 4 << 10;
 
 impl Interner {
-    /// The shared copy of `text`.
     pub fn text(&mut self, text: &str) -> Arc<str> {
         if text.len() > SHARED_MAX {
             return text.into();
@@ -43,7 +41,6 @@ impl Interner {
             .insert(text.into(), |text| Arc::strong_count(text) > 1)
     }
 
-    /// The shared copy of `labels`.
     pub fn labels(&mut self, labels: Labels) -> Labels {
         if labels.n_bytes() > SHARED_MAX {
             return labels;
@@ -54,7 +51,6 @@ impl Interner {
         self.labels.insert(labels, Labels::is_shared)
     }
 
-    /// The shared copy of `owner`.
     pub fn owner(&mut self, owner: ControllerRef) -> Arc<ControllerRef> {
         if owner.kind.len() + owner.name.len() + owner.uid.n_text_bytes() > SHARED_MAX {
             return Arc::new(owner);
@@ -69,9 +65,6 @@ impl Interner {
 
 impl Interner {
     /// The shared copy of the labels encoded in `bytes`; calls `read` to decode unknown bytes.
-    ///
-    /// # Errors
-    /// Those of `read`.
     pub(super) fn labels_in<E>(
         &mut self,
         bytes: &[u8],
@@ -87,9 +80,6 @@ impl Interner {
 
     /// The shared copy of the controller in `bytes`, an owner reference, if it names one; calls
     /// `read` to decode unknown bytes.
-    ///
-    /// # Errors
-    /// Those of `read`.
     pub(super) fn controller_in<E>(
         &mut self,
         bytes: &[u8],
@@ -173,7 +163,6 @@ const VALUE: u8 = 0xfe;
 pub(super) struct Packed(Vec<u8>);
 
 impl Packed {
-    /// The buffer, for the functions of this module.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -233,7 +222,6 @@ pub(super) fn get<'a>(packed: &'a [u8], key: &str) -> Option<&'a str> {
     None
 }
 
-/// All keys and values in ascending order of keys.
 pub(super) fn iter(packed: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     entries(packed).map(pair)
 }

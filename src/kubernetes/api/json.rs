@@ -65,7 +65,6 @@ pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de
     Ok(name)
 }
 
-/// The fields of one entry of `metadata.ownerReferences` that the controller reads.
 #[derive(Debug, Deserialize)]
 pub(super) struct OwnerReferenceJson<'a> {
     #[serde(borrow, default)]
@@ -108,8 +107,6 @@ pub const JSON_WITHOUT_MANAGED_FIELDS: &str =
 /// The body of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// Its encoding.
     pub media_type: &'static str,
-    /// The bytes.
     pub bytes: Vec<u8>,
 }

@@ -16,9 +16,7 @@ use super::json::{Text, collect};
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
-    /// Labels that must have exactly this value.
     pub match_labels: Labels,
-    /// Further requirements; all must hold.
     #[serde(deserialize_with = "collect::<_, ExpressionJson<'de>, _>")]
     pub match_expressions: Expressions,
 }
@@ -34,7 +32,6 @@ struct ExpressionJson<'a> {
     values: Values,
 }
 
-/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// An unknown operator.
@@ -81,9 +78,6 @@ struct Requirement<'a> {
 
 impl Selector {
     /// Parses a selector.
-    ///
-    /// # Errors
-    /// [`SelectorError`] for an unknown operator or a wrong number of values.
     pub fn new(selector: LabelSelector) -> Result<Self, SelectorError> {
         let expressions = selector.match_expressions.0?;
         let mut buffer = Vec::new();
@@ -94,7 +88,6 @@ impl Selector {
         Ok(Self(buffer.into()))
     }
 
-    /// True for an absent or empty selector.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -241,22 +234,18 @@ impl Expressions {
 pub struct Labels(Arc<[u8]>);
 
 impl Labels {
-    /// The value of `key`, if present.
     pub fn get(&self, key: &str) -> Option<&str> {
         interner::get(&self.0, key)
     }
 
-    /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Length in memory.
     pub fn n_bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// All labels in ascending order of keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         interner::iter(&self.0)
     }

@@ -16,12 +16,10 @@ use super::workload_kind::WorkloadKind;
 pub struct ObjectKey {
     /// The namespace; empty for a cluster-scoped object.
     pub namespace: Arc<str>,
-    /// The name within the namespace.
     pub name: Arc<str>,
 }
 
 impl ObjectKey {
-    /// The key of `name` in `namespace`.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -38,9 +36,6 @@ impl ObjectKey {
 
     /// Checks that the key is valid in a request path and cannot redirect the request (apimachinery
     /// `pkg/api/validation/path/name.go:IsValidPathSegmentName`).
-    ///
-    /// # Errors
-    /// The problem with the namespace or the name.
     pub fn check_path(&self) -> Result<(), String> {
         for part in [&*self.namespace, &*self.name] {
             if matches!(part, "." | "..") || part.contains(['/', '%']) {
@@ -81,7 +76,6 @@ enum UidRepr {
 }
 
 impl Uid {
-    /// The UID with this text.
     pub fn new(text: &str) -> Self {
         match parse_uuid(text.as_bytes()) {
             Some(bytes) => Self(UidRepr::Uuid(bytes)),
@@ -89,7 +83,6 @@ impl Uid {
         }
     }
 
-    /// Bytes of its text beyond its own size: none for a UUID.
     pub fn n_text_bytes(&self) -> usize {
         match &self.0 {
             UidRepr::Uuid(_) => 0,
@@ -207,7 +200,6 @@ pub struct ControllerRef {
     pub kind: Arc<str>,
     /// The owner's name, in the namespace of the owned object.
     pub name: Arc<str>,
-    /// The owner's UID.
     pub uid: Uid,
 }
 
@@ -221,7 +213,6 @@ pub struct OwnerKey {
 }
 
 impl OwnerKey {
-    /// The key for the pods of `owner`, an object of `kind` with `uid`.
     pub fn new(kind: &str, owner: &ObjectKey, uid: &Uid) -> Self {
         Self {
             namespace: Arc::clone(&owner.namespace),
@@ -247,7 +238,6 @@ pub struct ControllingReference<'a> {
 }
 
 impl<'a> ControllingReference<'a> {
-    /// The reference to the object `name` of `kind` with `uid`.
     pub fn to(kind: &WorkloadKind, name: &'a str, uid: &'a Uid) -> Self {
         Self {
             api_version: kind.api_version,
@@ -272,7 +262,6 @@ enum Repr {
 }
 
 impl ResourceVersion {
-    /// The version with this text.
     pub fn new(text: &str) -> Self {
         match parse_number(text) {
             Some(number) => Self(Repr::Number(number)),
@@ -288,7 +277,6 @@ impl ResourceVersion {
         }
     }
 
-    /// True if no version is known.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }

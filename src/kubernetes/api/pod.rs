@@ -46,28 +46,20 @@ use super::policy::{SCALE_DOWN, ScaleDownMark};
 /// `pkg/apis/core/annotation_key_constants.go:PodDeletionCost`).
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The fields of a pod that the controller reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Namespace and name.
     pub key: ObjectKey,
-    /// `metadata.uid`.
     pub uid: Uid,
-    /// `metadata.resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// `metadata.labels`.
     pub labels: Labels,
     /// The owner reference with `controller: true`, if any.
     pub controller: Option<Arc<ControllerRef>>,
-    /// `status.phase`.
     pub phase: PodPhase,
     /// `spec.nodeName`, if the pod is scheduled.
     pub node: Option<Arc<str>>,
-    /// True if the condition `Ready` is `True`.
     pub is_ready: bool,
     /// `lastTransitionTime` of the condition `Ready`, regardless of its status.
     pub ready_transition: Option<CompactTimestamp>,
-    /// `metadata.creationTimestamp`.
     pub creation: Option<CompactTimestamp>,
     /// `metadata.deletionTimestamp`: set while the pod is terminating.
     pub deletion: Option<CompactTimestamp>,
@@ -79,13 +71,11 @@ pub struct Pod {
     pub deletion_cost: i32,
     /// The annotation [`SCALE_DOWN`].
     pub scale_down: ScaleDownMark,
-    /// True if `metadata.finalizers` is not empty.
     pub has_finalizers: bool,
     /// Why and when the pod failed; `None` unless its phase is `Failed`.
     pub failure: Option<Box<PodFailure>>,
 }
 
-/// Why and when a pod failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFailure {
     /// `status.reason`, such as `Evicted` or `OutOfcpu`; may be empty.
@@ -98,15 +88,10 @@ pub struct PodFailure {
 /// `status.phase`. Unknown phases count as `Other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodPhase {
-    /// Some containers do not run yet.
     Pending,
-    /// At least one container runs.
     Running,
-    /// All containers terminated successfully.
     Succeeded,
-    /// All containers terminated, at least one with a failure.
     Failed,
-    /// The node is unreachable.
     Unknown,
     /// Empty or unknown to this build.
     #[default]
@@ -120,7 +105,6 @@ impl Pod {
         !self.phase.is_terminal() && !self.is_terminating()
     }
 
-    /// True if the pod is terminating.
     pub fn is_terminating(&self) -> bool {
         self.deletion.is_some()
     }
@@ -178,7 +162,6 @@ impl Pod {
             && self.key == *key
     }
 
-    /// The pod's key in the index "pods by owner".
     pub fn owner_key(&self) -> Option<OwnerKey> {
         self.controller.as_deref().map(|controller| OwnerKey {
             namespace: Arc::clone(&self.key.namespace),
@@ -187,25 +170,18 @@ impl Pod {
     }
 
     /// Decodes a pod from JSON.
-    ///
-    /// # Errors
-    /// If the text is not JSON or a decoded field has another type than in `core/v1`.
     pub fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         let pod: PodJson<'_> = serde_json::from_slice(json)?;
         Ok(pod.into_pod(interner))
     }
 
     /// Decodes one pod from the JSON body of a response, without sharing values.
-    ///
-    /// # Errors
-    /// As [`from_json`](Self::from_json).
     pub fn from_answer(body: &[u8]) -> Result<Self, serde_json::Error> {
         Self::from_json(body, &mut Interner::default())
     }
 }
 
 impl PodFailure {
-    /// The failure of a pod in this phase, if it failed.
     fn of(
         phase: PodPhase,
         reason: &str,
@@ -220,7 +196,6 @@ impl PodFailure {
 }
 
 impl PodPhase {
-    /// True for a finished pod, which never runs again.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }

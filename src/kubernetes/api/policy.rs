@@ -169,7 +169,6 @@ pub enum Preference {
 pub struct ScaleDownOrder([Option<Preference>; 2]);
 
 impl Preference {
-    /// The name in annotations, flags and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spread => "spread",
@@ -179,17 +178,14 @@ impl Preference {
 }
 
 impl ScaleDownOrder {
-    /// The preferences, the first one with precedence.
     pub fn preferences(self) -> impl Iterator<Item = Preference> {
         self.0.into_iter().flatten()
     }
 
-    /// True if this is one of the preferences.
     pub fn includes(self, preference: Preference) -> bool {
         self.preferences().any(|it| it == preference)
     }
 
-    /// True without any preference.
     pub fn is_upstreams(self) -> bool {
         self == Self::default()
     }
@@ -221,9 +217,6 @@ impl FromStr for ScaleDownOrder {
 }
 
 /// Parses `off`, or a value.
-///
-/// # Errors
-/// Those of the value.
 pub fn or_off<T: FromStr<Err = String>>(text: &str) -> Result<Option<T>, String> {
     if text == "off" {
         Ok(None)
@@ -233,9 +226,6 @@ pub fn or_off<T: FromStr<Err = String>>(text: &str) -> Result<Option<T>, String>
 }
 
 /// Parses the value of `failed-pods-kept`.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_kept(text: &str) -> Result<Option<u32>, String> {
     match text.parse() {
         Ok(number) => Ok(Some(number)),
@@ -245,9 +235,6 @@ pub fn parse_kept(text: &str) -> Result<Option<u32>, String> {
 }
 
 /// Parses the value of `scale-down-protection`.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_on_off(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
@@ -257,9 +244,6 @@ pub fn parse_on_off(text: &str) -> Result<bool, String> {
 }
 
 /// Parses the value of `failed-pods-min-age`; `off` is no least age.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_min_age(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(age) => Ok(age),
@@ -269,9 +253,6 @@ pub fn parse_min_age(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the value of `protected-timeout`.
-///
-/// # Errors
-/// A message that says what was expected.
 pub fn parse_timeout(text: &str) -> Result<Option<Duration>, String> {
     match parse_duration(text) {
         Ok(timeout) => Ok(Some(timeout)),
@@ -285,7 +266,6 @@ pub fn parse_timeout(text: &str) -> Result<Option<Duration>, String> {
 // On a ReplicaSet they select behaviour for it. A Deployment copies its own annotations to its
 // current ReplicaSet, without a roll-out.
 
-/// The prefix of their names.
 pub const PREFIX: &str = "replicaset-controller/";
 
 /// How many annotations of other names than [`NAMES`] are kept to be reported.
@@ -300,17 +280,14 @@ pub struct OptIns {
 }
 
 impl OptIns {
-    /// Returns the value of the annotation with this name after the prefix.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(key, _)| *key == name).map(|it| it.1)
     }
 
-    /// True without any opt-in annotation.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// The names after the prefix, and the values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.kept.iter().map(|(name, value)| (&**name, &**value))
     }
@@ -381,7 +358,6 @@ impl<'de> Visitor<'de> for OptInsVisitor {
 /// The annotation [`SCALE_DOWN`] of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScaleDownMark {
-    /// Absent.
     #[default]
     None,
     /// `never`: no scale-down chooses this pod.
@@ -392,11 +368,9 @@ pub enum ScaleDownMark {
     Unreadable,
 }
 
-/// Annotation of a pod that marks it for scale-downs of a ReplicaSet with protection.
 pub const SCALE_DOWN: &str = "replicaset-controller/scale-down";
 
 impl ScaleDownMark {
-    /// Reads the value of [`SCALE_DOWN`].
     pub fn from_text(text: &str) -> Self {
         match text {
             "never" => Self::Never,

@@ -17,22 +17,17 @@ use prost::encoding::{
 
 pub use meta::{ListMeta, ObjectMeta, read_status};
 
-/// The media type of the encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// Why bytes are not the expected message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// A message is malformed.
     #[error("malformed protobuf: {0}")]
     Message(#[from] prost::DecodeError),
-    /// The magic bytes are missing.
     #[error("protobuf without Kubernetes' envelope")]
     NoEnvelope,
     /// A field is malformed or truncated.
     #[error("malformed protobuf: {0}")]
     Wire(&'static str),
-    /// A mandatory field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
 }
@@ -45,7 +40,6 @@ pub const MAGIC: [u8; 4] = *b"k8s\0";
 pub struct Envelope<'a> {
     /// `kind`, such as `Pod`.
     pub kind: &'a str,
-    /// The object's message.
     pub raw: &'a [u8],
 }
 
@@ -56,9 +50,6 @@ mod type_meta {
 }
 
 /// `kind` in a `runtime.TypeMeta`; empty if absent.
-///
-/// # Errors
-/// If the bytes are not a message.
 pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
     let mut kind = "";
     for field in Fields::of(type_meta) {
@@ -71,15 +62,10 @@ pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Field number of `typeMeta`.
     pub const TYPE_META: u32 = 1;
-    /// Field number of `raw`.
     pub const RAW: u32 = 2;
 
     /// Decodes an envelope.
-    ///
-    /// # Errors
-    /// If the magic bytes are missing or the envelope is truncated.
     pub fn open(bytes: &'a [u8]) -> Result<Self, ProtobufError> {
         let unknown = bytes
             .strip_prefix(&MAGIC)
@@ -134,10 +120,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// One field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Field number.
     pub tag: u32,
     /// Content of a string, message or bytes field; empty for a number.
     pub bytes: &'a [u8],
@@ -152,7 +136,6 @@ pub struct Field<'a> {
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The fields of `message`.
     pub fn of(message: &'a [u8]) -> Self {
         Self(message)
     }
@@ -184,18 +167,12 @@ impl<'a> Fields<'a> {
 
 impl<'a> Field<'a> {
     /// Content of a string, message or bytes field.
-    ///
-    /// # Errors
-    /// If the field has another type.
     pub fn length_delimited(&self) -> Result<&'a [u8], ProtobufError> {
         self.check_type(WireType::LengthDelimited)?;
         Ok(self.bytes)
     }
 
     /// Value of a varint field.
-    ///
-    /// # Errors
-    /// If the field has another type.
     pub fn varint(&self) -> Result<u64, ProtobufError> {
         self.check_type(WireType::Varint)?;
         Ok(self.number)
@@ -210,9 +187,6 @@ impl<'a> Field<'a> {
     }
 
     /// Content as a string.
-    ///
-    /// # Errors
-    /// If the content is not UTF-8.
     pub fn text(&self) -> Result<&'a str, ProtobufError> {
         text(self.bytes)
     }
@@ -224,9 +198,6 @@ impl<'a> Field<'a> {
     }
 
     /// Key and value of an entry of a string map. The value may not be UTF-8.
-    ///
-    /// # Errors
-    /// If the content is not a map entry.
     pub fn entry(&self) -> Result<(&'a str, &'a [u8]), ProtobufError> {
         let (mut key, mut value) = ("", &b""[..]);
         for field in Fields::of(self.bytes) {
@@ -256,7 +227,6 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The fields with this number.
 pub fn fields_of(
     message: &[u8],
     tag: u32,
@@ -271,17 +241,11 @@ pub fn contents(message: &[u8], tag: u32) -> impl Iterator<Item = Result<&[u8], 
 }
 
 /// Content of the last field with this number; empty if there is none.
-///
-/// # Errors
-/// If the bytes are not a message, or the field has another type.
 pub fn last(message: &[u8], tag: u32) -> Result<&[u8], ProtobufError> {
     contents(message, tag).last().unwrap_or(Ok(&[]))
 }
 
 /// The bytes as a string.
-///
-/// # Errors
-/// If they are not UTF-8.
 pub fn text(bytes: &[u8]) -> Result<&str, ProtobufError> {
     std::str::from_utf8(bytes).or(Err(ProtobufError::Wire("a string is not UTF-8")))
 }
@@ -313,26 +277,18 @@ pub fn put_true(tag: u32, message: &mut Vec<u8>) {
 /// The encoded parts of an object; empty where absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts<'a> {
-    /// `metadata`.
     pub metadata: &'a [u8],
-    /// `spec`.
     pub spec: &'a [u8],
     /// `status`; templates have none.
     pub status: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// Field number of `metadata`.
     pub const METADATA: u32 = 1;
-    /// Field number of `spec`.
     pub const SPEC: u32 = 2;
-    /// Field number of `status`.
     pub const STATUS: u32 = 3;
 
     /// Splits a message into its parts.
-    ///
-    /// # Errors
-    /// If the bytes are not a message.
     pub fn of(message: &'a [u8]) -> Result<Self, ProtobufError> {
         let mut parts = Self::default();
         for field in Fields::of(message) {

@@ -27,24 +27,18 @@ use crate::api::label_selector::LabelSelector;
 use crate::api::protobuf::Fields;
 use crate::api::workload_kind::SelectorForm;
 
-/// The decoded fields of a ReplicaSet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaSet {
-    /// Namespace and name.
     pub key: ObjectKey,
-    /// `metadata.uid`.
     pub uid: Uid,
-    /// `metadata.resourceVersion`.
     pub resource_version: ResourceVersion,
     /// `metadata.generation`: counts the changes of `spec`.
     pub generation: i64,
-    /// `metadata.creationTimestamp`.
     pub creation: Option<CompactTimestamp>,
     /// `metadata.deletionTimestamp`: set while the ReplicaSet is terminating.
     pub deletion: Option<CompactTimestamp>,
     /// Its own controller, such as a Deployment.
     pub controller: Option<Arc<ControllerRef>>,
-    /// The annotations that opt in to behaviour beyond upstream's.
     pub opt_ins: OptIns,
     /// `spec.replicas`; 1 if absent.
     pub replicas: i32,
@@ -54,7 +48,6 @@ pub struct ReplicaSet {
     pub selector: Result<Selector, SelectorError>,
     /// `spec.template.metadata.labels`.
     pub template_labels: Labels,
-    /// `status`.
     pub status: ReplicaSetStatus,
     /// `metadata` without `managedFields`, and `spec`, as received. Status updates send them back.
     carried: Option<Carried>,
@@ -70,9 +63,7 @@ enum Carried {
 /// `spec.template` as the API server sent it.
 #[derive(Clone, Copy, Debug)]
 pub enum Template<'a> {
-    /// In JSON.
     Json(&'a RawValue),
-    /// In protobuf.
     Protobuf(&'a [u8]),
 }
 
@@ -80,15 +71,11 @@ pub enum Template<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
-    /// Active pods.
     pub replicas: i32,
-    /// Active pods with all labels of the template.
     #[serde(skip_serializing_if = "is_zero")]
     pub fully_labeled_replicas: i32,
-    /// Active pods that are Ready.
     #[serde(skip_serializing_if = "is_zero")]
     pub ready_replicas: i32,
-    /// Active pods that have been Ready for `minReadySeconds`.
     #[serde(skip_serializing_if = "is_zero")]
     pub available_replicas: i32,
     /// Terminating pods. Absent differs from 0.
@@ -97,7 +84,6 @@ pub struct ReplicaSetStatus {
     /// The generation that the counts refer to.
     #[serde(skip_serializing_if = "is_zero_generation")]
     pub observed_generation: i64,
-    /// Conditions of any type.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "super::conditions")]
     pub conditions: Vec<Condition>,
     /// Unknown fields of an object decoded from JSON.
@@ -110,17 +96,11 @@ pub struct ReplicaSetStatus {
 
 impl ReplicaSet {
     /// Decodes a ReplicaSet from JSON.
-    ///
-    /// # Errors
-    /// If the text is not JSON or a decoded field has another type than in `apps/v1`.
     pub fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::of_kind(&REPLICA_SET, json, interner)
     }
 
     /// Decodes an object of this kind from JSON.
-    ///
-    /// # Errors
-    /// If the text is not JSON or a decoded field has another type than in that kind.
     pub fn of_kind(
         kind: &WorkloadKind,
         json: &[u8],
@@ -130,9 +110,6 @@ impl ReplicaSet {
     }
 
     /// Decodes an object of this kind from its protobuf message, without the envelope.
-    ///
-    /// # Errors
-    /// If the bytes are not such a message, or it has no name.
     pub fn from_protobuf(
         kind: &WorkloadKind,
         message: &[u8],
@@ -143,9 +120,6 @@ impl ReplicaSet {
 
     /// Decodes one object of this kind from a response body in either encoding, without sharing
     /// values.
-    ///
-    /// # Errors
-    /// The reason as text.
     pub fn from_answer(kind: &WorkloadKind, body: &[u8]) -> Result<Self, String> {
         let interner = &mut Interner::default();
         if !body.starts_with(&protobuf::MAGIC) {
@@ -202,10 +176,6 @@ impl ReplicaSet {
 
     /// The body of a status update: the object with another status. `spec` and `metadata` are the
     /// received bytes without `managedFields`.
-    ///
-    /// # Errors
-    /// If serialization of the status to JSON fails, or the object is not
-    /// [complete](Self::is_complete).
     pub fn with_status(
         &self,
         kind: &WorkloadKind,
@@ -218,7 +188,6 @@ impl ReplicaSet {
         }
     }
 
-    /// True if the ReplicaSet is terminating.
     pub fn is_terminating(&self) -> bool {
         self.deletion.is_some()
     }
@@ -400,13 +369,10 @@ fn without_managed_fields(metadata: &RawValue) -> Result<Box<RawValue>, serde_js
     serde_json::value::to_raw_value(&fields)
 }
 
-/// Field number of `spec` in a pod template.
 const SPEC: u32 = 2;
 
-/// Field number of `topologySpreadConstraints` in a pod's spec.
 const CONSTRAINTS: u32 = 33;
 
-/// An element of `topologySpreadConstraints`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Constraint<'a> {

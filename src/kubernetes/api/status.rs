@@ -84,7 +84,6 @@ impl Status {
         }
     }
 
-    /// The API object.
     pub fn object(&self) -> &StatusObject {
         &self.0
     }
@@ -97,12 +96,10 @@ impl Status {
             .unwrap_or(0)
     }
 
-    /// A machine-readable reason such as `NotFound`; may be empty.
     pub fn reason(&self) -> &str {
         self.0.reason.as_deref().unwrap_or_default()
     }
 
-    /// A sentence for people.
     pub fn message(&self) -> &str {
         self.0.message.as_deref().unwrap_or_default()
     }

@@ -12,7 +12,6 @@ use super::object_key::ObjectKey;
 pub struct WorkloadKind {
     /// `apiVersion` in owner references and events.
     pub api_version: &'static str,
-    /// `kind` in owner references and events.
     pub kind: &'static str,
     /// Path of the API group, without a trailing slash.
     pub api_path: &'static str,
@@ -40,7 +39,6 @@ pub struct WorkloadKind {
     pub ranks_by_siblings: bool,
 }
 
-/// The form of `spec.selector`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectorForm {
     /// `matchLabels` and `matchExpressions`.
@@ -49,7 +47,6 @@ pub enum SelectorForm {
     Labels,
 }
 
-/// The ReplicaSet of `apps/v1`.
 pub const REPLICA_SET: WorkloadKind = WorkloadKind {
     api_version: "apps/v1",
     kind: "ReplicaSet",
@@ -85,7 +82,6 @@ pub const REPLICATION_CONTROLLER: WorkloadKind = WorkloadKind {
     ranks_by_siblings: false,
 };
 
-/// All kinds.
 pub const ALL: [&WorkloadKind; 2] = [&REPLICA_SET, &REPLICATION_CONTROLLER];
 
 impl WorkloadKind {

@@ -26,27 +26,18 @@ pub const OBJECT_BYTES_MAX: usize = 64 << 20;
 /// `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
 pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// A resource whose objects can be decoded from every supported encoding.
 pub trait Decode: Debug + Send + 'static {
-    /// The type of the decoded object.
     type Object: Indexed;
 
-    /// `kind` of the object.
     const KIND: &'static str;
 
     /// Plural name of the resource, for logs.
     const RESOURCE: &'static str;
 
     /// Decodes one object from JSON.
-    ///
-    /// # Errors
-    /// If the text is not JSON, or not such an object.
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
 
     /// Decodes one object from its protobuf message, without the envelope.
-    ///
-    /// # Errors
-    /// If the bytes are not such a message.
     fn from_protobuf(
         message: &[u8],
         interner: &mut Interner,
@@ -133,12 +124,9 @@ pub(super) fn check_names<T: Indexed>(object: T) -> Decoded<T> {
     }
 }
 
-/// `metadata` of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMetadata {
-    /// The resource version of the list.
     pub resource_version: ResourceVersion,
-    /// Token for the next page; empty on the last page.
     pub continue_token: String,
 }
 
@@ -146,9 +134,6 @@ impl ListMetadata {
     /// Checks that a completely read body was a list. API servers set the version of each list and
     /// page. A gateway's response that happens to be JSON has none, and would pass for an empty
     /// list.
-    ///
-    /// # Errors
-    /// [`StreamError::Malformed`] if there is no version.
     pub(super) fn check(&self) -> Result<(), StreamError> {
         if self.resource_version.is_empty() {
             let problem = "a list without a resource version".to_owned();
@@ -161,20 +146,16 @@ impl ListMetadata {
 /// One message of a watch.
 #[derive(Debug)]
 pub enum Frame<T> {
-    /// The object is new, or part of the initial list.
     Added(Decoded<T>),
-    /// The object has changed.
     Modified(Decoded<T>),
     /// The object was deleted; this is its last state.
     Deleted(Decoded<T>),
     /// No change up to this version.
     Bookmark {
-        /// The version.
         resource_version: ResourceVersion,
         /// True if the initial list is complete.
         is_initial_events_end: bool,
     },
-    /// The watch failed.
     Error(Status),
     /// A message that the request does not allow, such as an object of another kind.
     Foreign(String),
@@ -201,7 +182,6 @@ pub enum StreamError {
 }
 
 impl StreamError {
-    /// True if the silence timeout passed.
     pub fn is_timeout(&self) -> bool {
         let Self::Io(error) = self else {
             return false;
@@ -257,10 +237,8 @@ pub trait ReadWatch<T: Decode> {
 // The [`reflector`](super::reflector) uses this on a watch thread. The response's `Content-Type`
 // selects the reader, whatever the request accepted; JSON is always supported.
 
-/// The encoding to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentType {
-    /// JSON only.
     Json,
     /// Protobuf, and JSON from a server without protobuf. A pod takes a third of JSON's bytes and
     /// of its decoding time.
@@ -284,9 +262,6 @@ impl ContentType {
 }
 
 /// Returns a reader for a list of this content type.
-///
-/// # Errors
-/// [`StreamError::ContentType`] if it is neither of the two encodings.
 pub fn read_list<T: Decode>(
     content_type: &str,
     body: Box<dyn Read + Send>,
@@ -299,9 +274,6 @@ pub fn read_list<T: Decode>(
 }
 
 /// Returns a reader for a watch of this content type.
-///
-/// # Errors
-/// [`StreamError::ContentType`] if it is neither of the two encodings.
 pub fn read_watch<T: Decode>(
     content_type: &str,
     body: Box<dyn Read + Send>,

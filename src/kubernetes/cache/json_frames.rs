@@ -24,7 +24,6 @@ const BUFFER_BYTES: usize = 32 << 10;
 /// The buffer of a line longer than this, in bytes, is shrunk afterwards.
 const KEPT_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The body of a watch in JSON.
 pub(super) struct JsonWatch {
     body: BufReader<Box<dyn Read + Send>>,
     /// The current line; reading reuses its memory.
@@ -172,7 +171,6 @@ fn foreign_kind<T: Decode>(head: &Head<'_>) -> Option<Frame<T::Object>> {
     (kind != T::KIND).then(|| Frame::Foreign(format!("an object of kind {kind:?}")))
 }
 
-/// The body of a list in JSON.
 pub(super) struct JsonList {
     items: JsonItems<Box<dyn Read + Send>>,
 }

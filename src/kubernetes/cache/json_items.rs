@@ -15,7 +15,6 @@ use serde::Deserialize;
 use super::decode::{ListMetadata, StreamError};
 use super::read_buffer::ReadBuffer;
 
-/// The items of one list body.
 pub(super) struct JsonItems<R> {
     body: ReadBuffer<R>,
     position: Position,
@@ -91,7 +90,6 @@ impl<R: Read> JsonItems<R> {
         }
     }
 
-    /// `kind` of the list, if it has been read already.
     pub(super) fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
     }
@@ -156,7 +154,6 @@ impl<R: Read> JsonItems<R> {
         Ok(())
     }
 
-    /// Returns the next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Result<u8, StreamError> {
         loop {
             let unread = self.body.unread();

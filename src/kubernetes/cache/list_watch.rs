@@ -38,7 +38,6 @@ pub enum Seen {
     Added,
     /// An object was modified or deleted.
     Changed,
-    /// A bookmark.
     Bookmark {
         /// True if it closes the initial list.
         is_initial_events_end: bool,
@@ -424,7 +423,6 @@ impl fmt::Debug for ListWatch {
 /// The parameters of one list request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {
-    /// `resourceVersion`; omitted if empty.
     pub resource_version: ResourceVersion,
     /// `limit`, for a list in pages.
     pub limit: Option<u32>,
@@ -440,7 +438,6 @@ pub struct WatchQuery {
     /// True to request the complete list first (`sendInitialEvents`), at least as new as the
     /// version.
     pub send_initial_events: bool,
-    /// `timeoutSeconds`.
     pub timeout_seconds: u64,
 }
 
@@ -489,11 +486,8 @@ pub enum Failure {
     Expired,
     /// The server has not reached the requested version yet.
     TooLargeResourceVersion,
-    /// The server does not accept the credentials.
     Unauthorized,
-    /// The account lacks the right.
     Forbidden,
-    /// Anything else.
     Other,
 }
 
@@ -698,7 +692,6 @@ impl Paging {
     }
 }
 
-/// True for a version that means "any" or "the newest".
 fn is_unset(resource_version: &ResourceVersion) -> bool {
     resource_version.is_empty() || *resource_version == "0".into()
 }

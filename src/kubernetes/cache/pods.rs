@@ -12,7 +12,6 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet, ResourceVersion, Uid};
 use crate::stdx::{HashMap, SHRINK_FACTOR};
 
-/// All pods. Each is in exactly one bucket.
 pub type PodStore = Store<Pod>;
 
 /// A group of pods that is queried together.
@@ -174,7 +173,6 @@ impl Default for CacheStats {
     }
 }
 
-/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -201,9 +199,7 @@ struct LabelTallies {
 /// The pods of one group that share one label set.
 #[derive(Clone, Debug)]
 pub struct LabelTally {
-    /// The labels.
     pub labels: Labels,
-    /// All pods.
     pub n_pods: u32,
     /// Active pods ([`Pod::is_active`]).
     pub n_active: u32,
@@ -216,17 +212,14 @@ pub struct LabelTally {
 }
 
 impl PodTally {
-    /// One item per label set; no item without a pod.
     pub fn iter(&self) -> impl Iterator<Item = &LabelTally> {
         self.0.iter().flat_map(|tallies| &tallies.tallies)
     }
 
-    /// Number of active pods.
     pub fn n_active(&self) -> usize {
         self.iter().map(|tally| tally.n_active as usize).sum()
     }
 
-    /// Number of Failed pods that are not terminating.
     pub fn n_failed(&self) -> usize {
         self.iter().map(|tally| tally.n_failed as usize).sum()
     }

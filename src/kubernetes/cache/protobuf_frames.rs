@@ -34,7 +34,6 @@ const LENGTH_BYTES: usize = 4;
 /// The buffer of a message longer than this, in bytes, is shrunk afterwards.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// The body of a watch in protobuf.
 pub(super) struct ProtobufWatch<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
     resource: PhantomData<fn() -> T>,
@@ -142,14 +141,12 @@ fn read_bookmark<T>(message: &[u8]) -> Result<Frame<T>, ProtobufError> {
     })
 }
 
-/// Field numbers of a list, the same for all kinds.
 const METADATA: u32 = 1;
 const ITEMS: u32 = 2;
 
 /// Maximum bytes of a varint.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// The body of a list in protobuf.
 pub(super) struct ProtobufList<T: Decode> {
     body: ReadBuffer<Box<dyn Read + Send>>,
     position: Position,
@@ -157,7 +154,6 @@ pub(super) struct ProtobufList<T: Decode> {
     resource: PhantomData<fn() -> T>,
 }
 
-/// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     /// At the magic bytes.
@@ -168,7 +164,6 @@ enum Position {
     List { n_remaining: u64 },
 }
 
-/// The head of a field.
 struct Head {
     tag: u32,
     /// Bytes that follow the head; zero for a number, which `head` has already skipped.
@@ -260,7 +255,6 @@ impl<T: Decode> ProtobufList<T> {
         }
     }
 
-    /// Reads the head of a field, and the complete field if it is a number.
     fn head(&mut self) -> Result<Head, StreamError> {
         let (key, n_key) = self.varint()?;
         let tag = u32::try_from(key >> 3).ok();
@@ -279,7 +273,6 @@ impl<T: Decode> ProtobufList<T> {
         })
     }
 
-    /// Reads a varint. Returns the number and its length in bytes.
     fn varint(&mut self) -> Result<(u64, u64), StreamError> {
         loop {
             let mut unread = self.body.unread();

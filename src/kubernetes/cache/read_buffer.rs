@@ -55,9 +55,6 @@ impl<R: Read> ReadBuffer<R> {
 
     /// Reads more bytes after those in the buffer. Blocks until some have arrived; the body's own
     /// read ends the wait.
-    ///
-    /// # Errors
-    /// As the body's read; an unexpected end if the body has ended.
     pub(super) fn fill(&mut self) -> Result<(), StreamError> {
         if self.has_more()? {
             return Ok(());
@@ -66,9 +63,6 @@ impl<R: Read> ReadBuffer<R> {
     }
 
     /// Like [`fill`](Self::fill), but returns false if the body has ended.
-    ///
-    /// # Errors
-    /// As the body's read.
     pub(super) fn has_more(&mut self) -> Result<bool, StreamError> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -142,7 +136,6 @@ impl<T: Indexed> Collector<T> {
         }
     }
 
-    /// Removes a deleted object.
     pub(super) fn remove(&mut self, key: &ObjectKey) {
         self.unread.remove(key);
         if let Some(index) = self.indices.remove(key) {
@@ -150,7 +143,6 @@ impl<T: Indexed> Collector<T> {
         }
     }
 
-    /// The number of objects so far.
     pub(super) fn len(&self) -> usize {
         self.indices.len() + self.unread.len()
     }

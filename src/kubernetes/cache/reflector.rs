@@ -62,7 +62,6 @@ impl Pace for crate::stdx::clock::SystemClock {
     }
 }
 
-/// Options of a reflector.
 #[derive(Clone, Copy, Debug)]
 pub struct ReflectorOptions {
     /// Requests a list as the beginning of a watch, and in pages if that fails. False: in pages
@@ -87,23 +86,18 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// The dependencies of a reflector.
 pub struct ReflectorParts<T: Decode> {
     /// The store to keep equal to the server.
     pub store: Arc<Store<T::Object>>,
     /// Opens the lists and watches.
     pub source: Box<dyn Source>,
-    /// Receives the events.
     pub handler: Box<dyn Handler<T::Object>>,
-    /// The counters.
     pub stats: Arc<CacheStats>,
-    /// Clock and waits.
     pub pace: Arc<dyn Pace>,
     /// Uniform in `0.0..1.0`.
     pub random: Box<dyn FnMut() -> f64 + Send>,
     /// The log message while the account may not list or watch: the consequence and the remedy.
     pub if_forbidden: Option<String>,
-    /// Ends the reflector.
     pub stop: Stop,
 }
 
@@ -132,7 +126,6 @@ pub struct Reflector<T: Decode> {
 }
 
 impl<T: Decode> Reflector<T> {
-    /// Creates a reflector without starting it.
     pub fn new(options: ReflectorOptions, mut parts: ReflectorParts<T>) -> Self {
         let resync_period = options.min_resync_period.mul_f64(1.0 + (parts.random)());
         let started = parts.pace.now();
@@ -184,7 +177,6 @@ impl<T: Decode> Reflector<T> {
         }
     }
 
-    /// Reads one page.
     fn list(&mut self, query: &ListQuery) -> End {
         if query.continue_token.is_empty() {
             self.begin_list();
@@ -467,9 +459,7 @@ fn version_of<T: Indexed>(object: &Decoded<T>) -> ResourceVersion {
     }
 }
 
-/// How a request, or the read of its response, ended.
 enum End {
-    /// The page is complete.
     Page,
     /// The watch is closed; with the reason, unless the server closed it.
     Closed(Option<StreamError>),
@@ -477,7 +467,6 @@ enum End {
     Unended,
     /// The list is complete, but older than the store.
     Older(Older),
-    /// The request, the list or the watch failed.
     Failed(Failure, String),
 }
 
@@ -614,21 +603,13 @@ impl End {
 pub trait Source: Debug + Send {
     /// Requests a list or one page of it. Blocks until the response begins; the stop signal ends
     /// the wait.
-    ///
-    /// # Errors
-    /// [`ClientError`] if there is no response, or not a list.
     fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError>;
 
     /// Opens a watch. Blocks until the response begins; the stop signal ends the wait.
-    ///
-    /// # Errors
-    /// [`ClientError`] if there is no response, or not a watch.
     fn open_watch(&mut self, query: &WatchQuery) -> Result<Body, ClientError>;
 }
 
-/// A response that has begun.
 pub struct Body {
-    /// `Content-Type` of the response.
     pub content_type: String,
     /// The response's body. Reads block until bytes arrive. They fail once the stop signal is
     /// triggered, or when no bytes arrive for too long.

@@ -31,13 +31,10 @@ pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
     /// The counts of the objects in one bucket. Cloning copies at most a pointer.
     type Tally: Clone + Debug + Default + Send + Sync;
 
-    /// Namespace and name.
     fn key(&self) -> &ObjectKey;
 
-    /// `metadata.uid`.
     fn uid(&self) -> &Uid;
 
-    /// `metadata.resourceVersion`.
     fn resource_version(&self) -> &ResourceVersion;
 
     /// The buckets of the object. Each position of the array has its own kind of bucket, so an
@@ -54,13 +51,11 @@ pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
 /// An object on the wire that this build cannot decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadKey {
-    /// Namespace and name.
     pub key: ObjectKey,
     /// Its UID; empty if that could not be decoded either.
     pub uid: Uid,
 }
 
-/// The objects of one kind.
 #[derive(Debug)]
 pub struct Store<T: Indexed> {
     state: RwLock<State<T>>,
@@ -85,12 +80,10 @@ struct Group<T: Indexed> {
 }
 
 impl<T: Indexed> Store<T> {
-    /// Creates an empty store that has not synced.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The object of this name.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
         let state = self.read();
         let entry = state.entries.get(key)?;
@@ -136,7 +129,6 @@ impl<T: Indexed> Store<T> {
         group.map_or_else(T::Tally::default, |group| group.tally.clone())
     }
 
-    /// All objects by ascending key.
     pub fn list(&self) -> Vec<Arc<T>> {
         let state = self.read();
         let mut objects: Vec<_> = state.entries.objects().map(Arc::clone).collect();
@@ -145,12 +137,10 @@ impl<T: Indexed> Store<T> {
         objects
     }
 
-    /// Number of objects.
     pub fn len(&self) -> usize {
         self.read().entries.len()
     }
 
-    /// True if there is no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -161,12 +151,10 @@ impl<T: Indexed> Store<T> {
         self.read().resource_version.clone()
     }
 
-    /// True once the first list has been stored and delivered.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
 
-    /// The flag that is set once the store has synced.
     pub fn synced(&self) -> &Latch {
         &self.synced
     }
@@ -335,7 +323,6 @@ impl<T: Indexed> State<T> {
         Some(CacheEvent::Updated { old, new })
     }
 
-    /// Inserts an object whose key is not present.
     fn insert(&mut self, object: Arc<T>) {
         let mut slots = [0; BUCKETS_MAX];
         for (bucket, slot) in object.buckets().into_iter().zip(&mut slots) {
@@ -381,7 +368,6 @@ impl<T: Indexed> State<T> {
 /// Minimum capacity that the table keeps.
 const TABLE_MIN: usize = 1024;
 
-/// Objects by key.
 #[derive(Debug)]
 struct Table<T> {
     /// INVARIANT: keys are unique; each entry is at the position of its key's hash.
@@ -389,17 +375,14 @@ struct Table<T> {
     hasher: RandomState,
 }
 
-/// One object.
 #[derive(Debug)]
 struct Entry<T> {
-    /// The object.
     object: Arc<T>,
     /// Its index in each of its buckets; 0 if there is no such bucket.
     slots: [u32; BUCKETS_MAX],
 }
 
 impl<T: Indexed> Table<T> {
-    /// The entry of this key.
     fn get(&self, key: &ObjectKey) -> Option<&Entry<T>> {
         let hash = self.hasher.hash_one(key);
         self.entries.find(hash, |entry| entry.object.key() == key)
@@ -412,7 +395,6 @@ impl<T: Indexed> Table<T> {
             .find_mut(hash, |entry| entry.object.key() == key)
     }
 
-    /// Inserts an object whose key is not present.
     fn insert(&mut self, entry: Entry<T>) {
         let hash = self.hasher.hash_one(entry.object.key());
         let rehash = |entry: &Entry<T>| self.hasher.hash_one(entry.object.key());
@@ -433,12 +415,10 @@ impl<T: Indexed> Table<T> {
         Some(entry)
     }
 
-    /// All objects, in no order.
     fn objects(&self) -> impl Iterator<Item = &Arc<T>> {
         self.entries.iter().map(|entry| &entry.object)
     }
 
-    /// Number of entries.
     fn len(&self) -> usize {
         self.entries.len()
     }
@@ -467,12 +447,9 @@ pub enum CacheEvent<T> {
     /// The object has changed; at a resync `old` and `new` are the same. If an object was deleted
     /// and created again while the watch was interrupted, this is an update with another UID.
     Updated {
-        /// The old state.
         old: Arc<T>,
-        /// The new state.
         new: Arc<T>,
     },
-    /// The object was deleted. After a relist this is its last known state, a tombstone.
     Deleted(Arc<T>),
 }
 

@@ -14,7 +14,6 @@ use super::live_tls::{LiveTls, TlsSource};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 
-/// Credentials and TLS settings that a reload can replace while requests are in flight.
 pub(super) struct Access {
     current: ArcSwap<Current>,
     /// `None` if no connection uses TLS.
@@ -78,9 +77,6 @@ impl Access {
 
     /// Adds the authentication headers to `headers` and presents the same plugin's client
     /// certificate on new connections. May block on a credential plugin; `stop` shortens that wait.
-    ///
-    /// # Errors
-    /// Why there are no credentials, as text.
     pub(super) fn authorize(
         &self,
         headers: &mut HeaderMap,

@@ -24,7 +24,6 @@ use crate::stdx::stop::Stop;
 /// The command line's settings for the API server.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSource {
-    /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: the server's address, instead of the kubeconfig's. Without `--kubeconfig` and
     /// `--context` no kubeconfig is loaded, so credentials are never sent to a server that they are
@@ -50,7 +49,6 @@ pub struct ClientConfig {
     loaded_from: Option<Arc<(ConfigSource, Environment)>>,
 }
 
-/// An unchecked configuration.
 #[derive(Default)]
 struct Draft {
     server: String,
@@ -67,17 +65,11 @@ struct Draft {
 impl ClientConfig {
     /// Finds the configuration as kubectl does: `--kubeconfig`, else the files in `$KUBECONFIG`,
     /// else `~/.kube/config`, else the pod's service account. Reads files, opens no connection.
-    ///
-    /// # Errors
-    /// [`ConfigError`], which lists the places searched or names the problem.
     pub fn load(source: &ConfigSource) -> Result<Self, ConfigError> {
         Self::load_from(source, &Environment::of_process())
     }
 
     /// As [`load`](Self::load), with `environment` instead of the process's environment.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
     pub fn load_from(
         source: &ConfigSource,
         environment: &Environment,
@@ -330,7 +322,6 @@ fn with_scheme(server: &str, tls: &TlsSource) -> String {
     format!("{}://{server}", if secure { "https" } else { "http" })
 }
 
-/// Returns `text` unless it is empty.
 fn non_empty(text: Option<&String>) -> Option<&String> {
     text.filter(|text| !text.is_empty())
 }
@@ -338,22 +329,17 @@ fn non_empty(text: Option<&String>) -> Option<&String> {
 /// How to connect to a server that no kubeconfig names.
 #[derive(Clone, Debug, Default)]
 pub struct DirectSource {
-    /// The server's URL.
     pub url: String,
     /// File with the bearer token.
     pub token_file: Option<PathBuf>,
     /// File with the certificate authority of the server, in PEM; the system's if `None`.
     pub certificate_authority: Option<PathBuf>,
-    /// Accept any server certificate.
     pub insecure_skip_tls_verify: bool,
 }
 
 impl ClientConfig {
     /// Creates the configuration for a server outside of any kubeconfig. Reads files, opens no
     /// connection.
-    ///
-    /// # Errors
-    /// [`ConfigError::Master`], which names the problem.
     pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
         let master = |problem| ConfigError::Master {
             url: proxy::without_password(&source.url),
@@ -421,17 +407,14 @@ impl Environment {
         }
     }
 
-    /// A variable's value; `None` if it is not set.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.vars.get(name).map(String::as_str)
     }
 
-    /// All variables.
     fn all(&self) -> BTreeMap<String, String> {
         self.vars.clone()
     }
 
-    /// A variable's value; `None` if it is not set or empty.
     fn non_empty_var(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|value| !value.is_empty())
     }
@@ -446,7 +429,6 @@ pub enum ConfigError {
     /// `--context` names a context, and there is no kubeconfig to have it.
     #[error("no kubeconfig has the --context {context:?}; looked at{}", Lines(.searched))]
     Context {
-        /// The context.
         context: String,
         /// Where a kubeconfig was looked for.
         searched: Vec<SearchedPlace>,
@@ -454,15 +436,12 @@ pub enum ConfigError {
     /// A kubeconfig file cannot be used.
     #[error("kubeconfig {}: {problem}", file.display())]
     File {
-        /// The file.
         file: PathBuf,
-        /// What is wrong with it.
         problem: String,
     },
     /// An entry of a kubeconfig cannot be used.
     #[error("kubeconfig {}, {entry}: {problem}", file.display())]
     Entry {
-        /// The file with the entry.
         file: PathBuf,
         /// Kind and name of the entry, such as `context "prod"`.
         entry: String,
@@ -472,12 +451,10 @@ pub enum ConfigError {
     /// The pod's service account cannot be used.
     #[error("in-cluster configuration: {0}")]
     InCluster(String),
-    /// The address given by `--master` cannot be used.
     #[error("--master {url:?}: {problem}")]
     Master {
         /// The address as given, without a password.
         url: String,
-        /// What is wrong with it.
         problem: String,
     },
 }
@@ -485,9 +462,7 @@ pub enum ConfigError {
 /// A place where no configuration was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchedPlace {
-    /// The place, such as `$KUBECONFIG`.
     pub place: String,
-    /// What the search found there.
     pub found: String,
 }
 

@@ -30,10 +30,8 @@ const TOKEN_FILE_REUSE: Duration = Duration::from_secs(50);
 /// After a failed read the old token is used this long before the next read.
 const TOKEN_FILE_RETRY: Duration = Duration::from_secs(10);
 
-/// How requests are authorised.
 #[derive(Default)]
 pub(super) enum Authorization {
-    /// No authorization header.
     #[default]
     None,
     /// A token that never changes.
@@ -44,13 +42,11 @@ pub(super) enum Authorization {
         /// The token to use while the file cannot be read.
         until_readable: Option<SecretString>,
     },
-    /// User name and password.
     Basic(String, SecretString),
     /// A credential plugin, which issues a token, a client certificate or both.
     Plugin(Box<ExecSettings>),
 }
 
-/// The user to impersonate, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Impersonation {
     pub(super) user: Option<String>,
@@ -78,9 +74,6 @@ enum Source {
 impl Credentials {
     /// Creates credentials from `authorization` and `impersonation`. Reads the token file once;
     /// runs no plugin yet.
-    ///
-    /// # Errors
-    /// What is wrong, as text.
     pub(super) fn new(
         authorization: Authorization,
         impersonation: &Impersonation,
@@ -117,9 +110,6 @@ impl Credentials {
 
     /// Adds the headers to a request's and returns the plugin's credential, if there is one. May
     /// block on reading the token file or on the plugin.
-    ///
-    /// # Errors
-    /// Why there are no credentials, as text.
     pub(super) fn apply(
         &self,
         headers: &mut HeaderMap,
@@ -242,9 +232,6 @@ impl Credentials {
     }
 
     /// Runs the plugin, if there is one, to check that it works.
-    ///
-    /// # Errors
-    /// Why it issued no credential, as text.
     pub(super) fn try_out(&self, stop: &Stop) -> Result<Option<Arc<Issued>>, String> {
         match &self.source {
             Source::Plugin(plugin) => plugin.credential(stop).map(Some),

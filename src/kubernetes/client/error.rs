@@ -12,7 +12,6 @@ pub enum ClientError {
     /// The API server rejected the request.
     #[error("{0}")]
     Status(Status),
-    /// No connection, a broken connection, or a response that is not HTTP.
     #[error("{0}")]
     Transport(TransportError),
     /// The response is complete, but is not what the request asked for.
@@ -34,19 +33,15 @@ pub enum ClientError {
     Fenced,
 }
 
-/// A failed connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no response from the API server: {message}")]
 pub struct TransportError {
-    /// The kind of failure.
     pub kind: TransportErrorKind,
     /// True if the API server may have received the request, and so may have acted on it.
     pub sent: bool,
-    /// The failure, as text.
     pub message: String,
 }
 
-/// How a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportErrorKind {
     /// No process listens at that address.
@@ -60,7 +55,6 @@ pub enum TransportErrorKind {
 }
 
 impl ClientError {
-    /// The API server's status error, if this is one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
@@ -68,7 +62,6 @@ impl ClientError {
         }
     }
 
-    /// The failed connection, if this is one.
     pub fn transport(&self) -> Option<&TransportError> {
         match self {
             Self::Transport(error) => Some(error),
@@ -76,7 +69,6 @@ impl ClientError {
         }
     }
 
-    /// True if no process listens at the API server's address.
     pub fn is_connection_refused(&self) -> bool {
         self.is_kind(TransportErrorKind::Refused)
     }
@@ -114,7 +106,6 @@ impl ClientError {
     }
 }
 
-/// Returns the kind of an I/O error.
 pub(super) fn kind_of(error: &io::Error) -> TransportErrorKind {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => TransportErrorKind::Refused,

@@ -56,7 +56,6 @@ pub(super) enum Interactive {
     Always,
 }
 
-/// The settings of a plugin.
 #[derive(Clone)]
 pub(super) struct ExecSettings {
     /// One of [`VERSIONS`].
@@ -71,9 +70,7 @@ pub(super) struct ExecSettings {
     pub(super) cluster: Option<ClusterInfo>,
 }
 
-/// A credential that a plugin issued.
 pub(super) struct Issued {
-    /// The `Authorization` header.
     pub(super) token: Option<HeaderValue>,
     pub(super) identity: Option<Identity>,
     expires: Option<Timestamp>,
@@ -81,7 +78,6 @@ pub(super) struct Issued {
     pub(super) number: u64,
 }
 
-/// A plugin and its last credential.
 pub(super) struct ExecPlugin {
     settings: ExecSettings,
     clock: Arc<dyn Clock>,
@@ -104,7 +100,6 @@ struct State {
 }
 
 impl ExecPlugin {
-    /// Creates a plugin without running it.
     pub(super) fn new(settings: ExecSettings, clock: Arc<dyn Clock>) -> Self {
         Self {
             settings,
@@ -123,9 +118,6 @@ impl ExecPlugin {
     /// thread's or another's, for at most a minute (five if the plugin is interactive); five
     /// seconds once `stop` is triggered. An expired credential stays in use while the plugin issues
     /// no other and the API server has not rejected it.
-    ///
-    /// # Errors
-    /// Why the plugin issued nothing, as text.
     pub(super) fn credential(&self, stop: &Stop) -> Result<Arc<Issued>, String> {
         // Waiting threads allow slightly more than the run itself, so that they see its result.
         let mut limit = Limit::new(self.run_timeout() + RERUN_INTERVAL, stop);
@@ -359,9 +351,6 @@ impl Issued {
 }
 
 /// Checks that the program `command` exists: at its path, if it has a slash, else in `search_path`.
-///
-/// # Errors
-/// If it does not exist; the text includes `hint`.
 pub(super) fn find_command(
     command: &str,
     search_path: &str,

@@ -150,7 +150,6 @@ impl Http {
         self.access.check_files();
     }
 
-    /// The metrics of this client's requests.
     pub(super) fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
@@ -359,7 +358,6 @@ fn describe(timeout: Timeout) -> String {
 /// The metric handles for one API server.
 #[derive(Debug)]
 pub(super) struct Meter {
-    /// Host and port.
     host: String,
     verbs: [OnceLock<VerbMetrics>; Method::ALL.len()],
 }
@@ -375,7 +373,6 @@ impl Meter {
         }
     }
 
-    /// Returns the metric handles of `method`.
     pub(super) fn verb(&self, method: Method) -> &VerbMetrics {
         let resolve = || {
             metrics::global()
@@ -412,7 +409,6 @@ impl ResponseMeter {
         self.meter.verb(self.method).request_size.observe(size);
     }
 
-    /// Adds `n_bytes` to the size of the response.
     pub(super) fn received(&mut self, n_bytes: usize) {
         self.n_bytes = Some(self.n_bytes.unwrap_or(0) + n_bytes);
     }
@@ -438,7 +434,6 @@ fn bytes(n_bytes: usize) -> f64 {
 /// cannot fill log and memory.
 const TEXTS_MAX: usize = 256;
 
-/// The warnings that were logged.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     state: Mutex<HashSet<String>>,

@@ -66,7 +66,6 @@ pub(super) struct Current {
     expiry: Option<Arc<Expiry>>,
 }
 
-/// TLS settings that follow their files.
 pub(super) struct LiveTls {
     /// The API server; any other address is the proxy's.
     server: Uri,
@@ -76,7 +75,6 @@ pub(super) struct LiveTls {
     /// Also locked while a thread reads the files, so that a slow thread does not restore old
     /// contents.
     state: Mutex<State>,
-    /// Time of the next check, in milliseconds since `started`.
     check_at: AtomicU64,
     /// Connections to close when the identity changes.
     streams: Mutex<Vec<Weak<dyn ShutdownHandle>>>,
@@ -114,9 +112,6 @@ const CERTIFICATE_AUTHORITY: &str = "certificate authority";
 
 impl LiveTls {
     /// Creates the settings for the API server at `server`. Reads the files.
-    ///
-    /// # Errors
-    /// What is wrong with a certificate or a key, as text.
     pub(super) fn new(
         server: &Uri,
         source: TlsSource,
@@ -523,9 +518,6 @@ pub(super) enum Pem {
 
 impl Pem {
     /// Returns the current bytes.
-    ///
-    /// # Errors
-    /// Which file cannot be read and why, as text.
     pub(super) fn read(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Data(bytes) => Ok(bytes.clone()),
@@ -534,7 +526,6 @@ impl Pem {
         }
     }
 
-    /// The file, if the source is one.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Data(_) => None,

@@ -14,9 +14,6 @@ use super::config::Environment;
 ///
 /// DIFFERS: `ALL_PROXY` counts too, as for curl; and connections to a server without TLS also use a
 /// tunnel.
-///
-/// # Errors
-/// What is wrong with the proxy's URL, as text.
 pub(super) fn choose(
     configured: Option<&str>,
     environment: &Environment,
@@ -148,9 +145,6 @@ fn split_port(entry: &str) -> (&str, Option<u16>) {
 
 /// The port of a URL, if it has one. `http` takes any text for a port, and ureq then connects to
 /// the scheme's default.
-///
-/// # Errors
-/// That the port is no number from 1 to 65535, as text.
 pub(super) fn port_of(authority: &Authority) -> Result<Option<u16>, String> {
     let (_, host) = authority
         .as_str()

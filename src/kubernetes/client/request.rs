@@ -45,18 +45,12 @@ const PAGE_BYTES_MAX: u64 = 1 << 30;
 /// Maximum bytes per object of a page, the same as in a streamed list.
 const OBJECT_BYTES_MAX: u64 = 64 << 20;
 
-/// The HTTP method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Read.
     Get,
-    /// Create.
     Post,
-    /// Replace.
     Put,
-    /// Change in part.
     Patch,
-    /// Delete.
     Delete,
 }
 
@@ -74,7 +68,6 @@ impl Method {
         }
     }
 
-    /// The method's name in HTTP.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -86,7 +79,6 @@ impl Method {
     }
 }
 
-/// One request to the API server.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(super) method: Method,
@@ -147,9 +139,7 @@ impl std::fmt::Debug for Body {
 /// A complete response with a code from 200 to 299.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The HTTP code.
     pub code: u16,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -160,22 +150,18 @@ impl Request {
         Self::new(Method::Get, path)
     }
 
-    /// A create under `path`.
     pub fn post(path: impl Into<String>) -> Self {
         Self::new(Method::Post, path)
     }
 
-    /// A replacement of `path`.
     pub fn put(path: impl Into<String>) -> Self {
         Self::new(Method::Put, path)
     }
 
-    /// A change of parts of `path`.
     pub fn patch(path: impl Into<String>) -> Self {
         Self::new(Method::Patch, path)
     }
 
-    /// A delete of `path`.
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::Delete, path)
     }
@@ -253,7 +239,6 @@ impl Request {
         self
     }
 
-    /// The HTTP method.
     pub fn method(&self) -> Method {
         self.method
     }
@@ -267,7 +252,6 @@ impl Request {
         })
     }
 
-    /// Bytes of the body; zero without one.
     pub(super) fn body_bytes(&self) -> usize {
         self.body.as_ref().map_or(0, |body| body.bytes.len())
     }

@@ -38,7 +38,6 @@ impl Kind {
     }
 }
 
-/// A request without a successful response.
 pub(super) struct Failure {
     pub(super) error: ClientError,
     /// The response's `Retry-After` header.

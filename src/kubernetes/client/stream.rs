@@ -57,10 +57,6 @@ impl StreamClient {
     /// Opens a list. The list waits for the throttle and is retried like any read.
     /// [`ClientOptions::request_timeout`] limits the wait for the first byte and each silence;
     /// [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's head has arrived.
-    ///
-    /// # Errors
-    /// [`ClientError::Status`] if the server refuses, [`ClientError::Stopped`] if the daemon stops,
-    /// or any other transport error.
     pub fn open_list(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let silence = self.options.request_timeout;
         let timeouts = Timeouts {
@@ -76,9 +72,6 @@ impl StreamClient {
     /// [`StreamState::begin_watch`] on. Blocks until the response's head has
     /// arrived. A connection that breaks before that is retried once, in case it was a stale idle
     /// one.
-    ///
-    /// # Errors
-    /// As [`open_list`](Self::open_list).
     pub fn open_watch(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let timeouts = Timeouts {
             head: self.options.request_timeout,

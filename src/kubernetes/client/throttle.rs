@@ -42,7 +42,6 @@ struct FairBucket {
     namespaces: HashMap<u64, Namespace>,
 }
 
-/// The waiting requests of a namespace.
 #[derive(Debug, Default)]
 struct Namespace {
     /// Its places in the order of service. They are not bound to a request: the first request in
@@ -80,7 +79,6 @@ const SPARE_MAX: u32 = 64;
 const TURNS_MAX: usize = 1024;
 
 impl Turns {
-    /// Adds a request to the queue.
     fn enqueue(&mut self, flow: u64) -> Place {
         if self.waiting.is_empty() {
             // If no request waits, no flow is ahead of another.
@@ -124,7 +122,6 @@ impl FairBucket {
         }
     }
 
-    /// Adds a request to the queue.
     fn enqueue(&mut self, flow: Flow) -> Ticket {
         let namespace = self.namespaces.entry(flow.namespace).or_default();
         let place = self.all.enqueue(flow.namespace);
@@ -137,10 +134,6 @@ impl FairBucket {
 
     /// Takes the token of the request `ticket` if there are enough for it and all requests before
     /// it.
-    ///
-    /// # Errors
-    /// The delay until its token arrives. Requests that enqueue before it in the meantime make it
-    /// longer.
     fn take(&mut self, ticket: Ticket, now: Instant) -> Result<(), Duration> {
         self.refill(now);
         let Some(namespace) = self.namespaces.get_mut(&ticket.namespace) else {
@@ -233,7 +226,6 @@ impl Throttle {
         }
     }
 
-    /// True if requests may have to wait.
     pub(super) fn is_limited(&self) -> bool {
         self.state.is_some()
     }
@@ -251,9 +243,6 @@ impl Throttle {
     /// Blocks until `request` may be sent. The stop signal ends the wait. A request that need not
     /// wait may be sent even then, because the last events and the lease are written after the
     /// signal.
-    ///
-    /// # Errors
-    /// [`ClientError::Stopped`] if the daemon stopped during the wait.
     pub(super) fn wait(&self, request: &Request) -> Result<(), ClientError> {
         let Some(state) = &self.state else {
             return Ok(());

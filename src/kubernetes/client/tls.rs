@@ -31,7 +31,6 @@ pub(super) enum Trust {
     Anyone,
 }
 
-/// Certificate authorities.
 #[derive(Clone)]
 pub(super) struct Authorities {
     roots: Arc<RootCertStore>,
@@ -41,9 +40,6 @@ pub(super) struct Authorities {
 
 /// Builds the settings for connections to servers that `trust` accepts, with `identity` as the
 /// client certificate.
-///
-/// # Errors
-/// What is wrong with the certificate or the key, as text.
 pub(super) fn client_config(
     trust: &Trust,
     identity: Option<&Identity>,
@@ -73,9 +69,6 @@ pub(super) fn client_config(
 }
 
 /// The certificate authorities in `pem`; the system's if `None`.
-///
-/// # Errors
-/// What is wrong with them, as text.
 pub(super) fn authorities(pem: Option<&[u8]>) -> Result<Authorities, String> {
     let listed = match pem {
         Some(pem) => certificates("the certificate authority", pem)?,
@@ -235,9 +228,6 @@ impl ServerCertVerifier for TrustAnyone {
 
 /// The name to verify in the certificate of a connection to `host`. An IPv6 address may have
 /// brackets, as in URLs.
-///
-/// # Errors
-/// If `host` is neither a valid DNS name nor an IP address.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(bare.to_owned())

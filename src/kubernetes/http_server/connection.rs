@@ -269,9 +269,6 @@ pub(super) fn start(response: &Response) -> http::response::Builder {
 }
 
 /// The bytes of the response's head.
-///
-/// # Errors
-/// If a header value is not valid in HTTP.
 pub(super) fn head_bytes(head: http::response::Builder, exchange: Exchange) -> io::Result<Vec<u8>> {
     let head = head.body(()).map_err(io::Error::other)?;
     let status = head.status();

@@ -22,7 +22,6 @@ pub trait Handler: Send + Sync {
     fn handle(&self, request: Request) -> Response;
 }
 
-/// One request, fully read.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The method in upper case, such as `GET`.
@@ -77,9 +76,6 @@ impl Peer {
 
     /// Runs `verify`, which checks the certificates, once for the connection and each `generation`
     /// of what it checks them with. Returns its outcome.
-    ///
-    /// # Errors
-    /// Those of `verify`.
     pub fn verified(
         &self,
         generation: u64,
@@ -138,22 +134,17 @@ impl Request {
     }
 }
 
-/// The response to one request.
 #[derive(Debug)]
 pub struct Response {
-    /// The HTTP status code.
     pub code: u16,
     /// The body's media type.
     pub content_type: String,
-    /// Further headers.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: ResponseBody,
     /// The server closes the connection after the response.
     pub closes: bool,
 }
 
-/// The body of a [`Response`].
 pub enum ResponseBody {
     /// Sent with `Content-Length`.
     Whole(Vec<u8>),
@@ -175,13 +166,11 @@ impl Response {
         }
     }
 
-    /// A response with `value` as its JSON body.
     pub fn object(code: u16, value: &impl Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("JSON values have text keys");
         Self::json(code, body)
     }
 
-    /// A plain text response.
     pub fn text(code: u16, text: &str) -> Self {
         Self {
             code,
@@ -192,7 +181,6 @@ impl Response {
         }
     }
 
-    /// An error response. It has the header `Retry-After` if the status names a delay.
     pub fn status(status: &Status) -> Self {
         let mut response = Self::object(status.code(), status.object());
         if let Some(delay) = status.retry_after() {
@@ -201,7 +189,6 @@ impl Response {
         response
     }
 
-    /// A JSON response with a streamed body.
     pub fn stream(stream: impl ChunkStream + 'static) -> Self {
         let mut response = Self::json(200, Vec::new());
         response.body = ResponseBody::Stream(Box::new(stream));
@@ -222,7 +209,6 @@ impl Response {
         self
     }
 
-    /// The same response with one more header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -267,14 +253,12 @@ pub trait ChunkStream: Send {
     fn next(&mut self, timeout: Duration) -> Next;
 }
 
-/// The result of [`ChunkStream::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// Bytes to send; never empty.
     Chunk(Vec<u8>),
     /// No chunk within the timeout.
     Idle,
-    /// The body ends normally.
     End,
     /// The connection breaks inside the body.
     Cut,

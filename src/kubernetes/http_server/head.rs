@@ -13,7 +13,6 @@ pub(super) type StatusLine = &'static str;
 pub(super) const BAD_REQUEST: StatusLine = "400 Bad Request";
 pub(super) const HEAD_TOO_LARGE: StatusLine = "431 Request Header Fields Too Large";
 
-/// A parsed request head.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) method: String,
@@ -136,9 +135,6 @@ fn path_and_query(target: &str) -> Result<&str, StatusLine> {
 }
 
 /// The length of a chunk, from its line without the line ending.
-///
-/// # Errors
-/// If the part before the extensions is not a plain hexadecimal number.
 pub(super) fn chunk_length(line: &[u8]) -> Result<u64, StatusLine> {
     let digits = line.split(|it| *it == b';').next().unwrap_or_default();
     let text = str::from_utf8(digits).or(Err(BAD_REQUEST))?;

@@ -49,11 +49,9 @@ struct Connections {
     open: BTreeMap<u64, Open>,
 }
 
-/// An open connection.
 struct Open {
     /// The socket, so the server can shut it from another thread.
     socket: Arc<TcpStream>,
-    /// The client's address.
     client: IpAddr,
     since: Instant,
     waits_for_client: Arc<AtomicBool>,
@@ -62,10 +60,6 @@ struct Open {
 impl Server {
     /// Listens at `address` (port 0 picks a free port) and serves `handler` until [`Server::stop`]
     /// or the signal `stop`. A panic in a handler gives that signal.
-    ///
-    /// # Errors
-    /// If the server cannot bind `address`, lacks a descriptor, or cannot start the accepting
-    /// thread.
     pub fn start(
         address: impl ToSocketAddrs,
         options: ServerOptions,
@@ -98,12 +92,10 @@ impl Server {
         })
     }
 
-    /// The address the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// The address as a URL without a path.
     pub fn url(&self) -> String {
         let scheme = if self.shared.options.tls.is_some() {
             "https"
@@ -268,7 +260,6 @@ impl Shared {
 }
 
 impl Connections {
-    /// The connections that wait for their clients, oldest first.
     fn waiting(&self) -> impl Iterator<Item = (u64, &Open)> {
         let all = self.open.iter().map(|(id, open)| (*id, open));
         all.filter(|(_, open)| open.waits_for_client.load(Ordering::Relaxed))

@@ -25,7 +25,6 @@ pub struct Election {
 }
 
 impl Election {
-    /// An election that has not seen any Lease.
     pub fn new(options: LeaderElectionOptions) -> Self {
         Self {
             options,
@@ -37,12 +36,10 @@ impl Election {
         }
     }
 
-    /// The options of this election.
     pub fn options(&self) -> &LeaderElectionOptions {
         &self.options
     }
 
-    /// True if the last seen Lease names this process.
     pub fn is_leader(&self) -> bool {
         self.observed.holder_identity == self.options.identity
     }
@@ -169,7 +166,6 @@ impl Election {
         self.observed_at = seen_at;
     }
 
-    /// Records that `record` was written. No request with this record was sent before `began`.
     pub fn on_written(&mut self, record: LeaderElectionRecord, began: Duration, now: Duration) {
         self.observe(record, now);
         self.renewed_at = self.is_leader().then_some(began);
@@ -271,9 +267,6 @@ impl LeaderElectionRecord {
     }
 
     /// Reads a Lease's spec; a missing spec gives an empty record.
-    ///
-    /// # Errors
-    /// If a field has another type.
     pub fn from_spec(spec: Option<&Value>) -> serde_json::Result<Self> {
         match spec {
             None | Some(Value::Null) => Ok(Self::default()),

@@ -38,16 +38,13 @@ pub trait Callbacks: Send {
     fn on_new_leader(&mut self, identity: &str);
 }
 
-/// The inputs of an [`Elector`].
 pub struct ElectorParts {
     /// The options. INVARIANT: the retry period is above zero, the renew deadline above 1.2 times
     /// it, and the lease duration above that and at least a second; the flags are checked for this.
     pub options: LeaderElectionOptions,
-    /// The Lease.
     pub lock: Box<dyn Lock>,
     /// The fence that the elector opens and closes.
     pub fence: Arc<LeaseFence>,
-    /// Called on changes of leadership.
     pub callbacks: Box<dyn Callbacks>,
     /// Measures all durations.
     pub boot_clock: Arc<dyn BootClock>,
@@ -74,7 +71,6 @@ struct Stamp {
 type Write =
     fn(&mut (dyn Lock + 'static), &LeaderElectionRecord, Duration) -> Result<(), LockError>;
 
-/// Runs leader election for this process.
 pub struct Elector {
     pub(super) election: Election,
     lock: Box<dyn Lock>,
@@ -92,7 +88,6 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// An elector that has not started.
     pub fn new(parts: ElectorParts) -> Self {
         let options = &parts.options;
         let boot_clock = Arc::clone(&parts.boot_clock);
@@ -112,7 +107,6 @@ impl Elector {
         }
     }
 
-    /// The health check.
     pub fn health(&self) -> LeaderElectionHealth {
         self.health.clone()
     }
@@ -421,9 +415,6 @@ impl LeaderElectionHealth {
     /// Fails if this process holds the lease and has not renewed it for the lease duration plus
     /// [`TOLERANCE`]: the process should have exited by then. A standby is healthy, and so is a
     /// process that has not started the election.
-    ///
-    /// # Errors
-    /// The failure in upstream's words.
     pub fn check(&self) -> Result<(), String> {
         let Shared {
             name,
@@ -443,7 +434,6 @@ impl LeaderElectionHealth {
         Ok(())
     }
 
-    /// True if the last seen Lease names this process.
     pub fn is_leader(&self) -> bool {
         self.renewed_at().is_some()
     }
@@ -494,7 +484,6 @@ impl LeaseFence {
         self.open_until.store(nanos, Ordering::SeqCst);
     }
 
-    /// Closes the fence.
     pub(super) fn close(&self) {
         self.open_until.store(0, Ordering::SeqCst);
     }

@@ -16,44 +16,28 @@ use crate::client::{Client, ClientError, Request, Response};
 /// slightly longer.
 pub trait Lock: Debug + Send {
     /// Reads the object.
-    ///
-    /// # Errors
-    /// [`LockError::is_not_found`] if the object does not exist, otherwise the request's error.
     fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError>;
 
     /// Creates the object.
-    ///
-    /// # Errors
-    /// If the object exists already, otherwise the request's error.
     fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
 
     /// Updates the object, on condition that it still has the version last read or written here.
-    ///
-    /// # Errors
-    /// [`LockError::NotRead`] without an earlier read; a conflict if anybody else wrote the object.
     fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
 
     /// The reference for events, from the object as last read or written here.
     fn reference(&self) -> LeaseReference;
 }
 
-/// A Lease as an event's `involvedObject`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseReference {
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub name: String,
-    /// UID of the Lease.
     pub uid: String,
-    /// Resource version of the Lease.
     pub resource_version: String,
 }
 
-/// A failed call of a [`Lock`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LockError {
-    /// The request failed.
     #[error("{0}")]
     Client(#[from] ClientError),
     /// An update without an earlier read.
@@ -65,7 +49,6 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// True if the object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Client(error) if error.status().is_some_and(Status::is_not_found))
     }
@@ -121,7 +104,6 @@ impl LeaseLock {
         format!("{}/{}", self.collection(), self.name)
     }
 
-    /// Sends a request and keeps the Lease from its response.
     fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, LockError> {
         let Response { body, .. } = self.client.send(&request.once())?;
         let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());

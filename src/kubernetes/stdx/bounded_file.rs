@@ -10,9 +10,6 @@ use std::path::Path;
 pub const BYTES_MAX: u64 = 4 << 20;
 
 /// Reads a file, or a pipe until its writer closes it.
-///
-/// # Errors
-/// If it cannot be read, or is longer than [`BYTES_MAX`].
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
@@ -26,9 +23,6 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file that is read again and again. A pipe would give its content only once, and block.
-///
-/// # Errors
-/// As [`read`], and if it is no regular file.
 pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_file() || kind.is_dir() {
@@ -40,9 +34,6 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file of text in UTF-8.
-///
-/// # Errors
-/// As [`read`], and if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path)?).ok();
     text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))

@@ -30,7 +30,6 @@ pub fn thread_time() -> Duration {
     time.expect("the system has this clock").into()
 }
 
-/// The system clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -61,7 +60,6 @@ impl FakeClock {
         clock
     }
 
-    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }
@@ -149,7 +147,6 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A sequence at its start.
     pub fn new(parameters: BackoffParameters) -> Self {
         Self {
             parameters,

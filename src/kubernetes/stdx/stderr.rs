@@ -32,9 +32,6 @@ static STDOUT: Output = Output::new();
 
 /// Writes `text` to standard error, or drops it after a second. Returns the number of texts that
 /// were dropped since the last one that was written.
-///
-/// # Errors
-/// The text was dropped, completely or in part.
 pub fn write(text: &str) -> Result<u64, Dropped> {
     STDERR.write(io::stderr(), text.as_bytes())
 }

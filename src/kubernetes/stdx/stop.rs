@@ -36,7 +36,6 @@ pub enum Cause {
 }
 
 impl Stop {
-    /// A signal that has not been given.
     pub fn new() -> Self {
         let (sender, receiver) = crossbeam_channel::bounded(0);
         Self(Arc::new(Shared {
@@ -67,7 +66,6 @@ impl Stop {
         }
     }
 
-    /// True once the signal was given.
     pub fn is_stopped(&self) -> bool {
         self.lock().cause.is_some()
     }

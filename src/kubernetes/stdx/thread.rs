@@ -26,9 +26,6 @@ pub fn panics_total() -> u64 {
 
 /// Starts a thread called `name`. If `body` panics, counts the panic and gives `stop` with a
 /// failure, so that the daemon exits with code 1.
-///
-/// # Errors
-/// If the system refuses another thread, or the name is longer than [`NAME_BYTES_MAX`].
 pub fn try_spawn(
     name: &str,
     stop: &Stop,
@@ -61,7 +58,6 @@ pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> J
     try_spawn(name, stop, body).expect("the system starts another thread")
 }
 
-/// A thread that can be joined with a deadline.
 #[derive(Debug)]
 pub struct Thread {
     name: String,
@@ -99,9 +95,6 @@ impl Thread {
     }
 
     /// Starts a thread and leaves a failure to the caller.
-    ///
-    /// # Errors
-    /// As [`try_spawn`].
     pub fn try_spawn(
         name: &str,
         stop: &Stop,
@@ -120,7 +113,6 @@ impl Thread {
         })
     }
 
-    /// The thread's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -174,7 +166,6 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// The thread's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -186,9 +177,6 @@ impl Liveness {
 }
 
 /// Runs `body`, counts a panic and returns it as an error.
-///
-/// # Errors
-/// The panic's message.
 pub fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
         PANICS_TOTAL.fetch_add(1, Ordering::Relaxed);
@@ -230,7 +218,6 @@ struct Own(Arc<Slot>);
 
 #[derive(Debug)]
 struct Slot {
-    /// The kernel's thread id; `None` if `/proc` does not provide it.
     tid: Option<i32>,
     levels: Mutex<Levels>,
 }

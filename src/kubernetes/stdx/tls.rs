@@ -23,9 +23,6 @@ pub fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The certificates in `pem`. `name` is for the error.
-///
-/// # Errors
-/// If there is none.
 pub fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = String::from_utf8_lossy(pem);
     let blocks = blocks(&text).filter(|block| block.label == "CERTIFICATE");
@@ -37,9 +34,6 @@ pub fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static
 }
 
 /// A certificate, with its intermediates, and its key, each as name and PEM.
-///
-/// # Errors
-/// What is wrong with them, with their names.
 pub fn certified_key(
     (name, certificate): (&str, &[u8]),
     (key_name, key): (&str, &[u8]),
@@ -167,15 +161,11 @@ pub struct Certificate {
 pub struct Attribute {
     /// The type, an object identifier as encoded in DER.
     pub oid: Vec<u8>,
-    /// The value; empty if it is no text.
     pub value: String,
 }
 
 impl Certificate {
     /// Parses a certificate in DER.
-    ///
-    /// # Errors
-    /// If `der` is no certificate, or if bytes follow it.
     pub fn parse(der: &[u8]) -> Result<Self, String> {
         let parsed = Elements(der).only(SEQUENCE).and_then(Self::of_contents);
         parsed.ok_or_else(|| "this is no certificate in DER".to_owned())

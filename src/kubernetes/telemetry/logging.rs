@@ -32,7 +32,6 @@ use crate::stdx::stderr;
 
 pub use self::levels::Levels;
 
-/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Plain lines for people.

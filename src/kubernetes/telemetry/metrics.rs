@@ -34,21 +34,14 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Metrics {
     main: Registry,
     slis: Registry,
-    /// Build information and feature gates.
     pub build: BuildMetrics,
-    /// The controllers.
     pub controller: ControllerFamilies,
     /// Exec plugins, reloaded files and TLS settings.
     pub credentials: CredentialMetrics,
-    /// Kubernetes events.
     pub events: EventFamilies,
-    /// Leader election.
     pub leader_election: LeaderElectionMetrics,
-    /// Requests to the API server.
     pub rest_client: RestClientFamilies,
-    /// Watches and caches.
     pub watch: WatchFamilies,
-    /// Work queues.
     pub workqueue: WorkQueueFamilies,
     /// Results of health checks; only [`Metrics::render_slis`] renders them.
     pub healthchecks: HealthcheckMetrics,
@@ -91,18 +84,15 @@ impl Default for Metrics {
     }
 }
 
-/// The metrics of this process.
 pub fn global() -> &'static Metrics {
     static GLOBAL: LazyLock<Metrics> = LazyLock::new(Metrics::new);
     &GLOBAL
 }
 
-/// The body of `/metrics` for this process.
 pub fn render() -> String {
     global().render()
 }
 
-/// The body of `/metrics/slis` for this process.
 pub fn render_slis() -> String {
     global().render_slis()
 }

@@ -38,7 +38,6 @@ static IS_READY: Mutex<bool> = Mutex::new(false);
 pub struct Daemon {
     /// True once the daemon syncs, or could take over at once.
     pub is_ready: Box<dyn Fn() -> bool + Send>,
-    /// The status line.
     pub status: Box<dyn Fn() -> String + Send>,
 }
 

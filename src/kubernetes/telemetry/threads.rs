@@ -25,7 +25,6 @@ pub struct ThreadReport {
     pub threads: Vec<ThreadEntry>,
 }
 
-/// One thread.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadEntry {
@@ -61,9 +60,6 @@ pub struct WorkEntry {
 
 impl ThreadReport {
     /// Takes a snapshot of all threads. Reads one small file per thread; does not block.
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
     pub fn take() -> io::Result<Self> {
         let now = Instant::now();
         let mut works: HashMap<i32, Vec<Work>> = thread::snapshot()
@@ -198,9 +194,7 @@ pub(super) struct Stat {
     pub(super) n_threads: u64,
     /// Ticks from boot to the start.
     pub(super) started: u64,
-    /// In bytes.
     pub(super) virtual_memory: u64,
-    /// In pages.
     pub(super) resident_memory: u64,
 }
 
@@ -233,7 +227,6 @@ impl Stat {
     }
 }
 
-/// Converts ticks into seconds.
 pub(super) fn seconds(ticks: u64) -> f64 {
     let per_second = system_value(SysconfVar::CLK_TCK).unwrap_or(100).max(1);
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / per_second)).as_secs_f64()

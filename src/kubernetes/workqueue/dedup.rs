@@ -17,7 +17,6 @@ pub(super) const TURN: u32 = 8;
 /// Minimum capacity that the table of keys keeps.
 const TABLE_MIN: usize = 1024;
 
-/// The priority of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
     /// Handed out when nothing else waits, or after a bounded number of other keys.
@@ -53,7 +52,6 @@ pub struct Dedup<K: Eq + Hash> {
     permits: Permits<K>,
 }
 
-/// A key that needs work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dirty {
     priority: Priority,
@@ -76,7 +74,6 @@ struct Processing {
 /// How long the workers have processed their current keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
-    /// Sum over all keys in progress.
     pub total: Duration,
     /// The longest time of one key.
     pub longest: Duration,
@@ -230,7 +227,6 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         Some((tenant, key.clone()))
     }
 
-    /// True if `key` waits for a worker, or will when its current worker is done.
     pub fn is_dirty(&self, key: &K) -> bool {
         self.dirty.contains_key(key)
     }
@@ -240,7 +236,6 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         self.permits.is_asked_for(key)
     }
 
-    /// True if a worker processes `key`.
     pub fn is_processing(&self, key: &K) -> bool {
         self.processing.contains_key(key)
     }
@@ -303,7 +298,6 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
 #[cfg(test)]
 impl<K: Clone + Ord + Hash> Dedup<K> {
-    /// The whole state without times and numbers, for models that compare it.
     pub(super) fn identity(&self) -> impl Eq + Hash + use<K> {
         let mut dirty: Vec<_> = (self.dirty.iter())
             .map(|(key, dirty)| (key.clone(), dirty.priority))
@@ -337,7 +331,6 @@ pub struct Lane<K> {
     tenants: HashMap<Tenant, Waiting<K>>,
 }
 
-/// The waiting keys of one tenant, at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Waiting<K> {
     turn: u64,
@@ -368,7 +361,6 @@ impl<K> Lane<K> {
         firsts.find(|(tenant, _, key)| may_take(*tenant, key))
     }
 
-    /// Removes the key with this number.
     pub fn remove(&mut self, tenant: Tenant, number: u64) {
         if let Some(waiting) = self.tenants.get_mut(&tenant) {
             waiting.keys.remove(&number);
@@ -389,7 +381,6 @@ impl<K> Lane<K> {
         }
     }
 
-    /// True if no key waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

@@ -87,7 +87,6 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         due
     }
 
-    /// When the next key is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         let heap = self.lock();
         heap.by_time.first_key_value().map(|((at, _), _)| *at)
@@ -98,7 +97,6 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.lock().slots.get(key).map(|((at, _), _)| *at)
     }
 
-    /// Drops all keys and ends a [`Delayed::wait`].
     pub fn clear(&self) {
         let mut heap = self.lock();
         heap.by_time.clear();
@@ -198,7 +196,6 @@ struct State<K> {
 }
 
 impl<K: Clone + Eq + Hash> RateLimiter<K> {
-    /// Creates a limiter with one tenant, without failures.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State {
             failures: HashMap::new(),
@@ -232,7 +229,6 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
         delay.max(turn.saturating_sub(BURST))
     }
 
-    /// Resets the failures of `key`.
     pub fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }
@@ -244,7 +240,6 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
         std::mem::take(&mut state.failures).into_keys().collect()
     }
 
-    /// Returns the failures of `key` since its last reset.
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.lock().failures.get(key).copied().unwrap_or_default()
     }

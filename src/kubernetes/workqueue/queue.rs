@@ -58,7 +58,6 @@ enum Found<K> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// Creates an empty queue with one tenant, who gets every worker.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             bell: crossbeam_channel::bounded(1),
@@ -74,7 +73,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Attaches metrics.
     pub fn set_metrics(&mut self, metrics: WorkQueueMetrics) {
         self.metrics = Some(metrics);
     }
@@ -134,7 +132,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    /// Returns the next key if there is one. Never blocks.
     pub fn try_get(&self) -> Option<K> {
         match self.look() {
             Found::Key(key) => Some(key),
@@ -196,7 +193,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.lock().dedup.n_waiting()
     }
 
-    /// True if no key waits for a worker.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -208,7 +204,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.call();
     }
 
-    /// True after [`Queue::shut_down`].
     pub fn is_shutting_down(&self) -> bool {
         self.lock().shutting_down
     }

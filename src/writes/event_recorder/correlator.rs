@@ -85,7 +85,6 @@ struct Group {
     last_seen: Instant,
 }
 
-/// The last sent state of an event.
 #[derive(Clone, Debug)]
 struct Counted {
     name: String,
@@ -96,24 +95,17 @@ struct Counted {
 /// An event to send. A count above 1 marks a repeat of an event that was sent before.
 #[derive(Clone, Debug)]
 pub struct Correlated {
-    /// The event. A repeat carries the name and the first time of the original.
     pub event: Event,
     /// The key for [`Correlator::update_state`], which records the server's response.
     pub key: CountKey,
 }
 
-/// A recorded event without a name.
 #[derive(Clone, Debug)]
 pub struct Occurrence {
-    /// The object of the event.
     pub object: ObjectReference,
-    /// Normal or warning.
     pub type_: EventType,
-    /// A machine-readable reason in one word.
     pub reason: &'static str,
-    /// A sentence for people.
     pub message: Arc<str>,
-    /// Time of the occurrence.
     pub at: Timestamp,
 }
 
@@ -137,7 +129,6 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// An empty correlator that reports as `component`.
     pub fn new(component: &'static str) -> Self {
         Self {
             component,

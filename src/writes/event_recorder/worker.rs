@@ -27,7 +27,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// once: a wake-up costs the recording thread more than the recording itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends the events of an [`EventRecorder`]. No other thread waits for it.
 #[derive(Debug)]
 pub struct EventWorker {
     pub(super) receiver: Receiver<Occurrence>,
@@ -66,7 +65,6 @@ pub fn event_recorder(
     (recorder, worker)
 }
 
-/// The result of one attempt to send an event.
 enum Attempt {
     Stored(Recorded),
     Failed,
@@ -76,7 +74,6 @@ enum Attempt {
 /// What the thread does next.
 enum Next {
     Event(Occurrence),
-    /// The stop signal was given.
     Stopped,
     /// The recorder was dropped.
     Dropped,

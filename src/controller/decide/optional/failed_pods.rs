@@ -17,7 +17,6 @@ use crate::api::policy::FailedPodBackoff;
 use crate::api::{CompactTimestamp, Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::controller::decide::status::Failure;
 
-/// The reason of the condition and of the event.
 pub const FAILED_POD_BACKOFF: &str = "FailedPodBackoff";
 
 /// Reasons of pods that ran and had to give way to others: by the kubelet's eviction under
@@ -45,7 +44,6 @@ pub struct BackOff {
     pub step_began: Timestamp,
     /// The pod that failed last.
     pub last: Arc<Pod>,
-    /// The time between two probes.
     pub wait: Duration,
     /// Time until the next probe may be created; zero if it may now.
     pub remaining: Duration,
@@ -117,7 +115,6 @@ impl BackOff {
         })
     }
 
-    /// What happened, in words.
     pub fn history(&self) -> String {
         let pods = match (self.n_failures, self.n_steps) {
             (1, _) => "1 pod has failed".to_owned(),
@@ -132,7 +129,6 @@ impl BackOff {
         format!("{pods}, the last one on {node}: {reason}")
     }
 
-    /// Time until a sync finds something else, without any event.
     pub fn changes_in(&self) -> Duration {
         match self.n_held_back {
             0 => self.expires_in,

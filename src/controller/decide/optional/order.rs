@@ -34,7 +34,6 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// A pod in deletion order.
 #[derive(Clone, Debug)]
 pub struct PreferredPod {
-    /// The pod, and how crowded its node is.
     pub ranked: RankedPod,
     /// Why a preference chose it; `None` if upstream's order alone did.
     pub because: Option<Because>,

@@ -17,9 +17,7 @@ use crate::api::conditions::{
 };
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 
-/// Reason of the condition while protected pods are kept.
 pub const PROTECTED_PODS: &str = "ProtectedPods";
-/// Reason of the condition once the timeout has passed.
 pub const PROTECTED_TIMEOUT: &str = "ProtectedTimeout";
 
 /// Names in the message of the condition.
@@ -28,7 +26,6 @@ const NAMED_MAX: usize = 3;
 /// What the marks of pods mean to a scale-down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marks {
-    /// Nothing.
     #[default]
     Ignored,
     /// Pods marked `first` are deleted first, pods marked `never` not at all.
@@ -70,7 +67,6 @@ impl Marks {
 pub struct Block {
     /// Number of protected pods beyond `spec.replicas`.
     pub surplus: usize,
-    /// Number of protected pods.
     pub protected: usize,
     /// The first of their names, at most three.
     pub names: Vec<Arc<str>>,
@@ -137,7 +133,6 @@ impl Block {
         if self.is_over() { 0 } else { self.surplus }
     }
 
-    /// The condition's reason and message.
     pub fn reason_and_message(&self, replicas: i32) -> (&'static str, String) {
         let Self {
             surplus, protected, ..

@@ -42,9 +42,6 @@ mod status {
 
 impl Pod {
     /// Decodes a pod from its protobuf message, without the envelope.
-    ///
-    /// # Errors
-    /// If the bytes are not a pod message, or it has no name.
     pub fn from_protobuf(message: &[u8], interner: &mut Interner) -> Result<Self, ProtobufError> {
         let parts = Parts::of(message)?;
         let mut pod = Self::default();

@@ -14,28 +14,20 @@ use crate::api::interner::Interner;
 use crate::api::object_key::ControllerRef;
 use crate::api::{CompactTimestamp, Labels, Uid};
 
-/// `metadata` of an object, without the lists, of which a user may write 100,000s of entries.
 #[derive(Clone, PartialEq, Message)]
 pub struct ObjectMeta {
-    /// `name`.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// `namespace`.
     #[prost(string, tag = "3")]
     pub namespace: String,
-    /// `uid`.
     #[prost(string, tag = "5")]
     pub uid: String,
-    /// `resourceVersion`.
     #[prost(string, tag = "6")]
     pub resource_version: String,
-    /// `generation`.
     #[prost(int64, tag = "7")]
     pub generation: i64,
-    /// `creationTimestamp`.
     #[prost(message, optional, tag = "8")]
     pub creation: Option<Time>,
-    /// `deletionTimestamp`.
     #[prost(message, optional, tag = "9")]
     pub deletion: Option<Time>,
 }
@@ -44,16 +36,12 @@ pub struct ObjectMeta {
 /// empty, so they may not be UTF-8.
 #[derive(Clone, PartialEq, Message)]
 pub struct OwnerReference {
-    /// `kind`.
     #[prost(bytes = "vec", tag = "1")]
     pub kind: Vec<u8>,
-    /// `name`.
     #[prost(bytes = "vec", tag = "3")]
     pub name: Vec<u8>,
-    /// `uid`.
     #[prost(bytes = "vec", tag = "4")]
     pub uid: Vec<u8>,
-    /// `controller`.
     #[prost(bool, optional, tag = "6")]
     pub controller: Option<bool>,
 }
@@ -61,15 +49,12 @@ pub struct OwnerReference {
 /// `metadata` of a list.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListMeta {
-    /// `resourceVersion`.
     #[prost(string, tag = "2")]
     pub resource_version: String,
-    /// `continue`.
     #[prost(string, tag = "3")]
     pub continue_token: String,
 }
 
-/// A point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Time {
     /// Seconds since 1970. The API server writes them also if they are 0: an empty message is an
@@ -83,45 +68,27 @@ pub struct Time {
 
 /// Field numbers, for partial decoding.
 impl ObjectMeta {
-    /// Field number of `name`.
     pub const NAME: u32 = 1;
-    /// Field number of `generateName`.
     pub const GENERATE_NAME: u32 = 2;
-    /// Field number of `namespace`.
     pub const NAMESPACE: u32 = 3;
-    /// Field number of `uid`.
     pub const UID: u32 = 5;
-    /// Field number of `resourceVersion`.
     pub const RESOURCE_VERSION: u32 = 6;
-    /// Field number of `creationTimestamp`.
     pub const CREATION: u32 = 8;
-    /// Field number of `deletionTimestamp`.
     pub const DELETION: u32 = 9;
-    /// Field number of `labels`.
     pub const LABELS: u32 = 11;
-    /// Field number of `annotations`.
     pub const ANNOTATIONS: u32 = 12;
-    /// Field number of `ownerReferences`.
     pub const OWNER_REFERENCES: u32 = 13;
-    /// Field number of `finalizers`.
     pub const FINALIZERS: u32 = 14;
-    /// Field number of `managedFields`.
     pub const MANAGED_FIELDS: u32 = 17;
 }
 
 /// Field numbers, for partial decoding.
 impl OwnerReference {
-    /// Field number of `kind`.
     pub const KIND: u32 = 1;
-    /// Field number of `name`.
     pub const NAME: u32 = 3;
-    /// Field number of `uid`.
     pub const UID: u32 = 4;
-    /// Field number of `apiVersion`.
     pub const API_VERSION: u32 = 5;
-    /// Field number of `controller`.
     pub const CONTROLLER: u32 = 6;
-    /// Field number of `blockOwnerDeletion`.
     pub const BLOCK_OWNER_DELETION: u32 = 7;
 }
 
@@ -146,9 +113,6 @@ impl Time {
 }
 
 /// The controller in one owner reference, if it names one.
-///
-/// # Errors
-/// If the bytes are not an owner reference.
 pub(in crate::api) fn controller_in(
     reference: &[u8],
     interner: &mut Interner,
@@ -161,9 +125,6 @@ pub(in crate::api) fn controller_in(
 }
 
 /// The string map with this field number in a message.
-///
-/// # Errors
-/// If the bytes are not a message, or the field is no map of strings.
 pub(in crate::api) fn labels_in(message: &[u8], tag: u32) -> Result<Labels, ProtobufError> {
     let labels = fields_of(message, tag).map(|field| {
         let (key, value) = field?.entry()?;
@@ -193,9 +154,6 @@ fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerR
 }
 
 /// Decodes a `Status` with its envelope; returns `None` for another kind.
-///
-/// # Errors
-/// If the bytes are not in this encoding.
 pub fn read_status(bytes: &[u8]) -> Result<Option<StatusObject>, ProtobufError> {
     let envelope = Envelope::open(bytes)?;
     if envelope.kind != "Status" {

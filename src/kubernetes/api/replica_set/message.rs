@@ -18,13 +18,10 @@ use crate::api::protobuf::{
 use crate::api::workload_kind::{SelectorForm, WorkloadKind};
 use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
-/// Field number of `spec.selector`.
 const SELECTOR: u32 = 2;
 
-/// Field number of `spec.template`.
 const TEMPLATE: u32 = 3;
 
-/// Field number of `status.conditions`.
 const CONDITIONS: u32 = 6;
 
 /// The parts that status updates send back.

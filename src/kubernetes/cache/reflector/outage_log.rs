@@ -54,7 +54,6 @@ impl OutageLog {
         (outage.began, is_due)
     }
 
-    /// True during an outage.
     pub(super) fn is_on(&self) -> bool {
         self.outage.is_some()
     }

@@ -25,7 +25,6 @@ pub(super) struct Kubeconfig {
     pub(super) current_context: Option<String>,
 }
 
-/// An entry of `clusters`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NamedCluster {
@@ -35,7 +34,6 @@ pub(super) struct NamedCluster {
     pub(super) cluster: Cluster,
 }
 
-/// An entry of `users`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NamedUser {
@@ -45,7 +43,6 @@ pub(super) struct NamedUser {
     pub(super) user: User,
 }
 
-/// An entry of `contexts`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NamedContext {
@@ -79,7 +76,6 @@ pub(super) struct Extension {
     pub(super) extension: serde_json::Value,
 }
 
-/// Credentials for an API server. `Debug` never prints secrets.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(super) struct User {
@@ -115,7 +111,6 @@ pub(super) struct AuthProvider {
     pub(super) name: String,
 }
 
-/// A credential plugin.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Exec {
@@ -131,7 +126,6 @@ pub(super) struct Exec {
     pub(super) provide_cluster_info: bool,
 }
 
-/// A variable of a plugin's environment.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Variable {
@@ -151,9 +145,6 @@ pub(super) struct Context {
 
 /// Reads the documents of a file; `None` if there is no file. Resolves relative paths in it against
 /// the file's folder.
-///
-/// # Errors
-/// Why the file cannot be used, as text.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<Kubeconfig>>, String> {
     let bytes = match bounded_file::read(path) {
         Ok(bytes) => bytes,

@@ -36,7 +36,6 @@ struct Found<'a, T> {
     value: &'a T,
 }
 
-/// An entry of a file, for errors.
 pub(super) struct Place {
     file: PathBuf,
     entry: String,
@@ -127,9 +126,6 @@ fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
 
 /// Resolves the context in `source`, else the current context. Returns the configuration of its
 /// cluster and user, and the context's place.
-///
-/// # Errors
-/// [`ConfigError::Entry`] or [`ConfigError::File`], which names the problem.
 pub(super) fn resolve(
     files: &[KubeconfigFile],
     source: &ConfigSource,
@@ -414,9 +410,6 @@ const CLUSTER_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 /// Returns the plugin settings of a user if `exec` is complete. `draft` holds the settings of
 /// `cluster`, with `--master` applied.
-///
-/// # Errors
-/// What is wrong and how to fix it, as text.
 pub(super) fn settings(
     exec: &Exec,
     cluster: &Cluster,

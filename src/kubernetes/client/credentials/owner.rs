@@ -20,7 +20,6 @@ const INTERVAL: Duration = Duration::from_mins(1);
 /// How long a rejected credential that renews itself has to do so.
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// The source of credentials.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owner {
     /// Such as `user "daemon"`; empty if there is none.
@@ -105,7 +104,6 @@ fn millis(duration: Duration) -> u64 {
 /// How long before a token's end its operator is warned.
 const LEAD: Duration = Duration::from_hours(1);
 
-/// The claims of a token.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     begin: Option<Timestamp>,

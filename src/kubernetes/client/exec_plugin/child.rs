@@ -47,7 +47,6 @@ pub(super) struct Program<'a> {
     pub(super) timeout: Duration,
 }
 
-/// Why a program returned nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChildError {
     /// The program does not exist, or may not be executed.
@@ -56,7 +55,6 @@ pub(super) enum ChildError {
     Failed {
         /// Its exit code, if it exited.
         code: Option<i32>,
-        /// What went wrong, as text.
         problem: String,
     },
 }
@@ -171,7 +169,6 @@ fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, Ch
     }
 }
 
-/// A started process. Dropping it kills and reaps the process.
 struct Child {
     pid: Pid,
     /// The process leads its own process group, so that its children are killed with it.

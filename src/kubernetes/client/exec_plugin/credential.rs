@@ -162,9 +162,6 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
 }
 
 /// [`parse`] for a fuzzer.
-///
-/// # Errors
-/// What is wrong with the output.
 #[cfg(any(test, feature = "simulation"))]
 pub fn read_credential(output: &[u8]) -> Result<(), String> {
     parse(output, VERSIONS[0]).map(drop)

@@ -17,19 +17,15 @@ const WAITS: [f64; 15] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0,
 ];
 
-/// The outcome of one request for one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The API server executed the request.
     Success,
     /// The request changed nothing: the pod to delete is gone or replaced, or the name of the pod
     /// to create is taken.
     Moot,
-    /// The API server rejected the request.
     Refused,
     /// The outcome is unknown, since no conclusive response arrived.
     Unknown,
-    /// The request was not sent.
     NotSent,
 }
 
@@ -53,10 +49,8 @@ impl WriteOutcome {
     }
 }
 
-/// The outcome of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncEnd {
-    /// The sync completed.
     Synced,
     /// The cache did not contain the controller's last writes yet.
     TooEarly,
@@ -88,7 +82,6 @@ impl SyncEnd {
     }
 }
 
-/// The families of all controllers.
 #[derive(Debug)]
 pub struct ControllerFamilies {
     /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
@@ -233,7 +226,6 @@ impl ControllerFamilies {
     }
 }
 
-/// The metrics of one controller.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     /// Age of each deleted ready pod as a multiple of the youngest ready pod's.
@@ -242,13 +234,9 @@ pub struct ControllerMetrics {
     pub stale_pods_skips: IntCounter,
     /// Syncs skipped because the ReplicaSet cache was stale.
     pub stale_owners_skips: IntCounter,
-    /// Creates.
     pub pods_created: ByOutcome,
-    /// Deletes.
     pub pods_deleted: ByOutcome,
-    /// Adoptions.
     pub pods_adopted: ByOutcome,
-    /// Releases.
     pub pods_released: ByOutcome,
     /// Owned pods observed to fail.
     pub pods_failed: IntCounter,
@@ -258,13 +246,11 @@ pub struct ControllerMetrics {
     pub first_request: Histogram,
     /// Seconds from a spec change until the ReplicaSet has converged.
     pub converge: Histogram,
-    /// Observations of other writers.
     pub other_writers: OtherWriterMetrics,
     syncs: [IntCounter; SyncEnd::ALL.len()],
 }
 
 impl ControllerMetrics {
-    /// Counts a sync.
     pub fn sync_ended(&self, end: SyncEnd) {
         self.syncs[end as usize].inc();
     }
@@ -275,12 +261,10 @@ impl ControllerMetrics {
 pub struct ByOutcome([IntCounter; WriteOutcome::ALL.len()]);
 
 impl ByOutcome {
-    /// Counts a request.
     pub fn count(&self, outcome: WriteOutcome) {
         self.0[outcome as usize].inc();
     }
 
-    /// Number of requests with this outcome.
     pub fn get(&self, outcome: WriteOutcome) -> u64 {
         self.0[outcome as usize].get()
     }

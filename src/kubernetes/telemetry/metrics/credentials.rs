@@ -111,7 +111,6 @@ impl CredentialMetrics {
         }
     }
 
-    /// Counts one exec plugin call.
     pub fn exec_plugin_called(&self, call: ExecPluginCall) {
         // Failures without an exit code count as 1.
         let (code, status) = match call {
@@ -162,7 +161,6 @@ impl CredentialMetrics {
     }
 }
 
-/// Seconds until `time`, negative after it.
 pub(in crate::telemetry) fn seconds_until(time: SystemTime) -> f64 {
     match time.duration_since(SystemTime::now()) {
         Ok(remaining) => remaining.as_secs_f64(),

@@ -246,11 +246,9 @@ const LATENCIES: [f64; 12] = [
 pub struct WatchFamilies {
     /// The last 15 digits of the store's resource version.
     pub store_resource_version: Computed,
-    /// Objects in the store.
     pub objects: Computed,
     /// Lists after the first one.
     pub relists: Computed,
-    /// Opened watches.
     pub watches: Computed,
     /// Events delivered to the handlers.
     pub events: Computed,
