@@ -93,7 +93,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint deny fmt doc check clean
-.PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-upstream
+.PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-clients api-types test-upstream
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^## /{print "\n" substr($$0, 4)} /^[a-z-]+:.*## /{printf "  %-24s%s\n", $$1, $$2}' \
@@ -178,6 +178,14 @@ check-without-devserver: ## Lint and test the build without the feature `devserv
 test-samples: ## Run the manual's samples for pytest and Go on the dev server
 	cargo build --locked
 	tests/samples/run.sh
+
+test-clients: ## Run everyday calls of several languages' clients on the dev server
+	cargo build --locked
+	tests/rigs/clients/run.sh
+
+api-types: ## Regenerate the dev server's table of the API's types from the Go types
+	cd tests/rigs/clients/go && go run ./types ../../../../src/devserver/resource.rs >types.txt
+	mv tests/rigs/clients/go/types.txt src/devserver/types.txt
 
 report: ## Regenerate REPORT.md and BUGS.md from tests/records
 	UPDATE_EXPECT=1 cargo test --locked --test it report::

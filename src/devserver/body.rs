@@ -49,9 +49,6 @@ pub(crate) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
         YAML => yaml(body)?,
         MEDIA_TYPE => protobuf::read(body).map_err(|error| match error {
             DecodeError::UnknownKind(kind) => StatusError::unsupported_as_protobuf(&kind),
-            DecodeError::UnknownField(kind) => {
-                StatusError::unsupported_as_protobuf(&format!("all fields of {kind}"))
-            }
             DecodeError::Malformed => {
                 StatusError::bad_request("the body of the request is no protobuf object")
             }

@@ -57,8 +57,6 @@ impl Component {
         let stderr = fs::File::create(&log).expect("a writable folder");
         let child = Command::new(program)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
-            // The dev server reads few kinds as protobuf.
-            .arg("--kube-api-content-type=application/json")
             .args(["--leader-elect=false", "--secure-port=0"])
             .args(flags)
             .current_dir(&folder)
