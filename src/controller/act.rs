@@ -114,10 +114,7 @@ pub enum SyncError {
         retry_after: Option<Duration>,
     },
     #[error("{}{error}", if batch.did == Did::Deleted { "unable to delete pods: " } else { "" })]
-    Batch {
-        batch: Batch,
-        error: WriteError,
-    },
+    Batch { batch: Batch, error: WriteError },
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),

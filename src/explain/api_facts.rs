@@ -26,16 +26,10 @@ const PAGE: &str = "500";
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     #[error("cannot read {what}")]
-    Request {
-        what: String,
-        source: ClientError,
-    },
+    Request { what: String, source: ClientError },
     /// Neither the object exists nor a ReplicaSet of a Deployment of that name.
     #[error("{kind} {key} not found")]
-    NotFound {
-        kind: &'static str,
-        key: ObjectKey,
-    },
+    NotFound { kind: &'static str, key: ObjectKey },
     #[error("cannot decode the response for {what}")]
     Decode {
         what: String,

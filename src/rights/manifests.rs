@@ -14,10 +14,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
     /// A ServiceAccount; the manifests create it.
-    ServiceAccount {
-        namespace: String,
-        name: String,
-    },
+    ServiceAccount { namespace: String, name: String },
     /// A user, such as the common name of a client certificate.
     User(String),
 }

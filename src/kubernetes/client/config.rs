@@ -435,10 +435,7 @@ pub enum ConfigError {
     },
     /// A kubeconfig file cannot be used.
     #[error("kubeconfig {}: {problem}", file.display())]
-    File {
-        file: PathBuf,
-        problem: String,
-    },
+    File { file: PathBuf, problem: String },
     /// An entry of a kubeconfig cannot be used.
     #[error("kubeconfig {}, {entry}: {problem}", file.display())]
     Entry {
