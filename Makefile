@@ -17,6 +17,8 @@ OBJCOPY ?= objcopy
 # Prints man page and completions. Another program than BINARY if that is for another kind of machine.
 PRINTER ?= $(BINARY)
 program = $(DESTDIR)$(PREFIX)/bin/$(NAME)
+# Under this name the program is kubectl's plugin: `kubectl rs-explain`.
+plugin = $(DESTDIR)$(PREFIX)/bin/kubectl-rs_explain
 debug = $(DESTDIR)$(DEBUGDIR)$(PREFIX)/bin/$(NAME).debug
 shared = $(DESTDIR)$(PREFIX)/share
 documents = $(shared)/doc/$(NAME)
@@ -32,7 +34,7 @@ rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|href="\.\./(devserver)/([a-z_/]+\.rs)"|href="../../../src/\1/\2.html"|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
 	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g; \
-	s|src="([a-z-]+\.svg)"|src="../../../../../src/manual/\1"|g
+	s|src="([a-z-]+\.(svg|png))"|src="../../../../../src/manual/\1"|g
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
 	s|](\.\./\.\./\([A-Z]\)|](../\1|g; s|\[\([^]]*\)\]([^)]*\.rs)|\1|g; \
 	s,\[\([^]]*\)\](\(\.\./\.\./\|tests/\|\(\.\./\)*CONTRIBUTING\)[^)]*),\1,g; \
@@ -126,6 +128,7 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	chmod 644 $(debug)
 	chmod 755 $(program).new
 	mv $(program).new $(program)
+	ln -sf $(NAME) $(plugin)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/$(NAME)|$(SYSCONFDIR)/$(NAME)|' \
 		config/$(NAME).service >$(units)/$(NAME).service
 	$(PRINTER) man >$(shared)/man/man8/$(NAME).8
@@ -138,7 +141,8 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 	install -D -m 644 -t $(documents)/static-pod config/static-pod/*.yaml
 	install -D -m 644 -t $(documents)/sidecar config/sidecar/*.yaml
 	install -D -m 644 -t $(documents)/monitoring config/monitoring/*
-	install -m 644 src/manual/*.md src/manual/*.svg $(documents)/manual
+	install -D -m 644 -t $(documents)/shadow config/shadow/*.yaml
+	install -m 644 src/manual/*.md src/manual/*.svg src/manual/*.png $(documents)/manual
 	sed -z -i '$(installed_links)' $(addprefix $(documents)/,README.md SECURITY.md CHANGELOG.md) \
 		$(documents)/manual/*.md
 	install -d -m 700 $(DESTDIR)$(SYSCONFDIR)/$(NAME)
@@ -146,7 +150,7 @@ install: $(BINARY) ## Install binary, unit, manual, man page and completions bel
 		install -m 600 config/config.yaml $(DESTDIR)$(SYSCONFDIR)/$(NAME)/config.yaml
 
 uninstall: ## Remove what was installed, but not the configuration
-	rm -f $(program) $(debug) $(generated)
+	rm -f $(program) $(plugin) $(debug) $(generated)
 	rm -rf $(documents)
 
 ## Change the code
@@ -175,7 +179,7 @@ check-without-devserver: ## Lint and test the build without the feature `devserv
 	cargo clippy --locked --package $(NAME) --no-default-features --all-targets -- -D warnings
 	cargo test --locked --package $(NAME) --no-default-features --lib
 
-test-samples: ## Run the manual's samples for pytest and Go on the dev server
+test-samples: ## Run the packages for pip, npm and Go in bare environments, without network
 	cargo build --locked
 	tests/samples/run.sh
 
@@ -240,7 +244,7 @@ mutants-of-change: ## Run mutants of the lines that changed since a commit (SINC
 
 ## Package
 
-dist: ## Build reproducible tarballs for x86-64 and arm64 into target/dist (TARGETS)
+dist: ## Build reproducible tarballs, wheels and an npm package into target/dist (TARGETS)
 	config/packages/tarballs.sh
 
 deb: ## Build Debian packages for this machine into target/debian

@@ -3,6 +3,8 @@
 #
 #   NAME-VERSION-TARGET.tar.gz          what `make install` installs, licences, SBOM
 #   NAME-VERSION-TARGET-debug.tar.gz    line tables and symbols, for bin/.debug or /usr/lib/debug
+#   *.whl, *.tgz, *-go.tar.gz           for tests in other languages: see libraries.sh
+#   rs-explain.yaml                     krew's manifest, for tarballs that are published at HOMEPAGE
 #   SHA256SUMS
 #
 # The same commit gives the same bytes in any folder, if the tools are the same: rustc (SHA256SUMS
@@ -94,6 +96,8 @@ pack() { # pack TARGET
     documents=$dist/$folder/share/doc/$name
     SOURCE_DATE_EPOCH=$epoch "$here/notices.sh" "$1" "$documents"
     chmod -R u=rwX,go=rX "$dist/$folder"
+    mkdir -p "$build/libraries/$1"
+    cp "$dist/$folder/bin/$name" "$documents/LICENCES" "$documents/sbom.cdx.json" "$build/libraries/$1"
     archive "$folder"
     mkdir "$dist/$folder-debug"
     mv "$stage/usr/lib/debug/usr/local/bin/$name.debug" "$dist/$folder-debug"
@@ -108,10 +112,18 @@ done
 # Man page and completions are the same for every target, so one that runs here prints them.
 printer=$build/$(uname -m)-unknown-linux-musl/dist/$name
 [ -x "$printer" ] || die "TARGETS lacks the target of this machine, which prints the man page"
+rm -rf "$build/libraries"
 for target in $targets; do
     pack "$target"
 done
+SOURCE_DATE_EPOCH=$epoch "$here/libraries.sh" "$dist" "$build"/libraries/*
 cd "$dist"
-sha256sum -- *.tar.gz >SHA256SUMS
+sed "s|@HOMEPAGE@|${HOMEPAGE:-https://example.invalid/$name}|; s|@VERSION@|$version|" \
+    "$here/krew.yaml" >rs-explain.yaml
+for target in $targets; do
+    sum=$(sha256sum "$name-$version-$target.tar.gz")
+    sed -i "s|@SHA256-${target%%-*}@|${sum%% *}|" rs-explain.yaml
+done
+sha256sum -- * >SHA256SUMS
 say "target/dist:"
 ls -l -- *

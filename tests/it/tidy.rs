@@ -383,8 +383,10 @@ fn no_build_but_of_tests_has_the_simulation() {
     }
     let mut scripts = vec!["Makefile".to_owned(), ".ci/run".to_owned()];
     let packages = fs::read_dir(root().join("config/packages")).expect("a folder");
-    scripts.extend(packages.map(|entry| {
-        let name = entry.expect("a readable entry").file_name();
+    let packages = packages.map(|entry| entry.expect("a readable entry"));
+    let files = packages.filter(|entry| entry.path().is_file());
+    scripts.extend(files.map(|file| {
+        let name = file.file_name();
         format!("config/packages/{}", name.to_string_lossy())
     }));
     scripts.retain(|file| {

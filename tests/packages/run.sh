@@ -3,7 +3,7 @@
 #
 #   apt-get install podman qemu-user-static systemd-container mmdebstrap
 #
-# TESTS names some of the parts: tarballs, image, deb. Each part names the step that fails. The output of
+# TESTS names some of the parts: tarballs, libraries, image, deb. Each part names the step that fails. The output of
 # a part that passes is kept in tests/records/packages-PART.txt.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -12,7 +12,8 @@ cd "$(dirname "$0")/../.."
 about() { # about PART
   (. /etc/os-release && echo "$PRETTY_NAME, $(uname -m), Linux $(uname -r | cut -d- -f1)")
   case $1 in
-  tarballs) wc --bytes target/dist/*.tar.gz ;;
+  tarballs) wc --bytes target/dist/*-musl*.tar.gz ;;
+  libraries) wc --bytes target/dist/*.whl target/dist/*.tgz target/dist/*-go.tar.gz ;;
   deb) wc --bytes target/debian/*.deb ;;
   image)
     ${ENGINE:-podman} --version
@@ -29,7 +30,7 @@ check() { # check PART
   echo "passed in $SECONDS s"
 }
 
-for part in ${TESTS:-tarballs image deb}; do
+for part in ${TESTS:-tarballs libraries image deb}; do
   printf '\n== %s\n' "$part"
   output=target/packages-$part.txt
   # Only what is the same on every machine: no folders of this one.

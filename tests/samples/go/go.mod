@@ -6,7 +6,10 @@ require (
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
+	replicaset-controller/devserver v0.0.0
 )
+
+replace replicaset-controller/devserver => ../../../config/packages/go
 
 require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect

@@ -1,9 +1,9 @@
 """A test with pods that come and go, one with pods that fail, and one with a custom resource."""
 
 import pytest
-from conftest import eventually
 from kubernetes import client, watch
 from renew import ready_pods, renew
+from replicaset_controller import wait_until
 
 
 def replica_set(replicas, annotations=None):
@@ -21,39 +21,39 @@ def replica_set(replicas, annotations=None):
     }
 
 
-def test_every_pod_is_renewed(cluster, namespace):
-    core, apps = client.CoreV1Api(cluster), client.AppsV1Api(cluster)
-    apps.create_namespaced_replica_set(namespace, replica_set(3))
-    pods = lambda: ready_pods(core, namespace, "app=web")
-    eventually(lambda: len(pods()) == 3, "three pods are ready")
+def test_every_pod_is_renewed(dev_client, dev_namespace):
+    core, apps = client.CoreV1Api(dev_client), client.AppsV1Api(dev_client)
+    apps.create_namespaced_replica_set(dev_namespace, replica_set(3))
+    pods = lambda: ready_pods(core, dev_namespace, "app=web")
+    wait_until(lambda: len(pods()) == 3, "three pods are ready")
     before = {pod.metadata.uid for pod in pods()}
 
-    assert renew(core, namespace, "app=web") == 3
+    assert renew(core, dev_namespace, "app=web") == 3
 
     after = {pod.metadata.uid for pod in pods()}
     assert len(after) == 3
     assert not before & after
 
 
-def test_a_pod_without_successor_is_reported(cluster, namespace):
-    core, apps = client.CoreV1Api(cluster), client.AppsV1Api(cluster)
-    created = apps.create_namespaced_replica_set(namespace, replica_set(1))
-    eventually(lambda: ready_pods(core, namespace, "app=web"), "the pod is ready")
+def test_a_pod_without_successor_is_reported(dev_client, dev_namespace):
+    core, apps = client.CoreV1Api(dev_client), client.AppsV1Api(dev_client)
+    created = apps.create_namespaced_replica_set(dev_namespace, replica_set(1))
+    wait_until(lambda: ready_pods(core, dev_namespace, "app=web"), "the pod is ready")
     # From now on, new pods crash.
-    created = apps.read_namespaced_replica_set("web", namespace)
+    created = apps.read_namespaced_replica_set("web", dev_namespace)
     fate = {"dev.replicaset-controller/fate": "crash-loop"}
     created.spec.template.metadata.annotations = fate
-    apps.replace_namespaced_replica_set("web", namespace, created)
+    apps.replace_namespaced_replica_set("web", dev_namespace, created)
 
     with pytest.raises(TimeoutError):
-        renew(core, namespace, "app=web", seconds=1)
+        renew(core, dev_namespace, "app=web", seconds=1)
 
 
-def test_a_custom_resource_is_watched(cluster, namespace):
+def test_a_custom_resource_is_watched(dev_client, dev_namespace):
     names = {"plural": "shops", "singular": "shop", "kind": "Shop", "listKind": "ShopList"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
-    client.ApiextensionsV1Api(cluster).create_custom_resource_definition(
+    client.ApiextensionsV1Api(dev_client).create_custom_resource_definition(
         {
             "metadata": {"name": "shops.example.com"},
             "spec": {
@@ -64,8 +64,8 @@ def test_a_custom_resource_is_watched(cluster, namespace):
             },
         }
     )
-    shops = client.CustomObjectsApi(cluster)
-    where = ("example.com", "v1", namespace, "shops")
+    shops = client.CustomObjectsApi(dev_client)
+    where = ("example.com", "v1", dev_namespace, "shops")
     shop = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "corner"}}
     shops.create_namespaced_custom_object(*where, {**shop, "spec": {"size": 1}})
 

@@ -1,0 +1,3 @@
+module replicaset-controller/devserver
+
+go 1.21

@@ -1,0 +1,49 @@
+"""Fixtures: one server for all tests of a run, and for each test that asks for it a namespace."""
+
+import itertools
+
+import pytest
+
+from . import DevServer, DevServerError
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def dev_server_arguments():
+    """Arguments of `replicaset-controller dev`; a `conftest.py` overrides them."""
+    return ["--pod-ready-after=0s"]
+
+
+@pytest.fixture(scope="session")
+def dev_server(dev_server_arguments, tmp_path_factory):
+    """A `DevServer`, which stops after the last test."""
+    try:
+        server = DevServer(*dev_server_arguments, folder=tmp_path_factory.mktemp("dev-server"))
+    except DevServerError as error:
+        pytest.fail(f"the dev server does not start: {error}", pytrace=False)
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def dev_client(dev_server):
+    """An `ApiClient` of the package `kubernetes`."""
+    return dev_server.client()
+
+
+@pytest.fixture
+def dev_namespace(dev_server):
+    """A `Namespace` for this test. Nobody waits for its end: the server goes with all of them."""
+    namespace = dev_server.create_namespace(f"test-{next(_NUMBERS)}")
+    yield namespace
+    namespace.delete()
+
+
+@pytest.fixture
+def dev_kubeconfig(dev_namespace, tmp_path, monkeypatch):
+    """A kubeconfig with the test's namespace, which $KUBECONFIG names during the test."""
+    path = tmp_path / "kubeconfig"
+    dev_namespace.write_kubeconfig(path)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
