@@ -14,11 +14,11 @@ pub mod report;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::controller::inspect::ReplicaSetFacts;
-use crate::stdx::escape::escaped;
+use crate::stdx::escape::{escaped, escaped_html};
 
 pub use api_facts::{ApiError, ApiFacts, read_table};
 pub use model::{Report, Sources};
@@ -53,6 +53,12 @@ pub struct Row {
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// Since when, as far as its objects and the record of a daemon show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// What the next sync does, and what it waits for.
+    #[serde(default)]
+    pub next: String,
 }
 
 impl Table {
@@ -95,6 +101,8 @@ impl Row {
             available: report.available,
             reason,
             fix,
+            since: report.since,
+            next: report.next.in_words(),
         }
     }
 
@@ -102,13 +110,51 @@ impl Row {
         (&self.namespace, &self.name, &self.kind)
     }
 
+    /// The kind as kubectl abbreviates it, and the resource.
+    fn short_and_resource(&self) -> (&'static str, &'static str) {
+        match &*self.kind {
+            "ReplicationController" => ("rc", "replicationcontrollers"),
+            _ => ("rs", "replicasets"),
+        }
+    }
+
     /// As kubectl takes it: `rs/web`.
     fn object(&self) -> String {
-        let short = match &*self.kind {
-            "ReplicationController" => "rc",
-            _ => "rs",
-        };
-        format!("{short}/{}", self.name)
+        format!("{}/{}", self.short_and_resource().0, self.name)
+    }
+
+    /// The cells of a browser's table: those of the text, with the report behind the name, the age
+    /// of the problem and what comes next.
+    fn html(&self, now: Timestamp) -> String {
+        let [
+            namespace,
+            object,
+            owner,
+            desired,
+            active,
+            ready,
+            available,
+            reason,
+        ] = self.cells().map(|cell| escaped_html(&cell));
+        let (_, resource) = self.short_and_resource();
+        // Names of objects need no encoding in a URL.
+        let path = escaped_html(&format!(
+            "/debug/{resource}/{}/{}",
+            self.namespace, self.name
+        ));
+        let since = self.since.map_or("-".to_owned(), |since| {
+            let age = SignedDuration::from_secs(now.duration_since(since).as_secs().max(0));
+            format!("<time datetime=\"{since}\" title=\"{since}\">{age:#}</time>")
+        });
+        let fix = self.fix.as_deref().map_or(String::new(), |fix| {
+            format!("<p>{}</p>", escaped_html(&escaped(fix)))
+        });
+        let next = escaped_html(&escaped(&self.next));
+        format!(
+            "<tr><td>{namespace}</td><td><a href=\"{path}\">{object}</a></td><td>{owner}</td>\
+             <td>{desired}</td><td>{active}</td><td>{ready}</td><td>{available}</td>\
+             <td>{since}</td><td>{reason}{fix}</td><td>{next}</td></tr>\n"
+        )
     }
 
     fn cells(&self) -> [String; 8] {
@@ -136,25 +182,57 @@ const HEAD: [&str; 8] = [
     "REASON",
 ];
 
+/// Rows of a browser's table; `explain` and the page of each kind have all of them.
+const HTML_ROWS_MAX: usize = 500;
+
+impl Table {
+    /// The table for a browser, as of `now`. Escapes text from the cluster.
+    pub fn html(&self, now: Timestamp) -> String {
+        let rows = self.not_converged.iter().take(HTML_ROWS_MAX);
+        let rows: String = rows.map(|row| row.html(now)).collect();
+        let head = HEAD.split_last().map_or(&[][..], |(_, counts)| counts);
+        let head: String = head
+            .iter()
+            .chain(&["SINCE", "WHY", "NEXT SYNC"])
+            .map(|title| format!("<th>{title}</th>"))
+            .collect();
+        let table = match &*rows {
+            "" => String::new(),
+            rows => format!("<table class=\"objects\">\n<tr>{head}</tr>\n{rows}</table>\n"),
+        };
+        let more = match self.not_converged.len().saturating_sub(HTML_ROWS_MAX) {
+            0 => String::new(),
+            n => format!("<p>and {n} more</p>\n"),
+        };
+        format!("<h2>{}</h2>\n{table}{more}", escaped_html(&self.summary()))
+    }
+
+    /// How many have converged, in words.
+    fn summary(&self) -> String {
+        let total: usize = self.looked_at.values().sum();
+        let n = self.not_converged.len();
+        let plural = |kind: &String| format!("{}s", escaped(kind));
+        if total == 0 {
+            let kinds: Vec<String> = self.looked_at.keys().map(plural).collect();
+            return format!("no {} found", kinds.join(" or "));
+        }
+        let kinds = self.looked_at.iter().filter(|(_, n)| **n > 0);
+        let kinds: Vec<String> = kinds.map(|(kind, _)| plural(kind)).collect();
+        let kinds = kinds.join(" and ");
+        let have = |n: usize| if n == 1 { "has" } else { "have" };
+        match n {
+            0 => format!("{total} of {total} {kinds} {} converged", have(total)),
+            n => format!("{n} of {total} {kinds} {} not converged", have(n)),
+        }
+    }
+}
+
 impl fmt::Display for Table {
     /// As kubectl prints tables. Escapes text from the cluster, so that it can neither control the
     /// terminal nor forge a row.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.looked_at.values().all(|n| *n == 0) {
-            let kinds = self.looked_at.keys();
-            let kinds: Vec<String> = kinds.map(|kind| format!("{}s", escaped(kind))).collect();
-            return writeln!(f, "no {} found", kinds.join(" or "));
-        }
-        let total: usize = self.looked_at.values().sum();
-        let kinds = self.looked_at.iter().filter(|(_, n)| **n > 0);
-        let kinds: Vec<String> = kinds
-            .map(|(kind, _)| format!("{}s", escaped(kind)))
-            .collect();
-        let kinds = kinds.join(" and ");
-        let have = |n: usize| if n == 1 { "has" } else { "have" };
-        let n = self.not_converged.len();
-        if n == 0 {
-            return writeln!(f, "{total} of {total} {kinds} {} converged", have(total));
+        if self.not_converged.is_empty() {
+            return writeln!(f, "{}", self.summary());
         }
         let mut rows = vec![HEAD.map(str::to_owned)];
         rows.extend(self.not_converged.iter().map(Row::cells));
@@ -170,13 +248,13 @@ impl fmt::Display for Table {
             }
             writeln!(f, "{reason}")?;
         }
-        writeln!(f, "\n{n} of {total} {kinds} {} not converged", have(n))
+        writeln!(f, "\n{}", self.summary())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Row, Table};
+    use super::{HTML_ROWS_MAX, Row, Table};
 
     fn row(kind: &str, namespace: &str, name: &str, reason: &str) -> Row {
         Row {
@@ -190,6 +268,8 @@ mod tests {
             available: 0,
             reason: reason.to_owned(),
             fix: None,
+            since: None,
+            next: "create 1 pod".to_owned(),
         }
     }
 
@@ -216,6 +296,35 @@ shop        rs/web   Deployment/web   3         2        1       0           no 
         let json = serde_json::to_string(&table).expect("text keys");
         let read: Table = serde_json::from_str(&json).expect("a table");
         assert_eq!(read, table);
+    }
+
+    #[test]
+    fn a_browser_sees_the_table_and_runs_none_of_it() {
+        let now: jiff::Timestamp = "2026-01-01T00:10:00Z".parse().expect("a time");
+        let mut table = Table::of("ReplicaSet", 10);
+        let reason = "<script>alert(\"a & b\")</script>\u{202e}";
+        table.not_converged = vec![Row {
+            fix: Some("<b>raise it</b>".to_owned()),
+            since: "2026-01-01T00:08:30Z".parse().ok(),
+            ..row("ReplicaSet", "shop", "web", reason)
+        }];
+        let html = table.html(now);
+        for part in [
+            "<h2>1 of 10 ReplicaSets has not converged</h2>",
+            "<a href=\"/debug/replicasets/shop/web\">rs/web</a>",
+            "title=\"2026-01-01T00:08:30Z\">1m 30s</time>",
+            "&lt;script&gt;alert(&quot;a &amp; b&quot;)&lt;/script&gt;\\u{202e}",
+            "<p>&lt;b&gt;raise it&lt;/b&gt;</p>",
+            "<td>create 1 pod</td>",
+        ] {
+            assert!(html.contains(part), "no {part} in {html}");
+        }
+        assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+        let many = vec![row("ReplicaSet", "shop", "web", "no quota"); HTML_ROWS_MAX + 3];
+        table.not_converged = many;
+        assert!(table.html(now).contains("<p>and 3 more</p>"));
+        let all = Table::of("ReplicaSet", 4).html(now);
+        assert_eq!(all, "<h2>4 of 4 ReplicaSets have converged</h2>\n");
     }
 
     #[test]

@@ -181,6 +181,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
             pages::add_pages(&shown);
             manager.add_pages(&shown);
             shown.set_status(manager.status(config.server().to_string()));
+            shown.set_objects(manager.objects());
             let systemd = systemd::start(&health, manager.systemd_status(), stop);
             let result = finish(manager);
             let deadline = Instant::now() + SYSTEMD_WITHIN;

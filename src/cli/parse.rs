@@ -70,8 +70,33 @@ struct Head<'a> {
 /// clap stops at the first mistake. To report all mistakes, `Head::matches` removes each rejected
 /// argument and parses the rest again, source by source.
 pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
-    let cli = Cli::command();
     let mut arguments = sources.arguments.clone();
+    if !is_plugin(&arguments) {
+        return parse_arguments(sources, arguments);
+    }
+    arguments.splice(
+        ..1,
+        ["replicaset-controller", "explain"].map(OsString::from),
+    );
+    let as_called = |text: String| text.replace("replicaset-controller explain", PLUGIN);
+    match parse_arguments(sources, arguments) {
+        ParseOutcome::Show(text) => ParseOutcome::Show(as_called(text)),
+        ParseOutcome::Usage(text) => ParseOutcome::Usage(as_called(text)),
+        run @ ParseOutcome::Run(_) => run,
+    }
+}
+
+/// What users write to call the program under the name `kubectl-rs_explain`.
+const PLUGIN: &str = "kubectl rs-explain";
+
+/// True if kubectl runs the program as its plugin.
+fn is_plugin(arguments: &[OsString]) -> bool {
+    let program = arguments.first().map(Path::new).and_then(Path::file_name);
+    program.is_some_and(|name| name == "kubectl-rs_explain")
+}
+
+fn parse_arguments(sources: &Sources<'_>, mut arguments: Vec<OsString>) -> ParseOutcome {
+    let cli = Cli::command();
     if arguments.get(1).is_some_and(|word| word == "help") {
         arguments.retain(|word| word != "-h" && word != "--help");
     }

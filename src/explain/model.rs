@@ -72,6 +72,9 @@ pub struct Report {
     /// Why the ReplicaSet makes no progress, most important first; empty if it is in its desired
     /// state.
     pub findings: Vec<Finding>,
+    /// Since when it has not converged, as far as its objects and the record show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     pub next: NextStep,
     pub deletion_order: Vec<Deletion>,
     pub deletion_order_total: usize,
@@ -135,6 +138,14 @@ impl NextStep {
     /// True if a sync would leave all pods as they are.
     pub fn is_nothing(&self) -> bool {
         self.action == "nothing" && self.adopts.is_empty() && self.releases.is_empty()
+    }
+
+    /// What the sync would do, and what it waits for.
+    pub fn in_words(&self) -> String {
+        match &self.held_back {
+            Some(held_back) => format!("{self}, but not yet: {held_back}"),
+            None => self.to_string(),
+        }
     }
 }
 
@@ -381,10 +392,7 @@ impl Report {
 
     fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = &self.next;
-        match &next.held_back {
-            Some(held_back) => writeln!(f, "\nNext sync: {next}, but not yet: {held_back}")?,
-            None => writeln!(f, "\nNext sync: {next}")?,
-        }
+        writeln!(f, "\nNext sync: {}", next.in_words())?;
         fmt_deletions(&next.pods, next.pods_total, f)
     }
 

@@ -82,6 +82,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         generation: rs.generation,
         observed_generation: rs.status.observed_generation,
         findings: Vec::new(),
+        since: since(facts, active, now),
         next,
         deletion_order_total: order.len(),
         deletion_order: context.map_or_else(Vec::new, |context| {
@@ -101,6 +102,25 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     report.not_counted.truncate(NAMED_MAX);
     report.findings = findings(&report, decision.as_ref(), facts, sources, now);
     report
+}
+
+/// The earliest time at which something began that keeps the ReplicaSet from converging: a
+/// condition, its deletion, a rejected create, an error, or the wait for one of its `active` pods.
+fn since(facts: &ReplicaSetFacts, active: &[Arc<Pod>], now: Timestamp) -> Option<Timestamp> {
+    let rs = &*facts.replica_set;
+    let conditions = rs.status.conditions.iter();
+    let conditions = conditions.filter(|condition| condition.status == "True");
+    let conditions = conditions.filter_map(|condition| condition.last_transition_time);
+    let pods = active.iter();
+    let pods = pods.filter(|pod| !is_available(pod, rs.min_ready_seconds, now));
+    let pods = pods.filter_map(|pod| pod.creation.max(pod.ready_transition));
+    let objects = pods.chain(rs.deletion).map(CompactTimestamp::timestamp);
+    let memory = facts.memory.as_ref();
+    let error = memory.and_then(|memory| memory.last_error.as_ref());
+    let held_back = memory.and_then(|memory| memory.held_back.as_ref());
+    let rejected = held_back.and_then(|held_back| now.checked_sub(held_back.since).ok());
+    let record = error.map(|error| error.at).into_iter().chain(rejected);
+    conditions.chain(objects).chain(record).min()
 }
 
 fn siblings(facts: &ReplicaSetFacts) -> Vec<Sibling> {

@@ -226,6 +226,24 @@ fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
 }
 
 #[test]
+fn the_earliest_sign_says_since_when() {
+    let since = |facts: &ReplicaSetFacts| report(facts, &Sources::default(), NOW).since;
+    let at = |text: &str| Some(text.parse::<Timestamp>().expect("a time"));
+    assert_eq!(since(&facts(1, &json!([]), vec![ready("web-1")])), None);
+    assert_eq!(since(&facts(2, &json!([]), Vec::new())), None);
+    let lost = json!([
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2025-12-31T22:00:00Z"},
+    ]);
+    let lost = pod("web-1", &json!({}), &json!({"conditions": lost}));
+    let failure = json!([{
+        "type": "ReplicaFailure", "status": "True", "lastTransitionTime": "2025-12-31T21:00:00Z",
+    }]);
+    let both = [&json!([]), &failure].map(|it| facts(2, it, vec![lost.clone()]));
+    assert_eq!(since(&both[0]), at("2025-12-31T22:00:00Z"));
+    assert_eq!(since(&both[1]), at("2025-12-31T21:00:00Z"));
+}
+
+#[test]
 fn annotations_without_effect_are_a_problem() {
     let mut facts = facts(1, &json!([]), vec![ready("web-1")]);
     let rs = Arc::make_mut(&mut facts.replica_set);

@@ -115,6 +115,44 @@ impl Manager {
     }
 }
 
+impl Manager {
+    /// What the page `/` shows a browser of the objects that have not converged.
+    pub fn objects(&self) -> impl Fn() -> String + Send + Sync + use<> {
+        let instances = self.instances.iter();
+        let controllers: Vec<_> = instances
+            .map(|instance| (instance.kind(), Arc::downgrade(instance.controller())))
+            .collect();
+        move || {
+            let mut whole = Table::default();
+            let alive = controllers
+                .iter()
+                .filter_map(|(kind, controller)| Some((kind, controller.upgrade()?)));
+            for (kind, controller) in alive {
+                // Until then every ReplicaSet seems to lack its pods.
+                if !controller.inspector().has_synced() {
+                    return "<p>waiting for the first lists</p>\n".to_owned();
+                }
+                whole.merge(unsettled(&controller, kind, None));
+            }
+            whole.html(Timestamp::now())
+        }
+    }
+}
+
+fn unsettled(
+    controller: &ReplicaSetController,
+    kind: &WorkloadKind,
+    namespace: Option<&str>,
+) -> Table {
+    let (sources, now) = (Sources::default(), Timestamp::now());
+    let mut table = Table::of(kind.kind, 0);
+    let n = controller
+        .inspector()
+        .inspect_unsettled(namespace, &mut |facts| table.add(facts, &sources, now));
+    table.merge(Table::of(kind.kind, n));
+    table
+}
+
 fn stopping() -> Response {
     Response::text(503, "the daemon is stopping\n")
 }
@@ -153,12 +191,7 @@ fn table(
         return Response::text(503, "the first lists are not complete yet\n");
     }
     let namespace = Some(request.query_value("namespace")).filter(|it| !it.is_empty());
-    let (sources, now) = (Sources::default(), Timestamp::now());
-    let mut table = Table::of(kind.kind, 0);
-    let n = controller
-        .inspector()
-        .inspect_unsettled(namespace, &mut |facts| table.add(facts, &sources, now));
-    table.merge(Table::of(kind.kind, n));
+    let table = unsettled(&controller, kind, namespace);
     shown(request, &table, || table.to_string())
 }
 

@@ -36,12 +36,15 @@ struct State {
     /// Prefixes of paths that return 404.
     hidden: Vec<String>,
     status: Option<StatusSource>,
+    objects: Option<ObjectsSource>,
 }
 
 /// What the daemon is doing, each with its name.
 pub type Facts = Vec<(String, String)>;
 
 type StatusSource = Arc<dyn Fn() -> Facts + Send + Sync>;
+
+type ObjectsSource = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// One line of the index.
 #[derive(Serialize)]
@@ -90,6 +93,21 @@ impl Pages {
     pub fn set_status(&self, status: impl Fn() -> Facts + Send + Sync + 'static) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         state.status = Some(Arc::new(status));
+    }
+
+    /// Sets what a browser sees at `/` of the controlled objects, in HTML, unless `/debug/` is
+    /// hidden.
+    pub fn set_objects(&self, objects: impl Fn() -> String + Send + Sync + 'static) {
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        state.objects = Some(Arc::new(objects));
+    }
+
+    fn objects(&self) -> String {
+        let source = self.lock().objects.clone();
+        match source.filter(|_| self.has("/debug/")) {
+            Some(source) => source(),
+            None => String::new(),
+        }
     }
 
     pub(super) fn status(&self) -> Facts {
@@ -187,14 +205,28 @@ pub(super) fn add(pages: &Arc<Pages>) {
             let Some(pages) = listed.upgrade() else {
                 return Response::text(503, "the daemon is stopping\n");
             };
-            let status = if prefix == "/" {
-                pages.status()
-            } else {
-                Vec::new()
-            };
-            index(request, &status, &pages.index(prefix))
+            let is_first = prefix == "/";
+            let status = is_first.then(|| pages.status()).unwrap_or_default();
+            let entries = pages.index(prefix);
+            if is_for_browser(request) {
+                let objects = is_first.then(|| pages.objects()).unwrap_or_default();
+                return browser_page(&html(&status, &objects, &entries));
+            }
+            index(request, &status, &entries)
         });
     }
+}
+
+fn is_for_browser(request: &Request) -> bool {
+    request.query_value("format").is_empty() && request.header("accept").contains("text/html")
+}
+
+/// Nothing in the page runs or is loaded.
+fn browser_page(html: &str) -> Response {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+    Response::text(200, html)
+        .with_content_type("text/html; charset=utf-8")
+        .with_header("content-security-policy", policy)
 }
 
 fn index(request: &Request, status: &Facts, entries: &[Entry]) -> Response {
@@ -203,13 +235,6 @@ fn index(request: &Request, status: &Facts, entries: &[Entry]) -> Response {
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         status: BTreeMap<&'a str, &'a str>,
         pages: &'a [Entry],
-    }
-    let is_browser =
-        request.query_value("format").is_empty() && request.header("accept").contains("text/html");
-    if is_browser {
-        return Response::text(200, &html(status, entries))
-            .with_content_type("text/html; charset=utf-8")
-            .with_header("content-security-policy", "default-src 'none'");
     }
     let facts = status.iter();
     let index = Index {
@@ -241,8 +266,21 @@ fn text(status: &Facts, entries: &[Entry]) -> String {
     text
 }
 
-/// No entry holds text from outside; facts may.
-fn html(status: &Facts, entries: &[Entry]) -> String {
+/// How the page looks, in dark browsers too.
+const STYLE: &str = "\
+:root{color-scheme:light dark}
+body{font:14px/1.4 system-ui,sans-serif;margin:1.5em}
+table{border-collapse:collapse}
+th,td{text-align:left;vertical-align:top;padding:.3em .8em;border-bottom:1px solid #8884}
+th{font-size:11px}
+pre{white-space:pre-wrap}
+td p{margin:.2em 0 0;opacity:.7}
+.objects td:nth-child(9){overflow-wrap:anywhere}
+.objects td:nth-child(n+4):nth-child(-n+7){text-align:right}
+";
+
+/// No entry holds text from outside; facts may, and `objects` has escaped it.
+fn html(status: &Facts, objects: &str, entries: &[Entry]) -> String {
     let status = sanitized(&lines(status));
     let mut rows = String::new();
     for entry in entries {
@@ -255,10 +293,14 @@ fn html(status: &Facts, entries: &[Entry]) -> String {
         // Writing to a string cannot fail.
         writeln!(rows, "<tr><td>{link}</td><td>{about}</td></tr>").unwrap_or_default();
     }
+    let refresh = match objects {
+        "" => "",
+        _ => "<meta http-equiv=\"refresh\" content=\"5\">\n",
+    };
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <title>replicaset-controller</title>\n<pre>{status}</pre>\n<table>\n{rows}</table>\n\
-         </html>\n"
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n{refresh}\
+         <title>replicaset-controller</title>\n<style>\n{STYLE}</style>\n\
+         <pre>{status}</pre>\n{objects}<h2>Pages</h2>\n<table>\n{rows}</table>\n</html>\n"
     )
 }
 
@@ -402,6 +444,32 @@ mod tests {
         let form = "/debug/replicasets/NAMESPACE/NAME";
         let report = serde_json::json!({"path": form, "about": "a report"});
         assert_eq!(json["pages"][1], report);
+    }
+
+    #[test]
+    fn only_a_browser_gets_the_objects_and_asks_for_them_again() {
+        let pages = pages();
+        let refresh = "<meta http-equiv=\"refresh\"";
+        let browser = [("accept", "text/html")];
+        assert!(!body(&pages, "/", &browser, &[]).contains(refresh));
+        pages.set_objects(|| "<h2>4 of 4</h2>\n".to_owned());
+        let html = body(&pages, "/", &browser, &[]);
+        assert!(
+            html.contains("<h2>4 of 4</h2>") && html.contains(refresh),
+            "{html}"
+        );
+        for other in [
+            body(&pages, "/", &[], &[]),
+            body(&pages, "/debug/", &browser, &[]),
+        ] {
+            assert!(!other.contains("4 of 4"), "{other}");
+        }
+        pages.hide("/debug/");
+        let html = body(&pages, "/", &browser, &[]);
+        assert!(
+            !html.contains("4 of 4") && !html.contains(refresh),
+            "{html}"
+        );
     }
 
     #[test]

@@ -56,6 +56,10 @@ fn make_install_strips_the_program_and_uninstall_removes_it() {
     let program = stage.join("opt/rsc/bin").join(NAME);
     let version = Command::new(&program).arg("--version").output();
     assert!(version.expect("the program runs").status.success());
+    let plugin = Command::new(stage.join("opt/rsc/bin/kubectl-rs_explain"));
+    let help = { plugin }.arg("--help").output().expect("the plugin runs");
+    let help = String::from_utf8_lossy(&help.stdout);
+    assert!(help.contains("Usage: kubectl rs-explain"), "{help}");
     let debug = stage.join(format!("usr/lib/debug/opt/rsc/bin/{NAME}.debug"));
     for section in [".debug_line", ".symtab"] {
         assert!(!has_section(&program, section), "{section}");
@@ -74,6 +78,7 @@ fn make_install_strips_the_program_and_uninstall_removes_it() {
         "rbac.yaml",
         "static-pod/kustomization.yaml",
         "sidecar/pod.yaml",
+        "shadow/kustomization.yaml",
         "manual/install.md",
         "Containerfile",
     ] {

@@ -13,6 +13,15 @@ const PRINTED: &[(&str, &[&str])] = &[
         "rbac-namespace.yaml",
         &["--namespace=shop", "--secure-port=0"],
     ),
+    (
+        "shadow/rbac.yaml",
+        &[
+            "--controllers=*",
+            "--secure-port=0",
+            "--dry-run",
+            "--service-account=replicaset-controller-shadow/replicaset-controller",
+        ],
+    ),
 ];
 
 /// What `rbac` prints.

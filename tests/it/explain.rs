@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use replicaset_controller::devserver::Action;
+use replicaset_controller::devserver::{Action, ApiCall};
 use replicaset_controller::manager::ManagerOptions;
 use serde_json::json;
 
@@ -437,6 +437,10 @@ fn a_dry_run_prints_each_decision_once() {
         "{}",
         process.log()
     );
+    for recorded in cluster.faults().recorder().requests() {
+        let verb = recorded.request.verb();
+        assert!(["get", "list", "watch"].contains(&verb), "{recorded:?}");
+    }
 }
 
 #[test]

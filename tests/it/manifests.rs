@@ -13,7 +13,7 @@ use crate::support::TestCluster;
 use crate::tidy::root;
 
 /// The folders with a kustomization, from `config/`.
-const KUSTOMIZATIONS: [&str; 3] = ["", "static-pod", "sidecar"];
+const KUSTOMIZATIONS: [&str; 5] = ["", "static-pod", "sidecar", "monitoring", "shadow"];
 
 /// Checks a manifest on the API server, and changes nothing.
 const DRY_RUN: [&str; 4] = [
@@ -84,10 +84,13 @@ fn the_images_have_the_version_of_the_program() {
     let with_dev = format!("replicaset-controller-dev:{version}");
     let pod = &manifests("sidecar/pod.yaml")[0]["spec"];
     assert_eq!(images(pod), [&own, &with_dev]);
+    let deployment = manifests("shadow/deployment.yaml");
+    let pod = &of_kind(&deployment, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(images(pod), [&own]);
     for folder in KUSTOMIZATIONS {
         let file = Path::new(folder).join("kustomization.yaml");
         let kustomization = &manifests(&file.display().to_string())[0];
-        for image in kustomization["images"].as_array().expect("images") {
+        for image in kustomization["images"].as_array().into_iter().flatten() {
             assert_eq!(image["newTag"], version, "{folder}: {image}");
         }
     }
@@ -134,6 +137,70 @@ fn the_service_leads_monitors_to_each_daemon() {
     assert_eq!(port["port"], 10257);
     let served = &pod["spec"]["containers"][0]["ports"][0];
     assert_eq!(port["targetPort"], served["name"]);
+}
+
+/// Whatever the image does, the account can change nothing.
+#[test]
+fn the_shadow_may_only_read() {
+    let rights = manifests("shadow/rbac.yaml");
+    let roles = rights
+        .iter()
+        .filter(|object| object["kind"] == "ClusterRole");
+    let rules = roles.flat_map(|role| role["rules"].as_array().expect("rules"));
+    let mut verbs = rules.flat_map(|rule| rule["verbs"].as_array().expect("verbs"));
+    assert!(verbs.all(|verb| *verb == "get" || *verb == "list" || *verb == "watch"));
+    let bindings = rights.iter().filter(|object| !object["roleRef"].is_null());
+    for binding in bindings {
+        let role = &binding["roleRef"]["name"];
+        let is_own = rights.iter().any(|it| it["metadata"]["name"] == *role);
+        assert!(is_own, "{role} grants something else");
+    }
+    let deployment = manifests("shadow/deployment.yaml");
+    let spec = &of_kind(&deployment, "Deployment")["spec"]["template"]["spec"];
+    let arguments = spec["containers"][0]["args"].as_array().expect("a list");
+    assert!(arguments.contains(&json!("--dry-run")), "{arguments:?}");
+}
+
+/// What krew asks of a manifest (`docs/developer-guide/plugin-manifest.md` of krew).
+#[test]
+fn the_manifest_for_krew_has_what_krew_needs() {
+    let text = fs::read_to_string(root().join("config/packages/krew.yaml")).expect("a manifest");
+    let sum = "0a".repeat(32);
+    let filled = text
+        .replace("@HOMEPAGE@", "https://example.invalid")
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
+        .replace("@SHA256-x86_64@", &sum)
+        .replace("@SHA256-aarch64@", &sum);
+    assert!(!filled.contains('@'), "{filled}");
+    let plugin = &objects(&filled)[0];
+    assert_eq!(
+        plugin["apiVersion"],
+        "krew.googlecontainertools.github.com/v1alpha2"
+    );
+    assert_eq!(
+        (&plugin["kind"], &plugin["metadata"]["name"]),
+        (&json!("Plugin"), &json!("rs-explain"))
+    );
+    let spec = &plugin["spec"];
+    assert_eq!(spec["version"], format!("v{}", env!("CARGO_PKG_VERSION")));
+    let summary = spec["shortDescription"].as_str().expect("a text");
+    assert!(summary.len() <= 50 && !summary.ends_with('.'), "{summary}");
+    assert!(spec["homepage"].is_string() && spec["description"].is_string());
+    let platforms = spec["platforms"].as_array().expect("a list");
+    let of = |platform: &Value| platform["selector"]["matchLabels"].clone();
+    let both = ["amd64", "arm64"].map(|arch| json!({"os": "linux", "arch": arch}));
+    assert_eq!(platforms.iter().map(of).collect::<Vec<_>>(), both);
+    for platform in platforms {
+        assert_eq!(platform["sha256"], sum);
+        assert!(
+            platform["uri"]
+                .as_str()
+                .is_some_and(|uri| uri.ends_with("-musl.tar.gz"))
+        );
+        let files = platform["files"].as_array().expect("a list");
+        let is_installed = |file: &Value| file["to"] == platform["bin"];
+        assert!(files.iter().any(is_installed), "{platform}");
+    }
 }
 
 /// With these flags both processes listen on loopback only: `src/devserver/tests/clients.rs` tests
@@ -200,13 +267,14 @@ resources: [base]
 #[test]
 fn a_kustomization_alone_changes_nothing() {
     for kubectl in kubectls() {
-        for (folder, kind) in KUSTOMIZATIONS.into_iter().zip(["Deployment", "Pod", "Pod"]) {
-            let file = match kind {
-                "Deployment" => "deployment.yaml".to_owned(),
-                _ => format!("{folder}/pod.yaml"),
-            };
+        for (folder, file, kind) in [
+            ("", "deployment.yaml", "Deployment"),
+            ("static-pod", "static-pod/pod.yaml", "Pod"),
+            ("sidecar", "sidecar/pod.yaml", "Pod"),
+            ("shadow", "shadow/deployment.yaml", "Deployment"),
+        ] {
             let rendered = render(&kubectl, &root().join("config").join(folder));
-            let (rendered, written) = (of_kind(&rendered, kind), manifests(&file));
+            let (rendered, written) = (of_kind(&rendered, kind), manifests(file));
             let written = of_kind(&written, kind);
             assert_eq!(rendered["spec"], written["spec"], "{file}");
         }
@@ -219,7 +287,12 @@ fn every_manifest_is_accepted() {
         return;
     }
     let cluster = TestCluster::start();
-    for namespace in ["shop", "default", "kube-system"] {
+    for namespace in [
+        "shop",
+        "default",
+        "kube-system",
+        "replicaset-controller-shadow",
+    ] {
         // Some exist already.
         kubectl(&["create", "namespace", namespace], "").unwrap_or_default();
     }

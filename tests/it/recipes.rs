@@ -1,22 +1,29 @@
-//! The recipes of install.md for credentials, run as they are written on a control plane of their
-//! own. They run if `tests/control-plane` has built a kube-controller-manager.
+//! The recipes of install.md for credentials, run as they are written, and a first look at a
+//! cluster, each on a control plane of its own. They run if `tests/control-plane` has built a
+//! kube-controller-manager.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use replicaset_controller::client::Request;
 use replicaset_controller::stdx::stop::{Cause, Stop};
 use serde_json::{Value, json};
 
 use crate::manual;
 use crate::support::{
-    Api, ControlPlane, DaemonProcess, Kind, KubeControllerManager, Waiting, name, new_replica_set,
+    Api, ControlPlane, DaemonProcess, Kind, KubeControllerManager, PlainPort, Waiting, name,
+    new_replica_set, text_at,
 };
 
 /// kubeadm's list of controllers, with the change that install.md asks for.
 const CONTROLLERS: &str = "--controllers=*,bootstrapsigner,tokencleaner,-replicaset-controller";
+
+/// The namespace of config/shadow.
+const SHADOW: &str = "replicaset-controller-shadow";
 
 /// The commands of the section's code block with this number, from 0.
 fn commands(heading: &str, number: usize) -> String {
@@ -44,6 +51,7 @@ impl Terminal<'_> {
         let folders = [
             binary.parent().expect("a folder").to_owned(),
             self.plane.variable("CONTROL_PLANE_BIN").into(),
+            self.folder.to_owned(),
         ];
         let path = env::var_os("PATH").unwrap_or_default();
         let path = folders.into_iter().chain(env::split_paths(&path));
@@ -189,5 +197,85 @@ fn the_recipe_for_a_renewed_token_works() {
     });
     api.scale("web", 3);
     wait_for_pods(&api, &waiting, 3);
+    stop.stop(Cause::Requested("the test has ended".to_owned()));
+}
+
+/// An administrator's first look: the shadow and the plugin of kubectl beside the stock
+/// kube-controller-manager, with the account of config/shadow.
+#[test]
+fn a_look_at_a_cluster_writes_nothing() {
+    if !ControlPlane::has_controller_manager() {
+        return;
+    }
+    let plane = ControlPlane::start();
+    let stop = Stop::new();
+    let (api, waiting) = (plane.api(&stop), Waiting::new(&stop));
+    let flags = ["--leader-elect=false", "--controllers=*"];
+    let _theirs = KubeControllerManager::start(&plane, 1, &flags);
+    waiting.eventually("kube-controller-manager works", || {
+        let accounts = api.list(Kind::ServiceAccounts, "");
+        accounts.iter().any(|account| name(account) == "default")
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let terminal = Terminal {
+        plane: &plane,
+        folder: folder.path(),
+    };
+    let binary = env!("CARGO_BIN_EXE_replicaset-controller");
+    let config = crate::tidy::root().join("config/shadow");
+    terminal.run(&format!(
+        "kubectl apply -k {}
+         kubectl create quota two --hard=pods=2
+         kubectl create deployment web --image=example.invalid/web:1 --replicas=3
+         kubectl config view --minify --flatten --raw > shadow.conf
+         token=$(kubectl -n {SHADOW} create token replicaset-controller)
+         export KUBECONFIG=shadow.conf
+         kubectl config set-credentials shadow --token=\"$token\"
+         kubectl config set-context --current --user=shadow
+         ln -s {binary} kubectl-rs_explain",
+        config.display(),
+    ));
+    let port = PlainPort::free();
+    let kubeconfig = format!(
+        "--kubeconfig={}",
+        folder.path().join("shadow.conf").display()
+    );
+    let mut shadow = DaemonProcess::start(&[
+        "run",
+        &kubeconfig,
+        "--dry-run",
+        "--controllers=*",
+        "--secure-port=0",
+        &port.argument(),
+    ]);
+    waiting.eventually("the page names the quota", || {
+        let (_, page) = port.get_as("/", "text/html");
+        page.contains("/debug/replicasets/default/web-") && page.contains("exceeded quota: two")
+    });
+    let list = "export KUBECONFIG=shadow.conf; kubectl rs-explain";
+    let table = terminal.run(&format!("{list} -A -o json"));
+    let table: Value = serde_json::from_str(&table).expect("JSON");
+    let rows = table["notConverged"].as_array().expect("a list");
+    let row = rows.iter().find(|row| row["owner"] == "Deployment/web");
+    let row = row.unwrap_or_else(|| panic!("no row of the Deployment in {table}"));
+    assert!(
+        row["since"].is_string() && row["next"] == "create 1 pod",
+        "{row}"
+    );
+    let report = terminal.run(&format!(
+        "{list} -n default deploy/web --context=control-plane"
+    ));
+    assert!(report.contains("exceeded quota: two"), "{report}");
+    shadow.signal(Signal::SIGTERM);
+    assert_eq!(shadow.exit().code(), Some(0), "{}", shadow.log());
+
+    let log = fs::read_to_string(plane.audit_log()).expect("the audit log");
+    let events = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an event"));
+    let user = format!("system:serviceaccount:{SHADOW}:replicaset-controller");
+    let of_shadow = events.filter(|event: &Value| event["user"]["username"] == *user);
+    let verbs: BTreeSet<_> = of_shadow.map(|event| text_at(&event, "/verb")).collect();
+    assert_eq!(verbs, ["get", "list", "watch"].map(str::to_owned).into());
     stop.stop(Cause::Requested("the test has ended".to_owned()));
 }

@@ -93,6 +93,35 @@ fn run_is_the_default() {
 }
 
 #[test]
+fn the_plugin_of_kubectl_is_explain() {
+    let plugin = |arguments: &[&str]| {
+        let name = ["/usr/local/bin/kubectl-rs_explain"];
+        parse(&Sources {
+            arguments: name.iter().chain(arguments).map(Into::into).collect(),
+            environment: Vec::new(),
+            read_file: &|_| Err(io::ErrorKind::NotFound.into()),
+        })
+    };
+    let ParseOutcome::Run(parsed) = plugin(&["-n", "shop", "rs/web", "-o", "json"]) else {
+        panic!("valid flags");
+    };
+    let Some(Command::Explain(args)) = parsed.cli.command else {
+        panic!("not explain: {:?}", parsed.cli.command);
+    };
+    assert_eq!(args.namespace.as_deref(), Some("shop"));
+    assert_eq!(args.object, ["rs/web"]);
+    let ParseOutcome::Show(help) = plugin(&["--help"]) else {
+        panic!("no help");
+    };
+    assert!(help.contains("Usage: kubectl rs-explain ["), "{help}");
+    let ParseOutcome::Usage(mistakes) = plugin(&["--dry-run"]) else {
+        panic!("no mistake");
+    };
+    let advice = "see kubectl rs-explain --help";
+    assert!(mistakes.contains(advice), "{mistakes}");
+}
+
+#[test]
 fn every_form_of_v_is_klogs() {
     for (arguments, expected) in [
         (&["-v"][..], 4),

@@ -37,6 +37,12 @@ pub fn escaped_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Returns `text` such that HTML shows it, also within a quoted attribute.
+pub fn escaped_html(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// Maximum bytes of a text in the log and of an event's message. A server's message may have 1 MiB.
 /// What collects logs splits or cuts lines above 16 to 48 KiB.
 pub const TEXT_BYTES_MAX: usize = 8 << 10;

@@ -54,10 +54,15 @@ impl PlainPort {
 
     /// Status code and body of a page; 0 and the error if there is no HTTP response.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        self.get_as(path, "*/*")
+    }
+
+    /// [`get`](Self::get) by a client that accepts this media type.
+    pub(crate) fn get_as(&self, path: &str, accept: &'static str) -> (u16, String) {
         let config = ClientConfig::plain(&self.url());
         let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let mut request = Request::get(path).accept("*/*").once();
+        let mut request = Request::get(path).accept(accept).once();
         if !query.is_empty() {
             request = request.query(query, "");
         }
