@@ -190,15 +190,14 @@ impl Table {
     pub fn html(&self, now: Timestamp) -> String {
         let rows = self.not_converged.iter().take(HTML_ROWS_MAX);
         let rows: String = rows.map(|row| row.html(now)).collect();
-        let head = HEAD.split_last().map_or(&[][..], |(_, counts)| counts);
-        let head: String = head
-            .iter()
-            .chain(&["SINCE", "WHY", "NEXT SYNC"])
-            .map(|title| format!("<th>{title}</th>"))
-            .collect();
+        let counts = HEAD.split_last().map_or(&[][..], |(_, counts)| counts);
+        let head = [counts, &["SINCE", "WHY", "NEXT SYNC"]].concat();
+        let head = head.join("</th><th>");
         let table = match &*rows {
             "" => String::new(),
-            rows => format!("<table class=\"objects\">\n<tr>{head}</tr>\n{rows}</table>\n"),
+            rows => {
+                format!("<table class=\"objects\">\n<tr><th>{head}</th></tr>\n{rows}</table>\n")
+            }
         };
         let more = match self.not_converged.len().saturating_sub(HTML_ROWS_MAX) {
             0 => String::new(),

@@ -205,11 +205,13 @@ pub(super) fn add(pages: &Arc<Pages>) {
             let Some(pages) = listed.upgrade() else {
                 return Response::text(503, "the daemon is stopping\n");
             };
-            let is_first = prefix == "/";
-            let status = is_first.then(|| pages.status()).unwrap_or_default();
+            let (status, objects) = match (prefix, is_for_browser(request)) {
+                ("/", true) => (pages.status(), pages.objects()),
+                ("/", false) => (pages.status(), String::new()),
+                _ => Default::default(),
+            };
             let entries = pages.index(prefix);
             if is_for_browser(request) {
-                let objects = is_first.then(|| pages.objects()).unwrap_or_default();
                 return browser_page(&html(&status, &objects, &entries));
             }
             index(request, &status, &entries)
