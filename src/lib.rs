@@ -18,15 +18,17 @@
 //!
 //! # Code map
 //!
-//! Three packages, each of which knows only those before it: `kubernetes` is what any controller
-//! needs, [`devserver`] the API server of demos and tests, and this one the daemon. The modules of
-//! the first are re-exported here.
+//! Four packages: `kubernetes` is what any controller needs, [`deployment`] a controller of
+//! Deployments, [`devserver`] the API server of demos and tests, and this one the daemon. The
+//! modules of the first are re-exported here.
 //!
 //! ```text
-//! src/kubernetes/  api stdx telemetry client cache workqueue leader_election http_server
-//!    ▲        ▲
-//!    │  src/devserver/
-//!    │        ▲  only the commands `dev` and `demo`: the feature `devserver`
+//! src/kubernetes/  api stdx telemetry client cache workqueue event_recorder leader_election
+//!                  http_server
+//!    ▲     ▲              ▲
+//!    │  src/deployment/   │
+//!    │     ▲        src/devserver/
+//!    │     │              ▲  only the commands `dev` and `demo`: the feature `devserver`
 //! src/  writes live batches controller explain serving rights manager cli run
 //! ```
 //!
@@ -41,11 +43,13 @@
 //! | [`client`] | requests to API servers: kubeconfig, TLS, throttle | api, stdx, telemetry |
 //! | [`cache`] | list/watch state machine (pure), reflector, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited | stdx, telemetry |
+//! | [`event_recorder`] | events: aggregated, counted, filtered, sent | api, client, stdx |
 //! | [`leader_election`] | Lease, election (pure), fence | api, client, stdx, telemetry |
-//! | [`writes`] | every change to the cluster: pods, status, events | api, client, stdx |
+//! | [`writes`] | the changes to the cluster: pods, status | api, client, event_recorder, stdx |
 //! | [`live`] | reads of the API server past the caches | api, client, stdx, writes |
 //! | [`batches`] | slow start, and the threads that send creates and deletes | stdx |
 //! | [`controller`] | handlers, sync, decide, act, memory | above, not client, leader_election |
+//! | [`deployment`] | the Deployment controller | kubernetes |
 //! | [`explain`] | facts → report → text or JSON | api, client, controller, stdx |
 //! | [`http_server`] | HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's pages; access control | api, client, http_server, stdx, telemetry |
@@ -78,6 +82,7 @@
 //! | `delay`, `rc-delay` | queue delayed keys when due | the next due time, 10 s at most |
 //! | `self-check` | check rights; read the API server's version | a response, 5 s; 5 min |
 //! | `lease` | acquire, renew and release the Lease | a response, half the renew deadline |
+//! | `deploy-*`, `watch-deploy`, `watch-deploy-rs` | the same for Deployments | as above |
 //! | `events`, `rc-events` | send events | an event; a response, 10 s |
 //! | `http`, `plain` | accept connections | a connection; 100 ms without descriptors |
 //! | `http-N`, `plain-N` | serve one connection | a request, 10 s; 90 s idle; a review, 5 s |
@@ -158,8 +163,9 @@ pub mod run;
 pub mod serving;
 pub mod writes;
 
+pub use deployment;
 #[cfg(feature = "devserver")]
 pub use devserver;
 pub use kubernetes::{
-    api, cache, client, http_server, leader_election, stdx, telemetry, workqueue,
+    api, cache, client, event_recorder, http_server, leader_election, stdx, telemetry, workqueue,
 };

@@ -12,7 +12,8 @@
 //! With the defaults, 48 threads run as long as the daemon: 5 `sync`, 32 `batch`, 3 watches,
 //! `main`, `ctrl-c`, `signal`, `delay`, `events`, `lease`, `http` and `self-check`. Under systemd,
 //! `systemd` is one more. Each connection to the daemon's pages has a thread, 100 at most for each
-//! port. ReplicationControllers add 8: 5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`. A thread
+//! port. ReplicationControllers add 8: 5 `rc-sync`, `watch-rc`, `rc-delay`, `rc-events`;
+//! Deployments add 9: the same with `deploy-`, `watch-deploy` and `watch-deploy-rs`. A thread
 //! costs some 20 KiB, most of it the allocator's. Half of the `batch` threads serves large
 //! syncs ([`LARGE`](crate::batches::LARGE)), the rest small ones.
 //!
@@ -44,6 +45,8 @@
 
 mod controller_instance;
 mod debug;
+mod deployments;
+mod engine;
 mod health_checks;
 mod leadership;
 mod metrics_export;
@@ -57,6 +60,8 @@ use std::time::Duration;
 use rayon::ThreadPoolBuildError;
 
 use self::controller_instance::Shared;
+use self::deployments::DeploymentInstance;
+use self::engine::Engine;
 use self::leadership::Leadership;
 use self::watches::{start_quota_watch, start_watches};
 use crate::api::WorkloadKind;
@@ -91,6 +96,7 @@ pub struct StartError(ThreadPoolBuildError);
 #[derive(Debug)]
 pub struct Manager {
     instances: Vec<ControllerInstance>,
+    deployments: Option<DeploymentInstance>,
     stop: Stop,
     /// Stopped once the workers, which record the events, have ended.
     events_stop: Stop,
@@ -133,30 +139,44 @@ impl Manager {
         let instances: Vec<ControllerInstance> = instances
             .map(|kind| ControllerInstance::start(kind, &shared))
             .collect();
-        let mut watches = start_watches(&watch_client, &pods, &instances, &shared);
+        let deployments = options
+            .deployments
+            .then(|| DeploymentInstance::start(&shared));
+        let deployments_ref = deployments.as_ref();
+        let mut watches = start_watches(&watch_client, &pods, &instances, deployments_ref, &shared);
         let controllers = instances.iter().map(|it| Arc::clone(it.controller()));
         watches.extend(start_quota_watch(
             &watch_client,
             controllers.collect(),
             &shared,
         ));
-        let caches = instances.iter().map(|instance| instance.cache().clone());
+        let listed = instances.iter().map(|instance| {
+            let cache = instance.cache();
+            vec![
+                Arc::clone(cache.pods.synced()),
+                Arc::clone(cache.replica_sets.synced()),
+            ]
+        });
+        let listed = listed.chain(deployments_ref.map(DeploymentInstance::listed));
+        let listed = listed.collect();
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads
             .chain(batches.iter().map(Thread::liveness))
             .collect();
-        health_checks::add_shared(health, caches.collect(), threads, stop);
+        health_checks::add_shared(health, listed, threads, stop);
         let self_check = options.self_check.as_ref();
         let self_check = self_check.map(|rights| SelfCheck::start(config, rights, stop));
         if let Some(election) = &options.leader_election {
-            let instances = instances.iter().map(ControllerInstance::elected).collect();
-            leadership.start(config, election, instances, stop);
+            let elected = instances.iter().map(ControllerInstance::elected);
+            let elected = elected.chain(deployments_ref.map(|it| it.engine.elected()));
+            leadership.start(config, election, elected.collect(), stop);
         }
         if let Some(election) = leadership.health() {
             health_checks::add_leader_election(health, election);
         }
         Ok(Self {
             instances,
+            deployments,
             stop: stop.clone(),
             events_stop,
             watches,
@@ -184,6 +204,11 @@ impl Manager {
             .find(|instance| instance.kind() == kind)
     }
 
+    fn engines(&self) -> impl Iterator<Item = &Engine> {
+        let engines = self.instances.iter().map(|it| &it.engine);
+        engines.chain(self.deployments.iter().map(|it| &it.engine))
+    }
+
     /// Blocks until the stop signal, then until every thread has ended, for at most
     /// [`ManagerOptions::stop_within`]. Returns why the daemon stopped.
     ///
@@ -199,25 +224,21 @@ impl Manager {
         let abort = began + self.stop_within / ABORT_SHARE;
         // Workers finish their current sync. Requests get half of the stop time, so that an API
         // server that does not respond leaves time for the events and the lease.
-        for instance in &self.instances {
-            instance.shut_down();
-        }
+        self.engines().for_each(Engine::shut_down);
         match &cause {
             Cause::Requested(why) => log::info!("{why}, shutting down"),
             Cause::Failed(why) => log::error!(error:% = why; "shutting down"),
         }
-        let mut instances = self.instances.iter();
-        if !instances.all(|it| it.workers_have_ended_by(abort)) {
+        if !self.engines().all(|it| it.workers_have_ended_by(abort)) {
             log::warn!("aborting requests in flight; their outcome is unknown");
-            for instance in &self.instances {
-                instance.abort_requests();
-            }
+            self.engines().for_each(Engine::abort_requests);
         }
         let mut stuck = Vec::new();
         // The events have their time after the last worker, whether it ends or not.
         let workers_end = deadline.checked_sub(EVENTS_WITHIN).unwrap_or(abort);
-        for instance in &mut self.instances {
-            stuck.extend(join_all(instance.take_workers(), workers_end.max(abort)));
+        let engines = self.instances.iter_mut().map(|it| &mut it.engine);
+        for engine in engines.chain(self.deployments.iter_mut().map(|it| &mut it.engine)) {
+            stuck.extend(join_all(engine.take_workers(), workers_end.max(abort)));
         }
         for instance in &self.instances {
             if let Some(dry_run) = instance.dry_run() {
@@ -234,18 +255,14 @@ impl Manager {
         // The event threads stop after the workers, so that the last syncs can still record events.
         self.events_stop.stop(cause.clone());
         let abort = deadline.min(clock::now() + EVENTS_WITHIN);
-        if !self
-            .instances
-            .iter()
-            .all(|it| it.events_have_ended_by(abort))
-        {
+        if !self.engines().all(|it| it.events_have_ended_by(abort)) {
             log::warn!("dropping the remaining events");
-            for instance in &self.instances {
-                instance.abort_events(&cause);
-            }
+            self.engines().for_each(|it| it.abort_events(&cause));
         }
-        let delays = self.instances.into_iter().map(|instance| {
-            let (events, delay) = instance.into_threads();
+        let engines = self.instances.into_iter().map(|it| it.engine);
+        let engines = engines.chain(self.deployments.map(|it| it.engine));
+        let delays = engines.map(|engine| {
+            let (events, delay) = engine.into_threads();
             stuck.extend(join_all(vec![events], deadline));
             delay
         });
@@ -277,6 +294,8 @@ pub struct ManagerOptions {
     /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
     pub controllers: Vec<&'static WorkloadKind>,
+    /// Whether to run the Deployment controller too.
+    pub deployments: bool,
     /// Requests per second of each controller, with a separate bucket for events; no limit if not
     /// above zero.
     pub kube_api_qps: f32,
@@ -312,6 +331,7 @@ impl Default for ManagerOptions {
         Self {
             namespace: None,
             controllers: vec![&REPLICA_SET],
+            deployments: false,
             kube_api_qps: 20.0,
             kube_api_burst: 30,
             concurrent_replicaset_syncs: 5,

@@ -13,13 +13,17 @@ use std::fmt::Write;
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
 
-pub use self::self_check::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights};
+pub use self::self_check::{
+    DEPLOYMENTS_FORBIDDEN, PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightsOptions {
     /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
     pub workloads: Vec<&'static WorkloadKind>,
+    /// Whether the Deployment controller runs too.
+    pub deployments: bool,
     /// The lease of the leader election; `None` without one.
     pub lease: Option<LeaseName>,
     /// Whether the daemon delegates authentication and authorization of metrics and debug pages.
@@ -98,6 +102,9 @@ pub fn grants(options: &RightsOptions) -> Vec<Grant> {
     let mut grants: Vec<Grant> = workloads
         .map(|workload| workload_grant(workload, options))
         .collect();
+    if options.deployments {
+        grants.push(deployment_grant(options));
+    }
     // A dry run never writes, so it takes no part in the election.
     if let Some(lease) = options.lease.as_ref().filter(|_| !options.dry_run) {
         grants.push(lease_grant(lease));
@@ -164,6 +171,25 @@ fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> G
     }
 }
 
+/// The grant of the Deployment controller, which a dry run excludes.
+fn deployment_grant(options: &RightsOptions) -> Grant {
+    let replica_sets = &["get", "list", "watch", "create", "delete", "patch"];
+    Grant {
+        role: Role::Stock("system:controller:deployment-controller"),
+        namespace: options.namespace.clone(),
+        purpose: "control Deployments".to_owned(),
+        is_vital: true,
+        rights: vec![
+            Right::on("apps", "deployments", &["get", "list", "watch", "update"]),
+            Right::on("apps", "deployments/status", &["update"]),
+            Right::on("apps", "deployments/finalizers", &["update"]),
+            Right::on("apps", "replicasets", replica_sets),
+            Right::on("", "pods", &["list", "watch"]),
+            Right::on("", "events", &["create", "patch"]),
+        ],
+    }
+}
+
 /// RBAC cannot restrict a create by name, so this grant allows to create any lease in the
 /// namespace.
 fn lease_grant(lease: &LeaseName) -> Grant {
@@ -183,6 +209,9 @@ fn lease_grant(lease: &LeaseName) -> Grant {
     }
 }
 
+/// Name in `--controllers`.
+const DEPLOYMENT_CONTROLLER: &str = "deployment-controller";
+
 /// Default name of the lease, and its default namespace if the daemon controls all namespaces.
 const LEASE: &str = "replicaset-controller";
 const LEASE_NAMESPACE: &str = "kube-system";
@@ -198,10 +227,17 @@ pub fn rbac_command(options: &RightsOptions) -> String {
     if let Some(namespace) = &options.namespace {
         add("namespace", namespace);
     }
-    match options.workloads.as_slice() {
-        [workload] if **workload == REPLICA_SET => {}
-        [workload] => add("controllers", workload.controller),
-        _ => add("controllers", "'*'"),
+    let deployments = options.deployments.then_some(DEPLOYMENT_CONTROLLER);
+    match (options.workloads.as_slice(), deployments) {
+        ([workload], None) if **workload == REPLICA_SET => {}
+        ([_, _, ..], None) => add("controllers", "'*'"),
+        (workloads, deployments) => {
+            let names = workloads.iter().map(|workload| workload.controller);
+            add(
+                "controllers",
+                &names.chain(deployments).collect::<Vec<_>>().join(","),
+            );
+        }
     }
     match &options.lease {
         None => add("leader-elect", "false"),
@@ -233,6 +269,7 @@ mod tests {
         RightsOptions {
             namespace: None,
             workloads: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
+            deployments: false,
             lease: Some(LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "kube-controller-manager".to_owned(),
@@ -271,6 +308,23 @@ mod tests {
     }
 
     #[test]
+    fn deployments_need_their_stock_role() {
+        let options = RightsOptions {
+            workloads: Vec::new(),
+            deployments: true,
+            lease: None,
+            delegated_auth: false,
+            ..all_enabled()
+        };
+        let stock = Role::Stock("system:controller:deployment-controller");
+        assert_eq!(roles(&grants(&options)), [stock]);
+        check(
+            |options| options.deployments = true,
+            " --controllers=replicaset-controller,deployment-controller",
+        );
+    }
+
+    #[test]
     fn a_dry_run_needs_reads_only_and_no_lease() {
         let options = RightsOptions {
             dry_run: true,
@@ -295,6 +349,7 @@ mod tests {
         let mut options = RightsOptions {
             namespace: None,
             workloads: vec![&REPLICA_SET],
+            deployments: false,
             lease: Some(LeaseName {
                 namespace: "kube-system".to_owned(),
                 name: "replicaset-controller".to_owned(),

@@ -27,6 +27,7 @@ use crate::cli::flags::{
 use crate::client::{ClientConfig, ConfigError, ConfigSource};
 use crate::controller;
 use crate::controller::FeatureGates;
+use crate::deployment::CONTROLLER;
 use crate::leader_election::{LeaderElectionOptions, identity};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::manifests::{Account, SYSTEM_NAMESPACE, manifests, warning};
@@ -213,7 +214,11 @@ fn leader_election(args: &RunArgs) -> Option<LeaderElectionOptions> {
 
 fn log_start(args: &RunArgs, options: &ManagerOptions, scope: &str, server: &str) {
     let controllers = options.controllers.iter().map(|kind| kind.controller);
-    let controllers = controllers.collect::<Vec<_>>().join(", ");
+    let deployments = options.deployments.then_some(CONTROLLER);
+    let controllers = controllers
+        .chain(deployments)
+        .collect::<Vec<_>>()
+        .join(", ");
     let qps = args.client.kube_api_qps;
     let limit = if qps > 0.0 {
         format!("{qps} qps")
@@ -235,6 +240,7 @@ fn manager_options(
         kube_api_qps: client.kube_api_qps,
         kube_api_burst: client.kube_api_burst,
         controllers: args.enabled(),
+        deployments: args.runs_deployments(),
         concurrent_replicaset_syncs: args.concurrent_replicaset_syncs,
         concurrent_rc_syncs: args.concurrent_rc_syncs,
         batch_parallelism: args.batch_parallelism,
@@ -351,6 +357,7 @@ fn rights_options(args: &RunArgs) -> RightsOptions {
     RightsOptions {
         namespace: namespace.map(str::to_owned),
         workloads: args.controller.enabled(),
+        deployments: args.controller.runs_deployments(),
         lease,
         delegated_auth: args.serving.secure_port != 0 && asks_itself,
         dry_run: args.mode.dry_run,

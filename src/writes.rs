@@ -1,17 +1,16 @@
-//! All writes to the cluster: pods, the status of ReplicaSets, events.
+//! All writes to the cluster but events: pods, and the status of ReplicaSets.
 //!
 //! The controller uses the traits [`PodControl`] and [`ReplicaSetControl`], so that a test can
 //! drive it on one thread with recording fakes. The real implementations send requests through
 //! [`crate::client`].
 
-pub mod event_recorder;
 pub mod pod_body;
 pub mod pod_control;
 
 use crate::api::Status;
 use crate::client::ClientError;
 
-pub use event_recorder::{EventRecorder, EventType, ObjectReference};
+pub use crate::event_recorder::{EventRecorder, EventType, ObjectReference};
 pub use pod_control::{
     PodControl, Precondition, RealPodControl, RealReplicaSetControl, ReplicaSetControl, WrittenPod,
 };

@@ -352,9 +352,15 @@ pub(super) fn violations(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<Str
         "user and password do not belong in the server's URL",
     );
     require(
-        !args.controller.enabled().is_empty(),
+        !args.controller.enabled().is_empty() || args.controller.runs_deployments(),
         "controllers",
         "leaves no controller to run",
+    );
+
+    require(
+        !(args.mode.dry_run && args.controller.runs_deployments()),
+        "controllers",
+        "the deployment-controller has no dry run",
     );
 
     let election = &args.leader_election;

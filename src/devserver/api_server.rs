@@ -26,6 +26,8 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     pub(crate) store: Arc<Store>,
+    /// [`DevServerOptions::acted_on`](crate::DevServerOptions::acted_on).
+    pub(crate) acted_on: Vec<&'static str>,
 }
 
 /// The object that a request addresses.
@@ -43,6 +45,18 @@ impl Handler for ApiServer {
 }
 
 impl ApiServer {
+    /// Adds a warning to a new object on which nothing in this process acts.
+    fn warn_if_idle(&self, resource: Resource, response: Response) -> Response {
+        match resource.row().idle_because {
+            "" => response,
+            _ if self.acted_on.contains(&resource.plural()) => response,
+            why => {
+                let text = format!("the dev server only stores {}: {why}", resource.plural());
+                with_warnings(response, &[text])
+            }
+        }
+    }
+
     fn serve(&self, request: &ApiRequest) -> Result<Response, StatusError> {
         if request.body.len() > BODY_BYTES_MAX {
             return Err(StatusError::body_too_large());
@@ -158,7 +172,10 @@ impl ApiServer {
                     create(state, resource, namespace, object)
                 })?;
                 let response = object_response(201, resource, &created);
-                Ok(with_warnings(warn_if_idle(resource, response), &unknown))
+                Ok(with_warnings(
+                    self.warn_if_idle(resource, response),
+                    &unknown,
+                ))
             }
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
@@ -237,7 +254,7 @@ impl ApiServer {
             })?;
             let response = |code| object_response(code, resource, &applied.object);
             return Ok(if applied.is_new {
-                warn_if_idle(resource, response(201))
+                self.warn_if_idle(resource, response(201))
             } else {
                 response(200)
             });
@@ -352,17 +369,6 @@ fn with_warnings(response: Response, texts: &[String]) -> Response {
     texts.iter().fold(response, |response, text| {
         response.with_header("warning", &format!("299 - {}", json!(text)))
     })
-}
-
-/// Adds a warning to a new object on which nothing in this server acts.
-fn warn_if_idle(resource: Resource, response: Response) -> Response {
-    match resource.row().idle_because {
-        "" => response,
-        why => {
-            let text = format!("the dev server only stores {}: {why}", resource.plural());
-            with_warnings(response, &[text])
-        }
-    }
 }
 
 /// The `Success` status for a removed object, as most kinds return it.

@@ -106,6 +106,9 @@ pub struct DevServerOptions {
     pub insecure_listen: bool,
     /// Accepted host names besides the loopback names and the listen address.
     pub accept_hosts: Vec<String>,
+    /// Kinds, in the plural, on which a controller beside this server acts: new objects of them get
+    /// no warning.
+    pub acted_on: Vec<&'static str>,
     /// The simulated nodes. Without nodes, pods keep the status that clients write.
     pub kubelet: Option<KubeletOptions>,
 }
@@ -120,6 +123,7 @@ impl Default for DevServerOptions {
             garbage_collection: false,
             insecure_listen: false,
             accept_hosts: Vec::new(),
+            acted_on: Vec::new(),
             kubelet: None,
         }
     }
@@ -153,7 +157,11 @@ impl DevServer {
         let store = new_store(settings);
         let own_stop = own_stop(stop);
         let recorder = Recorder::new(options.recorder_length);
-        let faults = Faults::new(api_of(&store), recorder, &own_stop);
+        let faults = Faults::new(
+            api_of(&store, options.acted_on.clone()),
+            recorder,
+            &own_stop,
+        );
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
         let server_options = server_options(Some(options.accept_hosts.clone()));
         let address = options.listen.as_str();
@@ -187,7 +195,7 @@ impl DevServer {
     /// The API without that layer, for a test's own access through a second [`Server`]: nothing is
     /// recorded and no fault applies.
     pub fn handler(&self) -> Arc<dyn Handler> {
-        api_of(&self.store)
+        api_of(&self.store, Vec::new())
     }
 
     /// Drops the history. Watches that are up to date continue. A request from an older version
@@ -326,15 +334,17 @@ fn new_store(settings: Settings) -> Arc<Store> {
 
 /// The API of an empty cluster, without server and threads, for a fuzzer.
 pub fn new_api() -> Arc<dyn Handler> {
-    api_of(&new_store(Settings {
+    let store = new_store(Settings {
         history_length: 1000,
         garbage_collection: false,
-    }))
+    });
+    api_of(&store, Vec::new())
 }
 
-fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
+fn api_of(store: &Arc<Store>, acted_on: Vec<&'static str>) -> Arc<dyn Handler> {
     Arc::new(ApiServer {
         store: Arc::clone(store),
+        acted_on,
     })
 }
 

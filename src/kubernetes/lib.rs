@@ -9,6 +9,7 @@
 //! | [`client`] | requests to API servers: kubeconfig, TLS, throttle | api, stdx, telemetry |
 //! | [`cache`] | list/watch state machine (pure), reflector, indexed stores | api, client, stdx |
 //! | [`workqueue`] | keys, deduplicated, delayed, rate limited | stdx, telemetry |
+//! | [`event_recorder`] | events: aggregated, counted, filtered, sent | api, client, stdx |
 //! | [`leader_election`] | Lease, election (pure), fence | api, client, stdx, telemetry |
 //! | [`http_server`] | HTTP/1.1 and TLS on the server's side | api, stdx |
 //!
@@ -18,6 +19,7 @@
 pub mod api;
 pub mod cache;
 pub mod client;
+pub mod event_recorder;
 pub mod http_server;
 pub mod leader_election;
 pub mod stdx;

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ManagerOptions;
+use super::controller_instance::Shared;
 use crate::api::{ObjectKey, WorkloadKind};
-use crate::cache::Cache;
 use crate::cache::pods::CacheStats;
 use crate::client::LIST_TIMEOUT;
 use crate::leader_election::LeaderElectionHealth;
-use crate::stdx::stop::Stop;
+use crate::stdx::stop::{Latch, Stop};
 use crate::stdx::thread::Liveness;
 use crate::telemetry::{Finding, Health, Probe};
 use crate::workqueue::{InProgress, WorkQueue};
@@ -67,14 +67,41 @@ pub(super) fn add_controller(
     health: &Health,
     stop: &Stop,
 ) {
+    let throttled = throttled_time(kind, options);
+    add_engine(kind.component, queue, threads, throttled, health, stop);
+}
+
+/// Adds the checks of the Deployment controller. Its syncs are a few requests each.
+pub(super) fn add_deployments(
+    component: &str,
+    queue: &Arc<WorkQueue<ObjectKey>>,
+    threads: Vec<Liveness>,
+    shared: &Shared<'_>,
+) {
+    let throttled = Duration::ZERO;
+    add_engine(
+        component,
+        queue,
+        threads,
+        throttled,
+        shared.health,
+        shared.stop,
+    );
+}
+
+fn add_engine(
+    component: &str,
+    queue: &Arc<WorkQueue<ObjectKey>>,
+    threads: Vec<Liveness>,
+    throttled: Duration,
+    health: &Health,
+    stop: &Stop,
+) {
     let stopping = stop.clone();
     let probes = [Probe::Healthz, Probe::Livez];
-    health.add(kind.component, &probes, move || {
-        all_run(&threads, &stopping)
-    });
+    health.add(component, &probes, move || all_run(&threads, &stopping));
 
-    let throttled = throttled_time(kind, options);
-    let workers = format!("{}-workers", kind.component);
+    let workers = format!("{component}-workers");
     for probe in [Probe::Healthz, Probe::Livez] {
         // Weak, so that the check does not keep the queue alive after the stop.
         let queue = Arc::downgrade(queue);
@@ -97,7 +124,7 @@ pub(super) fn add_controller(
     }
 
     let (queue, limit) = (Arc::downgrade(queue), WAIT_MAX + throttled);
-    let check = format!("{}-queue", kind.component);
+    let check = format!("{component}-queue");
     health.add(&check, &[Probe::Healthz], move || match queue.upgrade() {
         Some(queue) => within("a key has been queued", queue.longest_wait(), limit),
         None => Ok(()),
@@ -122,20 +149,26 @@ fn check_watch(stats: &CacheStats, now: Instant) -> Finding {
     within("no data from the watch", stats.silence(now), SILENCE_MAX)
 }
 
-/// Adds the checks of the parts that all controllers share. `caches` are the caches that must sync.
-pub(super) fn add_shared(health: &Health, caches: Vec<Cache>, threads: Vec<Liveness>, stop: &Stop) {
+/// Adds the checks of the parts that all controllers share. `listed` are the first lists of
+/// each controller.
+pub(super) fn add_shared(
+    health: &Health,
+    listed: Vec<Vec<Arc<Latch>>>,
+    threads: Vec<Liveness>,
+    stop: &Stop,
+) {
     let stopping = stop.clone();
     let probes = [Probe::Healthz, Probe::Livez];
     health.add("threads", &probes, move || all_run(&threads, &stopping));
-    let (listed, started) = (caches.clone(), Instant::now());
+    let (complete, started) = (listed.clone(), Instant::now());
     health.add("informer-sync", &[Probe::Readyz], move || {
-        are_synced(&listed)
+        are_synced(&complete)
     });
     health.add("informer-sync", &[Probe::Healthz], move || {
         if started.elapsed() < START_MAX {
             return Ok(());
         }
-        are_synced(&caches)
+        are_synced(&listed)
     });
 }
 
@@ -148,12 +181,13 @@ pub(super) fn add_leader_election(health: &Health, election: &LeaderElectionHeal
     });
 }
 
-fn are_synced(caches: &[Cache]) -> Finding {
-    let n_missing = caches.iter().filter(|cache| !cache.has_synced()).count();
+fn are_synced(listed: &[Vec<Arc<Latch>>]) -> Finding {
+    let is_complete = |lists: &&Vec<Arc<Latch>>| lists.iter().all(|it| it.is_set());
+    let n_missing = listed.len() - listed.iter().filter(is_complete).count();
     if n_missing == 0 {
         return Ok(());
     }
-    let n = caches.len();
+    let n = listed.len();
     Err(format!(
         "the first lists are not complete for {n_missing} of {n} controllers"
     ))

@@ -8,6 +8,7 @@ use super::lease_client_options;
 use crate::api::ObjectKey;
 use crate::client::{Client, ClientConfig, ClientOptions, Fence};
 use crate::controller::ReplicaSetController;
+use crate::event_recorder::{EventRecorder, EventType, ObjectReference};
 use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionHealth, LeaderElectionOptions, LeaseFence,
     LeaseLock, LeaseReference,
@@ -16,12 +17,12 @@ use crate::stdx::clock::{SystemBootClock, SystemClock};
 use crate::stdx::stop::{Cause, Latch, Stop};
 use crate::stdx::thread::Thread;
 use crate::stdx::turns;
-use crate::writes::event_recorder::{EventRecorder, EventType, ObjectReference};
 
 /// The parts of an instance that follow the leader election.
 #[derive(Debug)]
 pub(super) struct ElectedInstance {
-    pub(super) controller: Arc<ReplicaSetController>,
+    /// A controller that must learn of the takeover.
+    pub(super) controller: Option<Arc<ReplicaSetController>>,
     /// The clients that write.
     pub(super) clients: [Client; 2],
     pub(super) recorder: Arc<EventRecorder>,
@@ -203,8 +204,12 @@ struct LeaderCallbacks {
 impl Callbacks for LeaderCallbacks {
     fn on_started_leading(&mut self, lease: &LeaseReference) {
         self.leader_events.started_leading(lease);
-        for elected in &self.instances {
-            elected.controller.take_over();
+        for controller in self
+            .instances
+            .iter()
+            .filter_map(|it| it.controller.as_ref())
+        {
+            controller.take_over();
         }
         // ORDER: set the flag last. The first worker enqueues every ReplicaSet, and by then the
         // controllers must collect keys.

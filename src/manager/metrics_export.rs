@@ -16,11 +16,11 @@ use crate::cache::pods::CacheStats;
 use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
 use crate::controller::memory::refusals::Refusal;
+use crate::event_recorder::{EventRecorder, EventStats};
 use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::telemetry::metrics::rest_client::INFORMER;
 use crate::telemetry::metrics::{Computed, global, whole};
 use crate::workqueue::WorkQueue;
-use crate::writes::event_recorder::{EventRecorder, EventStats};
 
 /// Keeps as many digits of a resource version as a float holds exactly (client-go
 /// `tools/cache/informer_metrics.go`).
@@ -131,15 +131,16 @@ pub(super) fn export_blocked_pods(name: &str, controller: &Arc<ReplicaSetControl
     });
 }
 
-/// Exports the counters of the watch at `path` and of its store. Returns the histogram of the
-/// seconds that the controller takes per event.
+/// Exports the counters of the watch at `path` and of its store, as `resource`. Returns the
+/// histogram of the seconds that the controller takes per event.
 pub(super) fn export_watch<T: Indexed>(
     path: &str,
+    resource: &str,
     store: &Arc<Store<T>>,
     stats: &Arc<CacheStats>,
 ) -> Histogram {
     let families = &global().watch;
-    let (group, version, resource) = group_version_resource(path);
+    let (group, version, _) = group_version_resource(path);
     let labels = &[resource];
     let counters: [(&Computed, WatchCount); 4] = [
         (&families.relists, |stats| &stats.relists),

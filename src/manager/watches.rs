@@ -1,6 +1,6 @@
 //! The threads `watch-pods` and, per controlled kind, `watch-rs` and `watch-rc`: one reflector
-//! each. Every controller handles the pod events; each other event goes to its kind's controller
-//! only.
+//! each; and two for the Deployment controller. Every controller handles the pod events; each other
+//! event goes to one controller only.
 
 use std::io::BufReader;
 use std::sync::Arc;
@@ -11,15 +11,17 @@ use prometheus::Histogram;
 use serde::Deserialize;
 
 use super::controller_instance::{ControllerInstance, Shared};
+use super::deployments::DeploymentInstance;
 use super::{health_checks, metrics_export};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, RetryBackoff, Status};
-use crate::cache::decode::{Decode, ReplicationController};
+use crate::cache::decode::{ContentType, Decode, ReplicationController};
 use crate::cache::reflector::{Collection, Handler, Reflector, ReflectorOptions, ReflectorParts};
 use crate::cache::{CacheEvent, PodStore, Store};
 use crate::client::{BodyStream, Client, Request};
 use crate::controller::ReplicaSetController;
-use crate::rights::{PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload};
+use crate::deployment::{self, Deployment, DeploymentController};
+use crate::rights::{DEPLOYMENTS_FORBIDDEN, PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Woken;
 use crate::stdx::thread;
@@ -28,28 +30,62 @@ use crate::stdx::thread::Thread;
 /// Passes the events of a watch to controllers, and measures how long they take. Each controller
 /// ignores pods of other kinds.
 struct WatchHandler<T> {
+    listeners: Listeners<T>,
+    latency: Histogram,
+}
+
+/// The controllers that handle the events of one watch.
+struct Listeners<T> {
     controllers: Vec<Arc<ReplicaSetController>>,
     handle: fn(&ReplicaSetController, &CacheEvent<T>),
-    latency: Histogram,
+    deployments: Option<Arc<DeploymentController>>,
+    handle_too: fn(&DeploymentController, &CacheEvent<T>),
+}
+
+impl<T> Listeners<T> {
+    fn of(
+        controllers: Vec<Arc<ReplicaSetController>>,
+        handle: fn(&ReplicaSetController, &CacheEvent<T>),
+    ) -> Self {
+        Self {
+            controllers,
+            handle,
+            deployments: None,
+            handle_too: |_, _| {},
+        }
+    }
+
+    fn and(
+        mut self,
+        deployments: Option<&DeploymentInstance>,
+        handle: fn(&DeploymentController, &CacheEvent<T>),
+    ) -> Self {
+        self.deployments = deployments.map(|it| Arc::clone(&it.controller));
+        self.handle_too = handle;
+        self
+    }
 }
 
 impl<T> Handler<T> for WatchHandler<T> {
     fn on_event(&mut self, event: &CacheEvent<T>) {
         let began = Instant::now();
-        for controller in &self.controllers {
-            (self.handle)(controller, event);
+        for controller in &self.listeners.controllers {
+            (self.listeners.handle)(controller, event);
+        }
+        if let Some(deployments) = &self.listeners.deployments {
+            (self.listeners.handle_too)(deployments, event);
         }
         self.latency.observe(began.elapsed().as_secs_f64());
     }
 
     fn on_position(&mut self) {
-        for controller in &self.controllers {
+        for controller in &self.listeners.controllers {
             controller.handle_cache_advanced();
         }
     }
 
     fn on_recovered(&mut self) {
-        for controller in &self.controllers {
+        for controller in &self.listeners.controllers {
             controller.handle_recovered();
         }
     }
@@ -59,12 +95,14 @@ pub(super) fn start_watches(
     client: &Client,
     pods: &Arc<PodStore>,
     instances: &[ControllerInstance],
+    deployments: Option<&DeploymentInstance>,
     shared: &Shared<'_>,
 ) -> Vec<Thread> {
     let namespace = shared.options.namespace.as_deref();
     let watch = Watch {
         client,
         shared,
+        content_type: shared.options.content_type,
         coalesces_reads: false,
     };
     let controller = |instance: &ControllerInstance| Arc::clone(instance.controller());
@@ -73,12 +111,12 @@ pub(super) fn start_watches(
         let path = instance.kind().collection_path(namespace);
         let meaning = forbidden_workload(instance.kind());
         let store = &instance.cache().replica_sets;
-        let controllers = vec![controller(instance)];
         let handle = ReplicaSetController::handle_replica_set_event;
+        let listeners = Listeners::of(vec![controller(instance)], handle);
         if *instance.kind() == REPLICATION_CONTROLLER {
-            watch.start::<ReplicationController>(&name, path, meaning, store, controllers, handle)
+            watch.start::<ReplicationController>(&name, path, meaning, store, listeners)
         } else {
-            watch.start::<ReplicaSet>(&name, path, meaning, store, controllers, handle)
+            watch.start::<ReplicaSet>(&name, path, meaning, store, listeners)
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
@@ -89,14 +127,28 @@ pub(super) fn start_watches(
         coalesces_reads: true,
         ..watch
     };
-    watches.push(watch.start::<Pod>(
-        "watch-pods",
-        path,
-        PODS_FORBIDDEN.to_owned(),
-        pods,
-        instances.iter().map(controller).collect(),
-        ReplicaSetController::handle_pod_event,
-    ));
+    watches.push(
+        watch.start::<Pod>(
+            "watch-pods",
+            path,
+            PODS_FORBIDDEN.to_owned(),
+            pods,
+            Listeners::of(
+                instances.iter().map(controller).collect(),
+                ReplicaSetController::handle_pod_event,
+            )
+            .and(deployments, DeploymentController::handle_pod_event),
+        ),
+    );
+    watches.extend(deployments.into_iter().flat_map(|instance| {
+        // Templates must pass through as they are.
+        let watch = Watch {
+            content_type: ContentType::Json,
+            coalesces_reads: false,
+            ..watch
+        };
+        watch.start_for_deployments(instance, namespace)
+    }));
     watches
 }
 
@@ -104,18 +156,49 @@ pub(super) fn start_watches(
 struct Watch<'a> {
     client: &'a Client,
     shared: &'a Shared<'a>,
+    content_type: ContentType,
     coalesces_reads: bool,
 }
 
 impl Watch<'_> {
+    fn start_for_deployments(
+        &self,
+        instance: &DeploymentInstance,
+        namespace: Option<&str>,
+    ) -> [Thread; 2] {
+        let path = |resource| collection_path("/apis/apps/v1", resource, namespace);
+        let listeners = Listeners::of(Vec::new(), |_, _| {});
+        let deployments = self.start::<Deployment>(
+            "watch-deploy",
+            path("deployments"),
+            DEPLOYMENTS_FORBIDDEN.to_owned(),
+            &instance.deployments,
+            listeners.and(
+                Some(instance),
+                DeploymentController::handle_deployment_event,
+            ),
+        );
+        let listeners = Listeners::of(Vec::new(), |_, _| {});
+        let replica_sets = self.start::<deployment::ReplicaSet>(
+            "watch-deploy-rs",
+            path("replicasets"),
+            DEPLOYMENTS_FORBIDDEN.to_owned(),
+            &instance.replica_sets,
+            listeners.and(
+                Some(instance),
+                DeploymentController::handle_replica_set_event,
+            ),
+        );
+        [deployments, replica_sets]
+    }
+
     fn start<T: Decode>(
         &self,
         name: &str,
         path: String,
         meaning: String,
         store: &Arc<Store<T::Object>>,
-        controllers: Vec<Arc<ReplicaSetController>>,
-        handle: fn(&ReplicaSetController, &CacheEvent<T::Object>),
+        listeners: Listeners<T::Object>,
     ) -> Thread {
         let Shared {
             options,
@@ -123,24 +206,20 @@ impl Watch<'_> {
             stop,
             ..
         } = *self.shared;
-        let accept = options.content_type.accept();
+        let accept = self.content_type.accept();
         let options = ReflectorOptions {
             streams_lists: options.streams_lists,
             min_resync_period: options.min_resync_period,
             coalesces_reads: self.coalesces_reads,
         };
         let stats = Arc::default();
-        let latency = metrics_export::export_watch(&path, store, &stats);
+        let latency = metrics_export::export_watch(&path, T::LABEL, store, &stats);
         let collection = Collection::new(self.client.stream_client(), path, accept);
         health_checks::add_watch(health, name, &stats);
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(collection),
-            handler: Box::new(WatchHandler {
-                controllers,
-                handle,
-                latency,
-            }),
+            handler: Box::new(WatchHandler { listeners, latency }),
             stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),

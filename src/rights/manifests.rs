@@ -234,6 +234,7 @@ mod tests {
             namespace: Some("shop".to_owned()),
             delegated_auth: false,
             workloads: vec![&REPLICA_SET],
+            deployments: false,
             ..all_enabled()
         };
         let account = Account::of_username("system:serviceaccount:shop:daemon");

@@ -253,6 +253,12 @@ fn is_final(error: &ClientError) -> bool {
 /// The consequence if the account may not list or watch pods.
 pub const PODS_FORBIDDEN: &str = "the controllers wait until this account may list and watch pods";
 
+/// The consequence if the account may not list or watch what the Deployment controller reads.
+pub const DEPLOYMENTS_FORBIDDEN: &str = "no Deployment is rolled out until this account may list \
+                                         and watch deployments and replicasets: bind it to the \
+                                         role system:controller:deployment-controller, or remove \
+                                         deployment-controller from --controllers";
+
 /// The consequence if the account may not watch quotas, and the remedy.
 pub const QUOTAS_FORBIDDEN: &str = "quotas are not watched, so a raised quota takes effect with \
                                     the next attempt, within 30 s. To grant this optional \

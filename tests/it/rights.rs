@@ -180,6 +180,7 @@ fn the_stock_roles_contain_the_rights_that_the_daemon_needs() {
     let options = RightsOptions {
         namespace: None,
         workloads: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
+        deployments: false,
         lease: None,
         delegated_auth: true,
         dry_run: false,

@@ -4,7 +4,8 @@
 # verdicts side by side. Exits with 1 if a test fails with the daemon and passes with upstream's.
 #
 # K8S chooses the Kubernetes version, such as 1.36. REPLICASET_CONTROLLER names another binary than
-# that of `cargo build`. RUN is a pattern for -test.run. README.md tells more.
+# that of `cargo build`. RUN is a pattern for -test.run. DEPLOYMENTS=1 takes the place of upstream's
+# Deployment controller too, and runs the tests of Deployments only. README.md tells more.
 set -euo pipefail
 
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
@@ -12,6 +13,7 @@ repo=$(CDPATH='' cd -- "$here/../.." && pwd -P)
 k8s=${K8S:-1.37}
 module=$repo/tests/control-plane/$k8s
 packages=(replicaset replicationcontroller deployment quota)
+[[ -z ${DEPLOYMENTS:-} ]] || packages=(deployment)
 : "${REPLICASET_CONTROLLER:=$repo/target/debug/replicaset-controller}"
 export REPLICASET_CONTROLLER
 
@@ -44,8 +46,18 @@ cat >"$work/overlay.json" <<OVERLAY
   "$controllers/replicaset/replica_set.go": "$here/shim/replicaset/replica_set.go",
   "$controllers/replicaset/daemon.go": "$here/shim/replicaset/daemon.go",
   "$controllers/replication/replication_controller.go": "$here/shim/replication/replication_controller.go"
-}}
 OVERLAY
+shim=("$here"/shim/{replicaset,replication}/*.go)
+if [[ -n ${DEPLOYMENTS:-} ]]; then
+    # A file that is replaced by nothing is gone.
+    for file in progress recreate rollback rolling sync; do
+        echo "  , \"$controllers/deployment/$file.go\": \"\"" >>"$work/overlay.json"
+    done
+    file=deployment/deployment_controller.go
+    echo "  , \"$controllers/$file\": \"$here/shim/$file\"" >>"$work/overlay.json"
+    shim+=("$here/shim/$file")
+fi
+echo '}}' >>"$work/overlay.json"
 
 # The version that the API server in the tests reports, as build.sh sets it.
 ldflags='-s -w'
@@ -77,12 +89,14 @@ build() {
     done
 }
 build upstream go.mod go.sum --
-build ours go.mod go.sum "$here"/shim/*/*.go -- \
+build ours go.mod go.sum "${shim[@]}" -- \
     -modfile "$work/go.mod" -overlay "$work/overlay.json"
 for package in "${packages[@]}"; do
-    if grep -aqF 'ReplicaSetController).manageReplicas' "$tests_ours/$package"; then
-        die "the tests of $package still contain upstream's controller"
-    fi
+    for method in 'ReplicaSetController).manageReplicas' ${DEPLOYMENTS:+'DeploymentController).syncDeployment'}; do
+        if grep -aqF "$method" "$tests_ours/$package"; then
+            die "the tests of $package still contain upstream's controller"
+        fi
+    done
 done
 
 # --- Run --------------------------------------------------------------------

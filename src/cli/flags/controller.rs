@@ -21,7 +21,7 @@ use crate::cli::{number, parse_bool, parse_namespace, parse_object_name};
 #[command(next_help_heading = "Controllers")]
 pub struct ControllerArgs {
     /// Controllers to run: replicaset-controller, replicationcontroller-controller, or * for both;
-    /// -NAME disables one.
+    /// -NAME disables one; deployment-controller, for test API servers, only by name.
     // DIFFERS: kube-controller-manager's default is `*`. A cluster that has given up only its
     // ReplicaSet controller to this daemon must not get a second writer of ReplicationControllers.
     #[arg(
@@ -83,9 +83,18 @@ pub enum ControllerItem {
     /// `*`.
     Every,
     /// `name`.
-    On(&'static WorkloadKind),
+    On(ControllerName),
     /// `-name`.
-    Off(&'static WorkloadKind),
+    Off(ControllerName),
+}
+
+/// A controller that can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControllerName {
+    /// That of a kind with pods.
+    Of(&'static WorkloadKind),
+    /// That of Deployments. `*` does not mean it, except for `dev`: a cluster has one.
+    Deployments,
 }
 
 impl FromStr for ControllerItem {
@@ -101,28 +110,51 @@ impl FromStr for ControllerItem {
         };
         item.ok_or_else(|| {
             let known = ALL.map(|kind| kind.controller).join(", ");
-            format!("expected *, or a name of {known}, or -NAME to disable it")
+            format!("expected *, or a name of {known}, {DEPLOYMENTS}, or -NAME to disable it")
         })
     }
 }
 
-/// The kind whose controller has this name. The older name is that of the kind
+/// Name of the Deployment controller, and its older name.
+const DEPLOYMENTS: &str = "deployment-controller";
+const DEPLOYMENTS_ALIAS: &str = "deployment";
+
+/// The controller of this name. The older name is that of the kind
 /// (kubernetes `cmd/kube-controller-manager/app/core.go`, `WithAliases` of the descriptors).
-fn find(text: &str) -> Option<&'static WorkloadKind> {
+fn find(text: &str) -> Option<ControllerName> {
+    if matches!(text, DEPLOYMENTS | DEPLOYMENTS_ALIAS) {
+        return Some(ControllerName::Deployments);
+    }
     ALL.into_iter()
         .find(|kind| text == kind.controller || text == kind.singular)
+        .map(ControllerName::Of)
 }
 
 impl ControllerArgs {
     /// True if the controller is enabled: the first item with its name decides, otherwise `*`
     /// (kubernetes `controller-manager/app/helper.go:IsControllerEnabled`).
-    pub fn is_enabled(&self, kind: &WorkloadKind) -> bool {
-        let named = self.controllers.iter().find_map(|item| match item {
-            ControllerItem::On(on) if *on == kind => Some(true),
-            ControllerItem::Off(off) if *off == kind => Some(false),
+    pub fn is_enabled(&self, kind: &'static WorkloadKind) -> bool {
+        self.is_named(ControllerName::Of(kind))
+            .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
+    }
+
+    fn is_named(&self, name: ControllerName) -> Option<bool> {
+        self.controllers.iter().find_map(|item| match item {
+            ControllerItem::On(on) if *on == name => Some(true),
+            ControllerItem::Off(off) if *off == name => Some(false),
             _ => None,
-        });
-        named.unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
+        })
+    }
+
+    /// True if the Deployment controller is enabled.
+    pub fn runs_deployments(&self) -> bool {
+        self.is_named(ControllerName::Deployments) == Some(true)
+    }
+
+    /// The same for `dev`, where no other controller runs, so that `*` means this one too.
+    pub fn runs_deployments_in_dev(&self) -> bool {
+        self.is_named(ControllerName::Deployments)
+            .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
     /// The kinds whose controllers are enabled.

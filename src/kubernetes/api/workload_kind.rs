@@ -91,14 +91,10 @@ impl WorkloadKind {
         fmt::from_fn(move |f| write!(f, "{singular}={key}"))
     }
 
-    /// Thread name for `what`: unprefixed for ReplicaSets, otherwise with the short name, as in
-    /// `rc-sync-0`.
-    pub fn thread_name(&self, what: &str) -> String {
-        if *self == REPLICA_SET {
-            what.to_owned()
-        } else {
-            format!("{}-{what}", self.short_name)
-        }
+    /// What the names of its threads begin with: nothing for ReplicaSets, otherwise the short name,
+    /// as in `rc-sync-0`.
+    pub fn thread_prefix(&self) -> &'static str {
+        if *self == REPLICA_SET { "" } else { "rc-" }
     }
 
     /// Path of the collection in one namespace, or in all namespaces with `None`.

@@ -34,6 +34,9 @@ pub trait Decode: Debug + Send + 'static {
     /// Plural name of the resource, for logs.
     const RESOURCE: &'static str;
 
+    /// What the metrics of its watch are labelled with. Two watches of one resource need two.
+    const LABEL: &'static str = Self::RESOURCE;
+
     /// Decodes one object from JSON.
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
 

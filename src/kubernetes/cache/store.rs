@@ -59,7 +59,7 @@ pub struct UnreadKey {
 #[derive(Debug)]
 pub struct Store<T: Indexed> {
     state: RwLock<State<T>>,
-    synced: Latch,
+    synced: Arc<Latch>,
 }
 
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl<T: Indexed> Store<T> {
         self.synced.is_set()
     }
 
-    pub fn synced(&self) -> &Latch {
+    pub fn synced(&self) -> &Arc<Latch> {
         &self.synced
     }
 
@@ -264,7 +264,7 @@ impl<T: Indexed> Default for Store<T> {
                 buckets: HashMap::default(),
                 resource_version: ResourceVersion::default(),
             }),
-            synced: Latch::default(),
+            synced: Arc::default(),
         }
     }
 }
@@ -451,6 +451,17 @@ pub enum CacheEvent<T> {
         new: Arc<T>,
     },
     Deleted(Arc<T>),
+}
+
+impl<T> CacheEvent<T> {
+    /// The object in its last known state.
+    pub fn object(&self) -> &Arc<T> {
+        match self {
+            Self::Added(object) | Self::Deleted(object) | Self::Updated { new: object, .. } => {
+                object
+            }
+        }
+    }
 }
 
 #[cfg(test)]

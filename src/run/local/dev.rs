@@ -16,8 +16,9 @@ use super::files::Document;
 use super::world::World;
 use crate::cli::flags::DevArgs;
 use crate::client::ClientConfig;
+use crate::deployment;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally};
-use crate::manager::Manager;
+use crate::manager::{Manager, ManagerOptions};
 use crate::run::local::world::SetFacts;
 use crate::run::{RunError, finish, manager_options, program, signals};
 use crate::stdx::escape::escaped;
@@ -55,7 +56,10 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let manager = if args.no_controller {
         None
     } else {
-        let options = manager_options(&args.client, &args.controller, &args.opt_ins);
+        let options = ManagerOptions {
+            deployments: runs_deployments(args),
+            ..manager_options(&args.client, &args.controller, &args.opt_ins)
+        };
         let config = ClientConfig::plain(&url);
         // Required by the manager; `dev` serves no health pages.
         let health = Health::new(metrics::global());
@@ -87,6 +91,10 @@ fn save_to(args: &DevArgs) -> Result<Option<&Path>, RunError> {
     }
 }
 
+fn runs_deployments(args: &DevArgs) -> bool {
+    !args.no_controller && args.controller.runs_deployments_in_dev()
+}
+
 fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
     let address = args.insecure_listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let kubelet = KubeletOptions {
@@ -103,6 +111,11 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
         // `dev` can run for weeks, and nothing reads the recorded requests.
         recorder_length: 0,
         garbage_collection: true,
+        acted_on: if runs_deployments(args) {
+            vec!["deployments"]
+        } else {
+            Vec::new()
+        },
         kubelet: (!args.no_kubelet).then_some(kubelet),
         ..DevServerOptions::default()
     };
@@ -185,14 +198,18 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         format!("{n_nodes}; pods become Ready after {after:?}{who}")
     };
     say(&format!("nodes         {nodes}"));
-    let controller = if args.no_controller {
-        "none"
-    } else {
-        "running"
+    let mut controllers = Vec::new();
+    if !args.no_controller {
+        controllers.extend(args.controller.enabled().iter().map(|kind| kind.controller));
+        controllers.extend(runs_deployments(args).then_some(deployment::CONTROLLER));
+    }
+    let controllers = match controllers[..] {
+        [] => "none".to_owned(),
+        _ => controllers.join(", "),
     };
-    say(&format!("controller    {controller}"));
-    say("active kinds  ReplicaSets, ReplicationControllers, pods, namespaces, quotas, owners");
-    say("stored only   Deployments, Services, ConfigMaps, Secrets, custom resources and more");
+    say(&format!("controllers   {controllers}"));
+    say("also active   pods, namespaces, quotas, owners");
+    say("stored only   Services, ConfigMaps, Secrets, custom resources and more");
     if n_documents > 0 {
         say(&format!("loaded        {n_documents} objects"));
     }

@@ -255,6 +255,7 @@ impl<'a> Stage<'a> {
         let health = Health::new(metrics::global());
         let options = ManagerOptions {
             controllers: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
+            deployments: true,
             kube_api_qps: 0.0,
             ..ManagerOptions::default()
         };

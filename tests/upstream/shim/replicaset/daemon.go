@@ -25,7 +25,8 @@ import (
 // Daemon is one controller of the daemon, with what the test gave upstream's
 // constructor.
 type Daemon struct {
-	Controller    string
+	Controller string
+	// SyncsFlag is empty for a fixed number of workers.
 	SyncsFlag     string
 	Client        clientset.Interface
 	BurstReplicas int
@@ -48,16 +49,19 @@ func (d *Daemon) Run(ctx context.Context, workers int) {
 	}
 	for ctx.Err() == nil {
 		gates := featureGates()
-		d.runUntil(ctx, func() bool { return featureGates() != gates },
-			"--master="+address,
-			"--controllers="+d.Controller,
-			fmt.Sprintf("%s=%d", d.SyncsFlag, workers),
+		flags := []string{
+			"--master=" + address,
+			"--controllers=" + d.Controller,
 			fmt.Sprintf("--burst-replicas=%d", d.BurstReplicas),
 			fmt.Sprintf("--kube-api-qps=%v", qps),
-			"--feature-gates="+gates,
+			"--feature-gates=" + gates,
 			"--leader-elect=false",
 			"--secure-port=0",
-		)
+		}
+		if d.SyncsFlag != "" {
+			flags = append(flags, fmt.Sprintf("%s=%d", d.SyncsFlag, workers))
+		}
+		d.runUntil(ctx, func() bool { return featureGates() != gates }, flags...)
 	}
 }
 

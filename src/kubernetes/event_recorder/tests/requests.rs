@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::object;
 use crate::client::{Client, ClientConfig, ClientOptions};
+use crate::event_recorder::EventType;
+use crate::event_recorder::{ClientEventSink, Event, EventSink, Recorded, SinkError};
 use crate::stdx::stop::Stop;
-use crate::writes::EventType;
-use crate::writes::event_recorder::{ClientEventSink, Event, EventSink, Recorded, SinkError};
 
 /// One request as received.
 #[derive(Debug)]

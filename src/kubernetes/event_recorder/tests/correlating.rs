@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{EventType, object};
 use crate::api::{ObjectKey, Uid};
+use crate::event_recorder::ObjectReference;
+use crate::event_recorder::correlator::{Correlator, Occurrence};
+use crate::event_recorder::{Event, Recorded};
 use crate::stdx::clock::{Clock, FakeClock};
-use crate::writes::ObjectReference;
-use crate::writes::event_recorder::correlator::{Correlator, Occurrence};
-use crate::writes::event_recorder::{Event, Recorded};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -12,7 +12,7 @@ use super::{
     object, options, stored,
 };
 use crate::api::{ObjectKey, Status};
-use crate::writes::event_recorder::{Event, EventType};
+use crate::event_recorder::{Event, EventType};
 
 fn value(json: serde_json::Result<Vec<u8>>) -> Value {
     let json = json.expect("it can be written");

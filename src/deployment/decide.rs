@@ -1,0 +1,554 @@
+//! What to do about one Deployment. Pure: [`decide`] takes the Deployment, its ReplicaSets and the
+//! time, and returns the writes in their order, the status and when to look again.
+//!
+//! Each sync decides once. A change to a ReplicaSet is one write, however many rules ask for it,
+//! and so is the status. Each write is on condition that its object has not changed since.
+
+mod rollout;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DeploymentStatus;
+use serde_json::{Value, json};
+
+use crate::api::Uid;
+use crate::event_recorder::EventType;
+use crate::fenceposts::proportional_sizes;
+use crate::objects::{Annotations, Deployment, ReplicaSet, Strategy, Template};
+use crate::revisions::{
+    REVISION, ROLLBACK_TO, changes, desired_replicas_of, last_revision, max_revision,
+    new_replica_set, revision_of, rollback_to, rolled_back, set_replicas, set_revision,
+    template_hash, to_object,
+};
+use crate::status::{
+    Counted, PROGRESSING, calculate, condition, copy_failure, judge_progress, new_condition,
+    progress_reason, reason, recheck_after, set_condition,
+};
+
+/// What a decision rests on.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    /// The Deployment.
+    pub deployment: &'a Deployment,
+    /// The ReplicaSets that it owns, in any order.
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
+    /// The ReplicaSets of which a pod has not ended. Only the strategy `Recreate` reads it.
+    pub with_pods: BTreeSet<Uid>,
+    /// Whether `status.terminatingReplicas` is written.
+    pub counts_terminating: bool,
+    /// The time of day.
+    pub now: Timestamp,
+}
+
+/// A decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// The writes, in their order. The first that fails ends the sync.
+    pub writes: Vec<Write>,
+    /// Events that no write causes.
+    pub events: Vec<Note>,
+    /// When to decide again even if nothing changes.
+    pub next: Option<Duration>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Creates the ReplicaSet of a new revision.
+    Create {
+        /// What it will be.
+        rs: Arc<ReplicaSet>,
+        /// The object.
+        object: Value,
+    },
+    /// Changes a ReplicaSet.
+    Update {
+        /// The ReplicaSet before.
+        rs: Arc<ReplicaSet>,
+        /// `spec.replicas` after.
+        replicas: i32,
+        /// A merge patch.
+        patch: Value,
+    },
+    /// Deletes a ReplicaSet of an old revision.
+    Delete(Arc<ReplicaSet>),
+    /// Replaces the Deployment's template, unless it stays, and its annotations.
+    RollBack {
+        /// The template of the revision.
+        template: Option<Template>,
+        /// All annotations.
+        annotations: Annotations,
+        /// The event once it is written.
+        note: Note,
+    },
+    /// Replaces the Deployment's status.
+    Status {
+        /// The status.
+        status: DeploymentStatus,
+        /// All annotations.
+        annotations: Annotations,
+    },
+}
+
+/// An event about the Deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its type.
+    pub type_: EventType,
+    /// Its reason.
+    pub reason: &'static str,
+    /// Its message.
+    pub message: String,
+}
+
+impl Note {
+    fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            type_: EventType::Warning,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// A ReplicaSet and what this decision makes of it.
+#[derive(Clone, Debug)]
+struct Set {
+    rs: Arc<ReplicaSet>,
+    replicas: i32,
+    annotations: Annotations,
+    min_ready_seconds: i32,
+    /// To be deleted.
+    is_surplus: bool,
+}
+
+impl Set {
+    fn new(rs: &Arc<ReplicaSet>) -> Self {
+        Self {
+            replicas: rs.replicas,
+            annotations: rs.annotations.clone(),
+            min_ready_seconds: rs.min_ready_seconds,
+            is_surplus: false,
+            rs: Arc::clone(rs),
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.replicas > 0
+    }
+
+    /// Its available pods, of which those above `replicas` are about to end.
+    ///
+    /// DIFFERS: upstream takes the status at its word, which lags behind a scale-down. It is saved
+    /// from scaling down twice by an error that gives up the whole round.
+    fn lasting(&self) -> i32 {
+        self.rs.available().min(self.replicas)
+    }
+
+    fn scale(&mut self, d: &Deployment, replicas: i32) {
+        if self.replicas != replicas {
+            self.replicas = replicas;
+            set_replicas(&mut self.annotations, d);
+        }
+    }
+
+    /// The write that makes the ReplicaSet so, unless it is so.
+    fn update(&self) -> Option<Write> {
+        let annotations = changes(&self.rs.annotations, &self.annotations);
+        let mut spec = json!({});
+        if self.replicas != self.rs.replicas {
+            spec["replicas"] = self.replicas.into();
+        }
+        if self.min_ready_seconds != self.rs.min_ready_seconds {
+            spec["minReadySeconds"] = self.min_ready_seconds.into();
+        }
+        if annotations.is_empty() && spec == json!({}) {
+            return None;
+        }
+        let metadata = json!({
+            "resourceVersion": self.rs.resource_version,
+            "uid": self.rs.uid,
+            "annotations": annotations,
+        });
+        Some(Write::Update {
+            rs: Arc::clone(&self.rs),
+            replicas: self.replicas,
+            patch: json!({"metadata": metadata, "spec": spec}),
+        })
+    }
+}
+
+/// A decision in the making.
+struct Plan<'a> {
+    view: View<'a>,
+    d: &'a Deployment,
+    /// The old revisions by age.
+    old: Vec<Set>,
+    /// The ReplicaSet of the Deployment's template.
+    new: Option<Set>,
+    /// The hash in its name, if it is to be created.
+    new_hash: Option<String>,
+    /// The status before its counts and progress are judged.
+    base: DeploymentStatus,
+    annotations: Annotations,
+    step: Step,
+}
+
+/// Decides about a Deployment.
+///
+/// # Errors
+/// If its strategy is not known.
+pub fn decide(view: View<'_>) -> Result<Step, String> {
+    let mut plan = Plan::new(view);
+    let d = plan.d;
+    if d.selects_all() {
+        return Ok(plan.refuse_to_select_all());
+    }
+    if d.is_deleted {
+        plan.sync_revision();
+        return Ok(plan.finish_without_progress());
+    }
+    plan.note_pause();
+    if !d.paused
+        && let Some(revision) = rollback_to(d)
+    {
+        plan.create_new();
+        return Ok(plan.roll_back(revision));
+    }
+    plan.sync_revision();
+    if d.paused || plan.was_scaled() {
+        plan.scale();
+        if d.paused && rollback_to(d).is_none() {
+            plan.clean_up();
+        }
+        return Ok(plan.finish_without_progress());
+    }
+    match &d.strategy {
+        Strategy::Recreate => plan.recreate(),
+        Strategy::RollingUpdate { .. } => plan.roll(),
+        Strategy::Unknown(other) => return Err(format!("unexpected strategy {other:?}")),
+    }
+    Ok(plan.finish_rollout())
+}
+
+/// The status after the create of a ReplicaSet failed, with the event about it.
+pub fn after_failed_create(
+    d: &Deployment,
+    rs: &ReplicaSet,
+    why: &str,
+    now: Timestamp,
+) -> (Option<Write>, Note) {
+    let message = format!(
+        "Failed to create new replica set \"{}\": {why}",
+        rs.key.name
+    );
+    let mut status = d.status.clone();
+    if d.progress_deadline.is_some() {
+        let failed = new_condition(PROGRESSING, "False", reason::CREATE_FAILED, &*message, now);
+        set_condition(&mut status, failed);
+    }
+    let write = (status != d.status).then(|| Write::Status {
+        status,
+        annotations: d.annotations.clone(),
+    });
+    (write, Note::warning(reason::CREATE_FAILED, message))
+}
+
+/// The status after the name of a new ReplicaSet turned out to be another one's: the next name
+/// comes from another hash.
+pub fn after_collision(d: &Deployment) -> Write {
+    let mut status = d.status.clone();
+    status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
+    Write::Status {
+        status,
+        annotations: d.annotations.clone(),
+    }
+}
+
+impl<'a> Plan<'a> {
+    fn new(mut view: View<'a>) -> Self {
+        let d = view.deployment;
+        view.replica_sets.sort_by(|a, b| a.age().cmp(&b.age()));
+        let mut old: Vec<Set> = view.replica_sets.iter().map(Set::new).collect();
+        // Of several with the same template, all see the oldest as the new one.
+        let new = old.iter().position(|set| set.rs.template == d.template);
+        let new = new.map(|index| old.remove(index));
+        Self {
+            d,
+            old,
+            new,
+            new_hash: None,
+            base: d.status.clone(),
+            annotations: d.annotations.clone(),
+            step: Step::default(),
+            view,
+        }
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &Set> {
+        self.old.iter().chain(&self.new)
+    }
+
+    fn total_replicas(&self) -> i32 {
+        self.sets().map(|set| set.replicas).sum()
+    }
+
+    fn set_progress(&mut self, status: &str, reason: &str, message: impl Into<String>) {
+        let condition = new_condition(PROGRESSING, status, reason, message, self.view.now);
+        set_condition(&mut self.base, condition);
+    }
+
+    fn refuse_to_select_all(mut self) -> Step {
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        self.step
+            .events
+            .push(Note::warning("SelectingAll", message));
+        if self.base.observed_generation.unwrap_or_default() < self.d.generation {
+            self.base.observed_generation = Some(self.d.generation);
+        }
+        let status = self.base.clone();
+        self.finish(status)
+    }
+
+    /// A pause must not count as a lack of progress.
+    fn note_pause(&mut self) {
+        let known = progress_reason(&self.base);
+        if self.d.progress_deadline.is_none() || known == Some(reason::TIMED_OUT) {
+            return;
+        }
+        let was_paused = known == Some(reason::PAUSED);
+        if self.d.paused && !was_paused {
+            self.set_progress("Unknown", reason::PAUSED, "Deployment is paused");
+        } else if !self.d.paused && was_paused {
+            self.set_progress("Unknown", reason::RESUMED, "Deployment is resumed");
+        }
+    }
+
+    /// Numbers the new ReplicaSet, if there is one, and the Deployment with it.
+    fn sync_revision(&mut self) {
+        let revision = max_revision(self.old.iter().map(|set| &set.annotations)) + 1;
+        let (d, is_created) = (self.d, self.new_hash.is_some());
+        let Some(new) = &mut self.new else { return };
+        set_revision(&mut new.annotations, d, revision);
+        new.min_ready_seconds = d.min_ready_seconds;
+        let revision = new.annotations.get(REVISION).cloned();
+        self.annotations
+            .extend(revision.map(|revision| (REVISION.to_owned(), revision)));
+        let name = Arc::clone(&new.rs.key.name);
+        if d.progress_deadline.is_none() {
+            return;
+        }
+        if is_created {
+            let message = format!("Created new replica set \"{name}\"");
+            self.set_progress("True", reason::CREATED, message);
+        } else if condition(&self.base, PROGRESSING).is_none() {
+            let message = format!("Found new replica set \"{name}\"");
+            self.set_progress("True", reason::FOUND, message);
+        }
+    }
+
+    /// Creates the ReplicaSet of the Deployment's template unless there is one.
+    fn create_new(&mut self) {
+        if self.new.is_none() {
+            let hash = template_hash(self.d);
+            let rs = Arc::new(new_replica_set(self.d, &hash, self.view.now));
+            self.new = Some(Set::new(&rs));
+            self.new_hash = Some(hash);
+            let replicas = self.size_of_new();
+            self.new.as_mut().expect("it was set above").replicas = replicas;
+        }
+        self.sync_revision();
+    }
+
+    /// True if `spec.replicas` has changed since the ReplicaSets were scaled.
+    fn was_scaled(&self) -> bool {
+        let mut active = self.sets().filter(|set| set.is_active());
+        active.any(|set| {
+            let desired = desired_replicas_of(&set.annotations);
+            desired.is_some_and(|desired| desired != self.d.replicas)
+        })
+    }
+
+    /// Scales without a rollout: the only active ReplicaSet to the whole size, several by their
+    /// shares.
+    fn scale(&mut self) {
+        let d = self.d;
+        let is_saturated = self.new.as_ref().is_some_and(|new| {
+            new.replicas == d.replicas
+                && desired_replicas_of(&new.annotations) == Some(d.replicas)
+                && new.rs.available() == d.replicas
+        });
+        let is_rolling = matches!(d.strategy, Strategy::RollingUpdate { .. });
+        let n_old = self.old.len();
+        let mut sets: Vec<&mut Set> = self.old.iter_mut().chain(&mut self.new).collect();
+        let active = sets.iter().enumerate().filter(|(_, set)| set.is_active());
+        let active: Vec<usize> = active.map(|(index, _)| index).collect();
+        match active[..] {
+            // The new one, or the youngest.
+            [] => {
+                if let Some(last) = sets.last_mut() {
+                    last.scale(d, d.replicas);
+                }
+            }
+            [only] => sets[only].scale(d, d.replicas),
+            _ if is_saturated => sets[..n_old].iter_mut().for_each(|old| old.scale(d, 0)),
+            _ if is_rolling => {
+                let sized = active
+                    .iter()
+                    .map(|index| (sets[*index].replicas, &*sets[*index].rs));
+                for (index, replicas) in proportional_sizes(d, &sized.collect::<Vec<_>>()) {
+                    let set = &mut *sets[active[index]];
+                    set.replicas = replicas;
+                    set_replicas(&mut set.annotations, d);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Deletes the oldest revisions without pods beyond the limit.
+    fn clean_up(&mut self) {
+        let Some(limit) = self.d.revision_history_limit else {
+            return;
+        };
+        let mut old: Vec<&mut Set> = self
+            .old
+            .iter_mut()
+            .filter(|set| !set.rs.is_deleted)
+            .collect();
+        let surplus = old.len().saturating_sub(limit);
+        old.sort_by_key(|set| revision_of(&set.annotations));
+        for set in old.into_iter().take(surplus) {
+            let status = &set.rs.status;
+            let is_observed = status.observed_generation.unwrap_or_default() >= set.rs.generation;
+            set.is_surplus = status.replicas == 0 && set.replicas == 0 && is_observed;
+        }
+    }
+
+    /// Gives the Deployment the template of a revision. In any case the request ends.
+    fn roll_back(mut self, revision: i64) -> Step {
+        let revision = match revision {
+            0 => last_revision(self.sets().map(|set| &set.annotations)),
+            revision => revision,
+        };
+        let found = self
+            .sets()
+            .find(|set| revision != 0 && revision_of(&set.annotations) == Some(revision));
+        let name = &self.d.key.name;
+        let mut annotations = self.d.annotations.clone();
+        annotations.remove(ROLLBACK_TO);
+        let (template, note) = match found {
+            None => {
+                let message = match revision {
+                    0 => "Unable to find last revision.",
+                    _ => "Unable to find the revision to rollback to.",
+                };
+                (
+                    None,
+                    Note::warning("DeploymentRollbackRevisionNotFound", message),
+                )
+            }
+            Some(set) if set.rs.template == self.d.template => {
+                let what = "The rollback revision contains the same template as current deployment";
+                let message = format!("{what} \"{name}\"");
+                (
+                    None,
+                    Note::warning("DeploymentRollbackTemplateUnchanged", message),
+                )
+            }
+            Some(set) => {
+                annotations = rolled_back(self.d, &set.annotations);
+                let note = Note {
+                    type_: EventType::Normal,
+                    reason: "DeploymentRollback",
+                    message: format!("Rolled back deployment \"{name}\" to revision {revision}"),
+                };
+                (Some(set.rs.template.clone()), note)
+            }
+        };
+        self.write_replica_sets();
+        self.step.writes.push(Write::RollBack {
+            template,
+            annotations,
+            note,
+        });
+        self.step
+    }
+
+    fn calculate(&self) -> DeploymentStatus {
+        let (d, view) = (self.d, &self.view);
+        calculate(
+            d,
+            &self.base,
+            &self.counted(),
+            view.counts_terminating,
+            view.now,
+        )
+    }
+
+    fn counted(&self) -> Vec<Counted<'_>> {
+        let counted = |set: &'_ Set, is_new| (set.replicas, is_new);
+        let old = self.old.iter().map(|set| (set, counted(set, false)));
+        let all = old.chain(self.new.iter().map(|set| (set, counted(set, true))));
+        all.map(|(set, (replicas, is_new))| Counted {
+            replicas,
+            status: &set.rs.status,
+            is_new,
+        })
+        .collect()
+    }
+
+    fn finish_without_progress(self) -> Step {
+        let status = self.calculate();
+        self.finish(status)
+    }
+
+    fn finish_rollout(mut self) -> Step {
+        let mut status = self.calculate();
+        let (d, now) = (self.d, self.view.now);
+        let new = self.new.as_ref().map(|new| &*new.rs.key.name);
+        judge_progress(d, &self.base, &mut status, new, now);
+        copy_failure(&mut status, &self.counted());
+        if status == d.status {
+            self.step.next = recheck_after(d, now);
+        }
+        self.finish(status)
+    }
+
+    fn finish(mut self, status: DeploymentStatus) -> Step {
+        self.write_replica_sets();
+        if status != self.d.status || self.annotations != self.d.annotations {
+            self.step.writes.push(Write::Status {
+                status,
+                annotations: self.annotations,
+            });
+        }
+        self.step
+    }
+
+    /// The new ReplicaSet first: what it needs, such as quota, is missing before old pods go.
+    fn write_replica_sets(&mut self) {
+        let mut writes = Vec::new();
+        for set in self.new.iter().chain(&self.old) {
+            match &self.new_hash {
+                Some(hash) if set.rs.uid.is_empty() => {
+                    let rs = Arc::new(ReplicaSet {
+                        replicas: set.replicas,
+                        annotations: set.annotations.clone(),
+                        ..ReplicaSet::clone(&set.rs)
+                    });
+                    let object = to_object(self.d, &rs, hash);
+                    writes.push(Write::Create { rs, object });
+                }
+                _ if set.is_surplus => writes.push(Write::Delete(Arc::clone(&set.rs))),
+                _ => writes.extend(set.update()),
+            }
+        }
+        self.step.writes.extend(writes);
+    }
+}

@@ -1,0 +1,106 @@
+//! How many pods a rolling update may have too many or too few, and how a Deployment that is scaled
+//! in the middle of a rollout divides its pods among its ReplicaSets. Pure arithmetic.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::objects::{Deployment, ReplicaSet, Strategy};
+use crate::revisions::max_replicas_of;
+
+/// The limits of a rolling update in pods; both zero for another strategy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fenceposts {
+    /// Pods above `spec.replicas`.
+    pub max_surge: i32,
+    /// Pods below `spec.replicas` that need not be available.
+    pub max_unavailable: i32,
+}
+
+impl Fenceposts {
+    /// Resolves percentages: the surge is rounded up, unavailable pods are rounded down. Where both
+    /// would be zero, one pod may be unavailable, since nothing could move otherwise.
+    pub fn of(d: &Deployment) -> Self {
+        let Strategy::RollingUpdate {
+            max_surge,
+            max_unavailable,
+        } = &d.strategy
+        else {
+            return Self::default();
+        };
+        let max_surge = resolve(max_surge, d.replicas, true);
+        let max_unavailable = match resolve(max_unavailable, d.replicas, false) {
+            0 if max_surge == 0 => 1,
+            n => n,
+        };
+        Self {
+            max_surge,
+            max_unavailable: max_unavailable.min(d.replicas),
+        }
+    }
+}
+
+/// An absolute number, or a percentage of `total`. Validation lets nothing else pass.
+fn resolve(value: &IntOrString, total: i32, rounds_up: bool) -> i32 {
+    match value {
+        IntOrString::Int(n) => *n,
+        IntOrString::String(text) => {
+            let percent = text.strip_suffix('%').and_then(|text| text.parse().ok());
+            let hundredths = percent.unwrap_or(0_i64) * i64::from(total);
+            let rounded = (hundredths + if rounds_up { 99 } else { 0 }) / 100;
+            i32::try_from(rounded).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+/// The sizes of the ReplicaSets `sets`, all active, after the Deployment was scaled: each keeps its
+/// share of the pods, and what rounding leaves goes to the largest. Returns the order in which to
+/// scale them, as indices, each with its size (kubernetes
+/// `pkg/controller/deployment/sync.go:scale`).
+pub fn proportional_sizes(d: &Deployment, sets: &[(i32, &ReplicaSet)]) -> Vec<(usize, i32)> {
+    let max_replicas = match d.replicas {
+        0 => 0,
+        replicas => replicas + Fenceposts::of(d).max_surge,
+    };
+    let to_add = max_replicas - sets.iter().map(|(size, _)| size).sum::<i32>();
+    let mut order: Vec<usize> = (0..sets.len()).collect();
+    // Among equals, newer ones grow first and older ones shrink first.
+    order.sort_by_key(|i| sets[*i].1.age());
+    if to_add > 0 {
+        order.reverse();
+    }
+    order.sort_by_key(|i| Reverse(sets[*i].0));
+    let mut left = to_add;
+    let mut sizes: Vec<(usize, i32)> = Vec::new();
+    for i in order {
+        let (size, rs) = sets[i];
+        let share = match share_of(d, size, rs) {
+            _ if left == 0 => 0,
+            share if to_add > 0 => share.min(left),
+            share => share.max(left),
+        };
+        left -= share;
+        sizes.push((i, size + share));
+    }
+    if let Some((_, largest)) = sizes.first_mut() {
+        *largest = (*largest + left).max(0);
+    }
+    sizes
+}
+
+/// By how many pods a ReplicaSet of `size` changes if it keeps its share of the Deployment.
+fn share_of(d: &Deployment, size: i32, rs: &ReplicaSet) -> i32 {
+    if d.replicas == 0 {
+        return -size;
+    }
+    let max_replicas = i64::from(d.replicas + Fenceposts::of(d).max_surge);
+    // Without the annotation the Deployment's size is the best guess.
+    let before = max_replicas_of(rs).filter(|max| *max > 0);
+    let before = i64::from(before.or(d.status.replicas).unwrap_or_default());
+    if before == 0 {
+        return 0;
+    }
+    // The nearest whole number; a half is rounded up.
+    let new_size = (2 * i64::from(size) * max_replicas + before) / (2 * before);
+    i32::try_from(new_size - i64::from(size)).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,475 @@
+//! Deployments and ReplicaSets as this controller reads them, and the stores that hold them.
+//!
+//! Both watches ask for JSON: a pod template passes through untouched, with fields that this build
+//! does not know. Only the fields that decide something are typed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{DeploymentStatus, DeploymentStrategy, ReplicaSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::api::interner::Interner;
+use crate::api::label_selector::{LabelSelector, SelectorError};
+use crate::api::protobuf::ProtobufError;
+use crate::api::{ControllerRef, Labels, ObjectKey, ResourceVersion, Selector, Uid};
+use crate::cache::Store;
+use crate::cache::decode::Decode;
+use crate::cache::store::Indexed;
+
+/// `kind` of a Deployment.
+pub const DEPLOYMENT: &str = "Deployment";
+
+/// `kind` of a ReplicaSet.
+pub const REPLICA_SET: &str = "ReplicaSet";
+
+/// The label by which the ReplicaSets of one Deployment, and their pods, differ.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// All Deployments. Each is in the bucket of its namespace.
+pub type DeploymentStore = Store<Deployment>;
+
+/// All ReplicaSets. Each is in exactly one bucket.
+pub type ReplicaSetStore = Store<ReplicaSet>;
+
+/// Annotations by key.
+pub type Annotations = BTreeMap<String, String>;
+
+/// A Deployment of `apps/v1`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deployment {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub resource_version: ResourceVersion,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// True if it has a deletion time.
+    pub is_deleted: bool,
+    /// `metadata.annotations`.
+    pub annotations: Annotations,
+    /// `metadata`, which the write of a status repeats.
+    pub metadata: Value,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// `spec.selector`.
+    pub selector: Value,
+    /// The same, for matching.
+    pub parsed_selector: Result<Selector, SelectorError>,
+    /// `spec.template`.
+    pub template: Template,
+    /// `spec.strategy`.
+    pub strategy: Strategy,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `spec.revisionHistoryLimit`; `None`: unlimited.
+    pub revision_history_limit: Option<usize>,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.progressDeadlineSeconds`; `None`: progress is not watched.
+    pub progress_deadline: Option<i32>,
+    /// `status`.
+    pub status: DeploymentStatus,
+}
+
+/// `spec.strategy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// The old pods end before new ones start.
+    Recreate,
+    /// Old pods are replaced step by step.
+    RollingUpdate {
+        /// `maxSurge`.
+        max_surge: IntOrString,
+        /// `maxUnavailable`.
+        max_unavailable: IntOrString,
+    },
+    /// A strategy that this build does not know.
+    Unknown(String),
+}
+
+/// A ReplicaSet of `apps/v1`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaSet {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.uid`; empty before it is created.
+    pub uid: Uid,
+    /// `metadata.resourceVersion`.
+    pub resource_version: ResourceVersion,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// True if it has a deletion time.
+    pub is_deleted: bool,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`.
+    pub annotations: Annotations,
+    /// The owner that controls it.
+    pub controller: Option<ControllerRef>,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i32,
+    /// `spec.template` without the label [`POD_TEMPLATE_HASH`].
+    pub template: Template,
+    /// `status`.
+    pub status: ReplicaSetStatus,
+}
+
+/// A pod template without the label [`POD_TEMPLATE_HASH`], as JSON with sorted keys and without
+/// `null`s: equal templates have equal texts.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Template(Arc<str>);
+
+impl Template {
+    /// The template in `spec.template`.
+    pub fn new(mut template: Value) -> Self {
+        remove_nulls(&mut template);
+        if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+            if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+                labels.remove(POD_TEMPLATE_HASH);
+            }
+            metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+            if metadata.is_empty() {
+                template.as_object_mut().map(|it| it.remove("metadata"));
+            }
+        }
+        Self(template.to_string().into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The template as an object.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_str(&self.0).expect("it was written as JSON")
+    }
+}
+
+impl std::fmt::Debug for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(remove_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
+}
+
+/// The members of `metadata` that decide something.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MetadataJson {
+    namespace: String,
+    name: String,
+    uid: Uid,
+    resource_version: ResourceVersion,
+    generation: i64,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<Annotations>,
+    owner_references: Option<Vec<OwnerJson>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OwnerJson {
+    kind: String,
+    name: String,
+    uid: Uid,
+    controller: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct DeploymentJson {
+    metadata: Value,
+    #[serde(default)]
+    spec: DeploymentSpecJson,
+    #[serde(default)]
+    status: Option<DeploymentStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeploymentSpecJson {
+    replicas: Option<i32>,
+    selector: Value,
+    template: Value,
+    strategy: Option<DeploymentStrategy>,
+    min_ready_seconds: Option<i32>,
+    revision_history_limit: Option<i32>,
+    paused: Option<bool>,
+    progress_deadline_seconds: Option<i32>,
+}
+
+#[derive(Deserialize)]
+struct ReplicaSetJson {
+    metadata: MetadataJson,
+    #[serde(default)]
+    spec: ReplicaSetSpecJson,
+    #[serde(default)]
+    status: Option<ReplicaSetStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReplicaSetSpecJson {
+    replicas: Option<i32>,
+    min_ready_seconds: Option<i32>,
+    template: Value,
+}
+
+impl MetadataJson {
+    fn key(&self) -> ObjectKey {
+        ObjectKey::new(&*self.namespace, &*self.name)
+    }
+
+    fn controller(&mut self) -> Option<ControllerRef> {
+        let owners = self.owner_references.take()?;
+        let owner = owners.into_iter().find(|it| it.controller == Some(true))?;
+        Some(ControllerRef {
+            kind: owner.kind.into(),
+            name: owner.name.into(),
+            uid: owner.uid,
+        })
+    }
+}
+
+impl From<Option<DeploymentStrategy>> for Strategy {
+    /// As the API server does, an absent strategy is a rolling update by a quarter.
+    fn from(strategy: Option<DeploymentStrategy>) -> Self {
+        let strategy = strategy.unwrap_or_default();
+        let quarter = || IntOrString::String("25%".to_owned());
+        match strategy.type_.as_deref() {
+            None | Some("" | "RollingUpdate") => {
+                let update = strategy.rolling_update.unwrap_or_default();
+                Self::RollingUpdate {
+                    max_surge: update.max_surge.unwrap_or_else(quarter),
+                    max_unavailable: update.max_unavailable.unwrap_or_else(quarter),
+                }
+            }
+            Some("Recreate") => Self::Recreate,
+            Some(other) => Self::Unknown(other.to_owned()),
+        }
+    }
+}
+
+impl Deployment {
+    /// True if the selector is empty, and so selects everything.
+    pub fn selects_all(&self) -> bool {
+        self.selector.as_object().is_some_and(Map::is_empty)
+    }
+
+    /// True if the selector matches `labels`; an empty or invalid one matches nothing.
+    pub fn selects(&self, labels: &Labels) -> bool {
+        let selector = self.parsed_selector.as_ref();
+        selector.is_ok_and(|selector| selector.matches(labels))
+    }
+
+    /// Decodes a Deployment from JSON.
+    ///
+    /// # Errors
+    /// If the text is not JSON, or not such an object.
+    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let DeploymentJson {
+            metadata,
+            spec,
+            status,
+        } = serde_json::from_slice(json)?;
+        let known = MetadataJson::deserialize(&metadata)?;
+        // As `math.MaxInt32` in `spec`, which the API documents as "no limit".
+        let limited = |limit: Option<i32>| limit.filter(|limit| *limit != i32::MAX);
+        let selector = match &spec.selector {
+            Value::Null => LabelSelector::default(),
+            // From text, since its fields borrow.
+            selector => serde_json::from_str(&selector.to_string())?,
+        };
+        Ok(Self {
+            key: known.key(),
+            uid: known.uid,
+            resource_version: known.resource_version,
+            generation: known.generation,
+            is_deleted: known.deletion_timestamp.is_some(),
+            annotations: known.annotations.unwrap_or_default(),
+            metadata,
+            replicas: spec.replicas.unwrap_or(1),
+            selector: spec.selector,
+            parsed_selector: Selector::new(selector),
+            template: Template::new(spec.template),
+            strategy: spec.strategy.into(),
+            min_ready_seconds: spec.min_ready_seconds.unwrap_or_default(),
+            revision_history_limit: limited(spec.revision_history_limit)
+                .map(|limit| usize::try_from(limit).unwrap_or_default()),
+            paused: spec.paused.unwrap_or_default(),
+            progress_deadline: limited(spec.progress_deadline_seconds),
+            status: status.unwrap_or_default(),
+        })
+    }
+}
+
+impl ReplicaSet {
+    /// True if the spec asks for pods.
+    pub fn is_active(&self) -> bool {
+        self.replicas > 0
+    }
+
+    /// `status.availableReplicas`.
+    pub fn available(&self) -> i32 {
+        self.status.available_replicas.unwrap_or_default()
+    }
+
+    /// True if `owner` controls it.
+    pub fn is_controlled_by(&self, owner: &Uid) -> bool {
+        self.controller.as_ref().is_some_and(|it| it.uid == *owner)
+    }
+
+    /// The order of creation; the name decides among those of one second.
+    pub fn age(&self) -> (Timestamp, &str) {
+        (self.created, &self.key.name)
+    }
+
+    /// Decodes a ReplicaSet from JSON.
+    ///
+    /// # Errors
+    /// If the text is not JSON, or not such an object.
+    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let ReplicaSetJson {
+            mut metadata,
+            spec,
+            status,
+        } = serde_json::from_slice(json)?;
+        Ok(Self {
+            key: metadata.key(),
+            controller: metadata.controller(),
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            created: metadata
+                .creation_timestamp
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            is_deleted: metadata.deletion_timestamp.is_some(),
+            labels: metadata.labels.unwrap_or_default().into_iter().collect(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            replicas: spec.replicas.unwrap_or(1),
+            min_ready_seconds: spec.min_ready_seconds.unwrap_or_default(),
+            template: Template::new(spec.template),
+            status: status.unwrap_or_default(),
+        })
+    }
+}
+
+/// A group of ReplicaSets that is queried together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ReplicaSetBucket {
+    /// ReplicaSets whose controller has this UID.
+    ControlledBy(Uid),
+    /// ReplicaSets of a namespace without a controller.
+    OrphansIn(Arc<str>),
+}
+
+impl Indexed for Deployment {
+    type Bucket = Arc<str>;
+    type Tally = ();
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    fn buckets(&self) -> [Option<Arc<str>>; 2] {
+        [Some(Arc::clone(&self.key.namespace)), None]
+    }
+
+    fn count(&self, (): &mut ()) {}
+
+    fn discount(&self, (): &mut ()) {}
+}
+
+impl Indexed for ReplicaSet {
+    type Bucket = ReplicaSetBucket;
+    type Tally = ();
+
+    fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {
+        let bucket = match &self.controller {
+            Some(controller) => ReplicaSetBucket::ControlledBy(controller.uid.clone()),
+            None => ReplicaSetBucket::OrphansIn(Arc::clone(&self.key.namespace)),
+        };
+        [Some(bucket), None]
+    }
+
+    fn count(&self, (): &mut ()) {}
+
+    fn discount(&self, (): &mut ()) {}
+}
+
+/// No API server answers in an encoding that the watch does not accept.
+const NOT_ACCEPTED: ProtobufError = ProtobufError::Wire("only JSON was accepted");
+
+impl Decode for Deployment {
+    type Object = Self;
+
+    const KIND: &'static str = DEPLOYMENT;
+    const RESOURCE: &'static str = "deployments";
+
+    fn from_json(json: &[u8], _: &mut Interner) -> Result<Self, serde_json::Error> {
+        Self::from_json(json)
+    }
+
+    fn from_protobuf(_: &[u8], _: &mut Interner) -> Result<Self, ProtobufError> {
+        Err(NOT_ACCEPTED)
+    }
+}
+
+impl Decode for ReplicaSet {
+    type Object = Self;
+
+    const KIND: &'static str = REPLICA_SET;
+    const RESOURCE: &'static str = "replicasets";
+    const LABEL: &'static str = "replicasets-of-deployments";
+
+    fn from_json(json: &[u8], _: &mut Interner) -> Result<Self, serde_json::Error> {
+        Self::from_json(json)
+    }
+
+    fn from_protobuf(_: &[u8], _: &mut Interner) -> Result<Self, ProtobufError> {
+        Err(NOT_ACCEPTED)
+    }
+}

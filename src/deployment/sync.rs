@@ -1,0 +1,250 @@
+//! The controller: events enqueue keys, and workers sync them: claim ReplicaSets, decide, write.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::act::{SyncError, Writer};
+use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, PodPhase, Uid};
+use crate::cache::{CacheEvent, PodStore};
+use crate::decide::{View, decide};
+use crate::objects::{
+    DEPLOYMENT, Deployment, DeploymentStore, REPLICA_SET, ReplicaSet, ReplicaSetBucket,
+    ReplicaSetStore, Strategy,
+};
+use crate::stdx::clock::Clock;
+use crate::stdx::thread;
+use crate::stdx::thread::catch_panic;
+use crate::workqueue::WorkQueue;
+
+/// What a [`DeploymentController`] works with.
+#[derive(Debug)]
+pub struct Parts {
+    /// Filled by the watch of Deployments.
+    pub deployments: Arc<DeploymentStore>,
+    /// Filled by the controller's own watch of ReplicaSets, which keeps their templates.
+    pub replica_sets: Arc<ReplicaSetStore>,
+    /// Filled by the watch of pods. Only the strategy `Recreate` reads it.
+    pub pods: Arc<PodStore>,
+    /// The Deployments to sync.
+    pub queue: Arc<WorkQueue<ObjectKey>>,
+    /// Sends the requests.
+    pub writer: Writer,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Whether `status.terminatingReplicas` is written: the feature gate
+    /// `DeploymentReplicaSetTerminatingReplicas`.
+    pub counts_terminating: bool,
+}
+
+/// Rolls out Deployments. Any number of workers may call
+/// [`process_next_work_item`](Self::process_next_work_item); watch threads call the handlers, which
+/// never block.
+///
+/// It keeps no memory of its writes. A decision on a stale cache does no harm: each write names the
+/// version or the UID that it rests on, and the name of a new ReplicaSet follows from its template.
+#[derive(Debug)]
+pub struct DeploymentController(Parts);
+
+impl DeploymentController {
+    /// Creates a controller without threads.
+    pub fn new(parts: Parts) -> Self {
+        Self(parts)
+    }
+
+    /// The Deployments to sync.
+    pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
+        &self.0.queue
+    }
+
+    /// Enqueues every Deployment.
+    pub fn enqueue_all(&self) {
+        self.0.deployments.visit_all(&mut |d| self.enqueue(&d.key));
+    }
+
+    /// Handles a change of a Deployment.
+    pub fn handle_deployment_event(&self, event: &CacheEvent<Deployment>) {
+        self.enqueue(&event.object().key);
+    }
+
+    /// Handles a change of a ReplicaSet: its owner is synced, and an earlier one that lost it. For
+    /// an orphan, so are the Deployments that may adopt it.
+    pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
+        let (old, new) = match event {
+            CacheEvent::Added(new) => (None, new),
+            CacheEvent::Updated { old, new } => (Some(old), new),
+            CacheEvent::Deleted(gone) => {
+                self.enqueue_owner(gone);
+                return;
+            }
+        };
+        if old.is_some_and(|old| old.resource_version == new.resource_version) {
+            return;
+        }
+        let has_moved = old.is_some_and(|old| old.controller != new.controller);
+        if let Some(old) = old.filter(|_| has_moved) {
+            self.enqueue_owner(old);
+        }
+        if new.controller.is_some() {
+            self.enqueue_owner(new);
+        } else if old.is_none_or(|old| has_moved || old.labels != new.labels) && !new.is_deleted {
+            for d in self.0.deployments.bucket(&new.key.namespace) {
+                if d.selects(&new.labels) {
+                    self.enqueue(&d.key);
+                }
+            }
+        }
+    }
+
+    /// Handles a change of a pod: the end of an old one lets `Recreate` continue.
+    pub fn handle_pod_event(&self, event: &CacheEvent<Pod>) {
+        let CacheEvent::Deleted(pod) = event else {
+            return;
+        };
+        let Some(owner) = &pod.controller else { return };
+        if &*owner.kind != REPLICA_SET {
+            return;
+        }
+        let key = ObjectKey::new(Arc::clone(&pod.key.namespace), Arc::clone(&owner.name));
+        let Some(rs) = self
+            .0
+            .replica_sets
+            .get(&key)
+            .filter(|rs| rs.uid == owner.uid)
+        else {
+            return;
+        };
+        if let Some(d) = self.owner_of(&rs)
+            && d.strategy == Strategy::Recreate
+        {
+            self.enqueue(&d.key);
+        }
+    }
+
+    fn enqueue(&self, key: &ObjectKey) {
+        self.0.queue.add(key.clone());
+    }
+
+    fn enqueue_owner(&self, rs: &ReplicaSet) {
+        if let Some(d) = self.owner_of(rs) {
+            self.enqueue(&d.key);
+        }
+    }
+
+    fn owner_of(&self, rs: &ReplicaSet) -> Option<Arc<Deployment>> {
+        let ControllerRef { kind, name, uid } = rs.controller.as_ref()?;
+        if &**kind != DEPLOYMENT {
+            return None;
+        }
+        let key = ObjectKey::new(Arc::clone(&rs.key.namespace), Arc::clone(name));
+        self.0.deployments.get(&key).filter(|d| d.uid == *uid)
+    }
+
+    /// Waits for a key and syncs it. Returns false once the queue is shut down and empty.
+    pub fn process_next_work_item(&self) -> bool {
+        let wait = thread::enter("waits for a key", "");
+        let key = self.0.queue.get();
+        drop(wait);
+        key.map(|key| self.process(&key)).is_some()
+    }
+
+    /// Syncs a key from the queue and marks it done. After an error, a panic included, the key is
+    /// queued again with back-off.
+    ///
+    /// DIFFERS: upstream drops a key after 15 failures.
+    pub fn process(&self, key: &ObjectKey) {
+        let _sync = thread::enter("sync", key);
+        let queue = &self.0.queue;
+        let result = catch_panic(|| self.sync(key))
+            .unwrap_or_else(|message| Err(SyncError::Other(format!("a sync panicked: {message}"))));
+        match result {
+            Ok(next) => {
+                queue.forget(key);
+                if let Some(next) = next {
+                    queue.add_after(key.clone(), next);
+                }
+            }
+            Err(error) if error.is_namespace_terminating() => queue.forget(key),
+            Err(error) => {
+                let delay = match error.retry_after() {
+                    Some(after) => {
+                        queue.add_after(key.clone(), after);
+                        after
+                    }
+                    None => queue.add_rate_limited(key.clone()),
+                };
+                if error.is_race() {
+                    log::debug!(error:%; "deployment {key} is synced again in {delay:?}");
+                } else {
+                    log::warn!(
+                        object:% = format_args!("deployment={key}"), error:%;
+                        "sync failed, next attempt in {delay:?}"
+                    );
+                }
+            }
+        }
+        queue.done(key);
+    }
+
+    /// Returns when to sync again even if nothing changes.
+    fn sync(&self, key: &ObjectKey) -> Result<Option<Duration>, SyncError> {
+        let Parts {
+            deployments,
+            replica_sets,
+            writer,
+            clock,
+            ..
+        } = &self.0;
+        let Some(d) = deployments.get(key) else {
+            return Ok(None);
+        };
+        let owned = ReplicaSetBucket::ControlledBy(d.uid.clone());
+        let orphans = ReplicaSetBucket::OrphansIn(Arc::clone(&key.namespace));
+        let [owned, orphans] = replica_sets.buckets([&owned, &orphans]);
+        if let Err(error) = &d.parsed_selector {
+            let why = format!("the selector of deployment {key} cannot be used: {error}");
+            return Err(SyncError::Other(why));
+        }
+        let replica_sets = if d.selects_all() {
+            owned
+        } else {
+            writer.claim(&d, owned, &orphans)?
+        };
+        let with_pods = match d.strategy {
+            Strategy::Recreate => self.with_pods(&replica_sets),
+            _ => BTreeSet::new(),
+        };
+        let step = decide(View {
+            deployment: &d,
+            replica_sets,
+            with_pods,
+            counts_terminating: self.0.counts_terminating,
+            now: clock.wall(),
+        })
+        .map_err(SyncError::Other)?;
+        for note in &step.events {
+            writer.note(&d, note);
+        }
+        for write in &step.writes {
+            writer.execute(&d, write)?;
+        }
+        Ok(step.next)
+    }
+
+    /// The ReplicaSets of which a pod has not ended.
+    fn with_pods(&self, sets: &[Arc<ReplicaSet>]) -> BTreeSet<Uid> {
+        let has_pods = |rs: &&Arc<ReplicaSet>| {
+            let owner = OwnerKey::new(REPLICA_SET, &rs.key, &rs.uid);
+            let pods = self
+                .0
+                .pods
+                .bucket(&crate::cache::pods::PodBucket::OwnedBy(owner));
+            let has_ended = |pod: &Pod| matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded);
+            !pods.iter().all(|pod| has_ended(pod))
+        };
+        sets.iter()
+            .filter(has_pods)
+            .map(|rs| rs.uid.clone())
+            .collect()
+    }
+}
