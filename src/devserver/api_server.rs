@@ -17,7 +17,7 @@ use crate::store::{Object, State, Store, key_of};
 use crate::table::Form;
 use crate::watch::Watch;
 use crate::write::{Part, create};
-use crate::{apply, body, discovery, write};
+use crate::{apply, body, discovery, structural, subresources, write};
 
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -26,8 +26,6 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     pub(crate) store: Arc<Store>,
-    /// [`DevServerOptions::acted_on`](crate::DevServerOptions::acted_on).
-    pub(crate) acted_on: Vec<&'static str>,
 }
 
 /// The object that a request addresses.
@@ -45,18 +43,6 @@ impl Handler for ApiServer {
 }
 
 impl ApiServer {
-    /// Adds a warning to a new object on which nothing in this process acts.
-    fn warn_if_idle(&self, resource: Resource, response: Response) -> Response {
-        match resource.row().idle_because {
-            "" => response,
-            _ if self.acted_on.contains(&resource.plural()) => response,
-            why => {
-                let text = format!("the dev server only stores {}: {why}", resource.plural());
-                with_warnings(response, &[text])
-            }
-        }
-    }
-
     fn serve(&self, request: &ApiRequest) -> Result<Response, StatusError> {
         if request.body.len() > BODY_BYTES_MAX {
             return Err(StatusError::body_too_large());
@@ -121,6 +107,40 @@ impl ApiServer {
         found.ok_or_else(|| discovery::absent_resource(target, &self.resources()))
     }
 
+    /// Warnings for a new object: what this server does not do with it.
+    fn remarks(&self, resource: Resource, object: &Object) -> Vec<String> {
+        let mut remarks = Self::remarks_of_change(resource, object);
+        let without = resource.row().idle_without.as_str();
+        let acts = self.store.read(|state| {
+            let mut controllers = state.settings.controllers.iter();
+            without.is_empty() || controllers.any(|name| name == without)
+        });
+        let why = match without {
+            _ if acts => return remarks,
+            "webhooks" => "it calls no webhooks",
+            _ => "nothing happens until a controller for them runs beside it",
+        };
+        remarks.push(format!(
+            "the dev server only stores {}: {why}",
+            resource.plural()
+        ));
+        remarks
+    }
+
+    /// Those for a changed object, too.
+    fn remarks_of_change(resource: Resource, object: &Object) -> Vec<String> {
+        let lacks = match resource {
+            Resource::Definitions if structural::has_rules(&object.value()["spec"]) => {
+                "does not evaluate x-kubernetes-validations"
+            }
+            Resource::Quotas if has_scopes(&object.value()) => {
+                "counts all objects, whatever the scopes of a quota"
+            }
+            _ => return Vec::new(),
+        };
+        vec![format!("the dev server {lacks}")]
+    }
+
     /// Applies a change, or only tries it for a dry run.
     fn change<T>(&self, dry_run: bool, change: impl FnOnce(&mut State) -> T) -> T {
         if dry_run {
@@ -145,7 +165,7 @@ impl ApiServer {
             body::number(request, "limit")?;
             body::number(request, "timeoutSeconds")?;
             Scope::new(
-                resource,
+                resource.kept_as(),
                 namespace,
                 request.query_value("labelSelector"),
                 request.query_value("fieldSelector"),
@@ -167,15 +187,14 @@ impl ApiServer {
             "POST" if resource.is_namespaced() == namespace.is_some() => {
                 let options = WriteOptions::read(request)?;
                 let object = body::object(resource, request)?;
-                let unknown = options.unknown_fields_of_body(resource, &object)?;
+                let kept = resource.kept_as();
+                let unknown = options.unknown_fields_of_body(kept, &object)?;
                 let created = self.change(options.dry_run, |state| {
-                    create(state, resource, namespace, object)
+                    create(state, kept, namespace, object)
                 })?;
                 let response = object_response(201, resource, &created);
-                Ok(with_warnings(
-                    self.warn_if_idle(resource, response),
-                    &unknown,
-                ))
+                let response = with_warnings(response, &self.remarks(resource, &created));
+                Ok(with_warnings(response, &unknown))
             }
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
@@ -202,19 +221,35 @@ impl ApiServer {
             ("PUT", "" | "status" | "finalize") => {
                 let options = WriteOptions::read(request)?;
                 let object = body::object(resource, request)?;
-                let unknown = options.unknown_fields_of_body(resource, &object)?;
+                let kept = resource.kept_as();
+                let unknown = options.unknown_fields_of_body(kept, &object)?;
                 write::check_name(key, &object)?;
                 let part = part_of(named.subresource);
                 let object = self.change(options.dry_run, |state| {
                     let old = state.get(resource, key);
-                    let old =
-                        old.ok_or_else(|| write::missing_put_target(resource, key, &object))?;
+                    let old = old.ok_or_else(|| write::missing_put_target(kept, key, &object))?;
                     let old = old.value();
                     let managers =
                         apply::managers_after(resource, &old, &object, part, &options.manager);
-                    write::put(state, resource, key, part, object, managers)
+                    write::put(state, kept, key, part, object, managers)
                 })?;
-                Ok(changed(resource, &object, &unknown))
+                let response = object_response(200, resource, &object);
+                let response = with_warnings(response, &Self::remarks_of_change(resource, &object));
+                Ok(with_warnings(response, &unknown))
+            }
+            ("GET", "log") => {
+                let pod = self.store.read(|state| state.current(resource, key))?;
+                subresources::log(&pod, request)
+            }
+            ("POST", "eviction") => {
+                let options = WriteOptions::read(request)?;
+                let eviction = body::any_object(request, "Eviction")?;
+                let of_body = crate::json::entries(&eviction, "/deleteOptions/dryRun");
+                let is_dry_run = options.dry_run || !of_body.is_empty();
+                self.change(is_dry_run, |state| {
+                    subresources::evict(state, key, &eviction)
+                })?;
+                Ok(Response::object(201, &success()))
             }
             ("PATCH", "" | "status") => self.patch(named, request),
             ("DELETE", "") => self.delete(resource, key, request),
@@ -222,11 +257,7 @@ impl ApiServer {
                 let options = WriteOptions::read(request)?;
                 let binding = body::any_object(request, "Binding")?;
                 self.change(options.dry_run, |state| write::bind(state, key, &binding))?;
-                let status = json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-                    "code": 201,
-                });
-                Ok(Response::object(201, &status))
+                Ok(Response::object(201, &success()))
             }
             _ => Err(StatusError::method_not_allowed()),
         }
@@ -254,7 +285,7 @@ impl ApiServer {
             })?;
             let response = |code| object_response(code, resource, &applied.object);
             return Ok(if applied.is_new {
-                self.warn_if_idle(resource, response(201))
+                with_warnings(response(201), &self.remarks(resource, &applied.object))
             } else {
                 response(200)
             });
@@ -262,15 +293,19 @@ impl ApiServer {
         let (object, unknown) = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
             let old = object.value();
-            let new = patch.changed(resource, old.clone())?;
+            let new = patch.changed(resource, body::shown(resource, old.clone()))?;
+            let new = body::kept(resource, new);
+            let kept = resource.kept_as();
             let error_of = |why: &str| patch.unprocessable(why);
-            let unknown = options.unknown_fields(resource, Some(&old), &new, error_of)?;
+            let unknown = options.unknown_fields(kept, Some(&old), &new, error_of)?;
             write::check_name(key, &new)?;
             let managers = apply::managers_after(resource, &old, &new, part, &options.manager);
-            let object = write::replace_managed(state, resource, &object, part, new, managers)?;
+            let object = write::replace_managed(state, kept, &object, part, new, managers)?;
             Ok((object, unknown))
         })?;
-        Ok(changed(resource, &object, &unknown))
+        let response = object_response(200, resource, &object);
+        let response = with_warnings(response, &Self::remarks_of_change(resource, &object));
+        Ok(with_warnings(response, &unknown))
     }
 
     fn serve_scale(
@@ -313,7 +348,8 @@ impl ApiServer {
     ) -> Result<Response, StatusError> {
         let options = DeleteOptions::read(request)?;
         let is_dry_run = !options.dry_run.is_empty();
-        let deleted = self.change(is_dry_run, |state| delete(state, resource, key, &options))?;
+        let kept = resource.kept_as();
+        let deleted = self.change(is_dry_run, |state| delete(state, kept, key, &options))?;
         Ok(match deleted {
             Deleted::Gone(object) if !resource.delete_returns_object() => {
                 Response::object(200, &success_of(resource, &object))
@@ -337,11 +373,16 @@ impl ApiServer {
             let objects = objects.filter(|object| scope.matches(object));
             let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
             for key in keys {
-                delete(state, resource, &key, &options)?;
+                delete(state, resource.kept_as(), &key, &options)?;
             }
             Ok(response)
         })
     }
+}
+
+fn has_scopes(quota: &Value) -> bool {
+    let spec = &quota["spec"];
+    !spec["scopes"].is_null() || !spec["scopeSelector"].is_null()
 }
 
 fn part_of(subresource: &str) -> Part {
@@ -358,16 +399,18 @@ fn object_response(code: u16, resource: Resource, object: &Object) -> Response {
     Response::json(code, body)
 }
 
-/// The response to a change, with a warning for each text.
-fn changed(resource: Resource, object: &Object, warnings: &[String]) -> Response {
-    with_warnings(object_response(200, resource, object), warnings)
-}
-
 /// Adds a warning header for each text (apiserver
 /// `pkg/endpoints/handlers/rest.go:addStrictDecodingWarnings`).
 fn with_warnings(response: Response, texts: &[String]) -> Response {
     texts.iter().fold(response, |response, text| {
         response.with_header("warning", &format!("299 - {}", json!(text)))
+    })
+}
+
+/// The response to a request whose result is no object.
+fn success() -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
     })
 }
 

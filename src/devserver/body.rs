@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::protobuf::MEDIA_TYPE;
 use crate::exchange::{ApiRequest, is_true};
-use crate::json::{depth_of, strip_kind, text};
+use crate::json::{depth_of, rename, strip_kind, text};
 use crate::protobuf::{self, DecodeError};
 use crate::resource::Resource;
 use crate::schema;
@@ -24,13 +24,33 @@ pub(crate) const DEPTH_MAX: usize = 100;
 /// `pkg/apis/meta/v1/validation:FieldManagerMaxLength`).
 const FIELD_MANAGER_BYTES_MAX: usize = 128;
 
-/// Decodes the object in the body, without `kind` and `apiVersion`.
+/// Decodes the object in the body, as it is stored.
 pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
     let mut object = any_object(request, resource.kind())?;
     check_kind(resource, &object)?;
     schema::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
     strip_kind(&mut object);
-    Ok(object)
+    Ok(kept(resource, object))
+}
+
+/// An object of a resource as it is stored.
+pub(crate) fn kept(resource: Resource, mut object: Value) -> Value {
+    let names = resource.row().renamed.iter();
+    rename(
+        &mut object,
+        names.map(|(kept, own)| (own.as_str(), kept.as_str())),
+    );
+    object
+}
+
+/// A stored object as this resource shows it.
+pub(crate) fn shown(resource: Resource, mut object: Value) -> Value {
+    let names = resource.row().renamed.iter();
+    rename(
+        &mut object,
+        names.map(|(kept, own)| (kept.as_str(), own.as_str())),
+    );
+    object
 }
 
 /// Decodes the object in the body, of any kind; error messages name the kind `expected`.

@@ -1,10 +1,10 @@
 //! Custom resources: defaults, status and validation of CustomResourceDefinitions, and what the
 //! stored ones define.
 //!
-//! DIFFERS: all versions of a resource share their objects without conversion. Objects are stored
-//! whatever the schema says. When a definition is deleted, so are its objects, with or without
-//! finalizers. Names of two definitions are not compared, groups of `k8s.io` need no approval, and
-//! schemas are stored and not read.
+//! DIFFERS: all versions of a resource share their objects without conversion. When a definition is
+//! deleted, so are its objects, with or without finalizers. Names of two definitions are not
+//! compared, groups of `k8s.io` need no approval, and a version may lack a schema: its objects may
+//! have any members.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -252,8 +252,14 @@ fn row_of(definition: &Value, version: &Value, place: usize) -> Row {
         first_status: has_status.then_some(Value::Null),
         scale: scale.unwrap_or_default(),
         columns: columns(version),
+        schema: schema_of(version),
         ..Row::default()
     }
+}
+
+fn schema_of(version: &Value) -> Value {
+    let schema = version.pointer("/schema/openAPIV3Schema").cloned();
+    schema.unwrap_or_default()
 }
 
 fn scale_paths(scale: &Value) -> ScalePaths {

@@ -161,6 +161,8 @@ fn entry(resource: Resource) -> Entry {
         let (kind, verbs) = match name.as_str() {
             "scale" => (["autoscaling", "v1", "Scale"], "get patch update"),
             "binding" => (["", "", "Binding"], "create"),
+            "eviction" => (["policy", "v1", "Eviction"], "create"),
+            "log" => (["", "", "Pod"], "get"),
             "finalize" => (["", "", resource.kind()], "update"),
             _ => (["", "", resource.kind()], "get patch update"),
         };
@@ -507,7 +509,6 @@ pub(crate) fn absent_path(path: &str, all: &[Resource]) -> StatusError {
 /// The error for a subresource that `resource` does not have.
 pub(crate) fn absent_subresource(resource: Resource, name: &str) -> StatusError {
     let lack = match (resource, name) {
-        (Resource::Pods, "log") => "there are no logs",
         (Resource::Pods, "exec") => "no command can run in one",
         (Resource::Pods, "attach") => "there is nothing to attach to",
         (Resource::Pods, "portforward" | "proxy") => "no port is open",
@@ -670,8 +671,8 @@ mod tests {
             "no nodes/proxy; the subresources of nodes are status",
         );
         check(
-            &absent_subresource(Resource::Pods, "log"),
-            "there are no logs",
+            &absent_subresource(Resource::Pods, "exec"),
+            "no command can run in one",
         );
     }
 }

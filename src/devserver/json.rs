@@ -109,6 +109,24 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
     }
 }
 
+/// The status of a condition: `True`, `False`, `Unknown`, or empty without the condition.
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
+    let mut conditions = entries(object, "/status/conditions").iter();
+    let found = conditions.find(|condition| text(condition, "/type") == kind);
+    found.map_or("", |condition| text(condition, "/status"))
+}
+
+/// Renames the members of these names in place.
+pub(crate) fn rename<'a>(object: &mut Value, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (old, new) in names {
+        if let Some(map) = object.as_object_mut()
+            && let Some(value) = map.remove(old)
+        {
+            map.insert(new.to_owned(), value);
+        }
+    }
+}
+
 /// True for an object under deletion.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()

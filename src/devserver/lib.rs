@@ -8,31 +8,33 @@
 //! ```text
 //! faults ─▶ faults::rule                        records requests; delays, rejects, cuts them
 //! api_server                                    a request, its verb, its response
+//! subresources                                  evictions, logs
+//! neighbours ─▶ workloads, services             simulated controllers
 //! kubelet ─▶ step, behaviour · garbage · snapshot    simulated nodes; dependents; load and save
 //! apply · delete · watch ─▶ list                the verbs
-//! write                                         create, update, bind, remove; quotas
+//! write ─▶ quota                                create, update, bind, remove; quotas
 //! table · discovery · patch                     what kubectl shows, asks for and sends
 //! selector                                      the objects that a list or watch covers
 //! store                                         objects, versions, history; the one lock
 //! objects ─▶ workload, custom ─▶ metadata       defaults and validation, by kind
-//! body ─▶ protobuf ─▶ schema                    objects and options of a request; types of fields
+//! body ─▶ protobuf ─▶ schema ─▶ structural      objects and options of a request; types of fields
 //! status_error ─▶ resource, exchange            errors; the table of kinds; requests, responses
 //! json                                          access to trees
 //! ```
 //!
 //! `faults` depends on no file but `exchange`, so a test can put it in front of a real API server.
 //! HTTP is `crate::http_server`. Threads: `dev-accept`, one `dev-conn-N` per connection,
-//! `dev-kubelet`, `dev-gc`.
+//! `dev-kubelet`, `dev-gc`, `dev-neighbours`.
 //!
-//! DIFFERS: no authentication; pods need no service account; responses are JSON only (requests may
-//! be YAML, and for a few kinds protobuf); managed fields only on objects that were applied; no
-//! pruning of unknown fields; validation only for mistakes that tests and users commonly make. Of
-//! the kinds that it only stores, it checks metadata, and pod templates with their selector.
+//! DIFFERS: no authentication; pods need no service account; responses are JSON only; managed fields
+//! only on objects that were applied; no pruning of unknown fields of built-in kinds; validation
+//! only for mistakes that tests and users commonly make. Of the kinds that it only stores, it checks
+//! the types of fields, metadata, and pod templates with their selector.
 //!
 //! # Locks
 //!
-//! The threads `dev-conn-N`, `dev-kubelet` and `dev-gc` take the lock of `store`, which guards the
-//! objects; none does I/O under it. Connection threads and tests take those of `faults` (rules and
+//! All threads but `dev-accept` take the lock of `store`, which guards the objects; none does I/O
+//! under it. Connection threads and tests take those of `faults` (rules and
 //! watches) and its recorder (requests).
 
 mod api_server;
@@ -48,15 +50,19 @@ mod json;
 mod kubelet;
 mod list;
 mod metadata;
+mod neighbours;
 mod objects;
 mod patch;
 mod protobuf;
+mod quota;
 mod resource;
 mod schema;
 mod selector;
 mod snapshot;
 mod status_error;
 mod store;
+mod structural;
+mod subresources;
 mod table;
 mod watch;
 mod workload;
@@ -81,6 +87,7 @@ pub use exchange::{
 };
 pub use faults::{Action, Ending, Faults, Matcher, Recorded, Recorder, Rule, RuleHandle};
 pub use kubelet::{KubeletOptions, behaviour};
+pub use neighbours::names as simulated_controllers;
 pub use snapshot::Rejected;
 pub use store::Tally;
 
@@ -106,9 +113,10 @@ pub struct DevServerOptions {
     pub insecure_listen: bool,
     /// Accepted host names besides the loopback names and the listen address.
     pub accept_hosts: Vec<String>,
-    /// Kinds, in the plural, on which a controller beside this server acts: new objects of them get
-    /// no warning.
-    pub acted_on: Vec<&'static str>,
+    /// The controllers that act, by kube-controller-manager's names: here, those of
+    /// [`simulated_controllers`]; any other one beside the server. A new object whose controller
+    /// does not act gets a warning.
+    pub controllers: Vec<String>,
     /// The simulated nodes. Without nodes, pods keep the status that clients write.
     pub kubelet: Option<KubeletOptions>,
 }
@@ -123,7 +131,7 @@ impl Default for DevServerOptions {
             garbage_collection: false,
             insecure_listen: false,
             accept_hosts: Vec::new(),
-            acted_on: Vec::new(),
+            controllers: Vec::new(),
             kubelet: None,
         }
     }
@@ -137,6 +145,7 @@ pub struct DevServer {
     store: Arc<Store>,
     kubelet: Option<JoinHandle<()>>,
     collector: Option<JoinHandle<()>>,
+    neighbours: Option<JoinHandle<()>>,
     /// Ends the threads of this server alone.
     own_stop: Stop,
 }
@@ -153,15 +162,12 @@ impl DevServer {
         let settings = Settings {
             history_length: options.history_length,
             garbage_collection: options.garbage_collection,
+            controllers: options.controllers.clone().into(),
         };
         let store = new_store(settings);
         let own_stop = own_stop(stop);
         let recorder = Recorder::new(options.recorder_length);
-        let faults = Faults::new(
-            api_of(&store, options.acted_on.clone()),
-            recorder,
-            &own_stop,
-        );
+        let faults = Faults::new(api_of(&store), recorder, &own_stop);
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
         let server_options = server_options(Some(options.accept_hosts.clone()));
         let address = options.listen.as_str();
@@ -172,12 +178,18 @@ impl DevServer {
         let collects = options.garbage_collection;
         let collector = collects.then(|| garbage::start(&store, &own_stop));
         let collector = collector.transpose()?;
+        let simulates =
+            neighbours::names().any(|name| options.controllers.iter().any(|it| it == name));
+        let neighbours =
+            simulates.then(|| neighbours::start(&store, &options.controllers, &own_stop));
+        let neighbours = neighbours.transpose()?;
         Ok(Self {
             server,
             faults,
             store,
             kubelet,
             collector,
+            neighbours,
             own_stop,
         })
     }
@@ -195,7 +207,7 @@ impl DevServer {
     /// The API without that layer, for a test's own access through a second [`Server`]: nothing is
     /// recorded and no fault applies.
     pub fn handler(&self) -> Arc<dyn Handler> {
-        api_of(&self.store, Vec::new())
+        api_of(&self.store)
     }
 
     /// Drops the history. Watches that are up to date continue. A request from an older version
@@ -267,8 +279,8 @@ impl DevServer {
         let cause = Cause::Requested("the server is stopped".to_owned());
         self.own_stop.stop(cause);
         self.server.stop();
-        let threads = [self.kubelet.take(), self.collector.take()];
-        for thread in threads.into_iter().flatten() {
+        let threads = [&mut self.kubelet, &mut self.collector, &mut self.neighbours];
+        for thread in threads.into_iter().filter_map(Option::take) {
             // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
             thread.join().unwrap_or_default();
         }
@@ -337,14 +349,14 @@ pub fn new_api() -> Arc<dyn Handler> {
     let store = new_store(Settings {
         history_length: 1000,
         garbage_collection: false,
+        controllers: Arc::new([]),
     });
-    api_of(&store, Vec::new())
+    api_of(&store)
 }
 
-fn api_of(store: &Arc<Store>, acted_on: Vec<&'static str>) -> Arc<dyn Handler> {
+fn api_of(store: &Arc<Store>) -> Arc<dyn Handler> {
     Arc::new(ApiServer {
         store: Arc::clone(store),
-        acted_on,
     })
 }
 

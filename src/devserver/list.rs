@@ -224,6 +224,7 @@ fn token_of(version: i64, start: &str) -> String {
 /// A list in transit, never fully in memory as text.
 struct ListStream {
     head: Option<Vec<u8>>,
+    resource: Resource,
     objects: std::vec::IntoIter<Object>,
     n_sent: usize,
 }
@@ -244,6 +245,7 @@ impl ListStream {
         );
         Self {
             head: Some(head.into_bytes()),
+            resource,
             objects: page.objects.into_iter(),
             n_sent: 0,
         }
@@ -265,7 +267,7 @@ impl ChunkStream for ListStream {
             if self.n_sent > 0 {
                 chunk.push(b',');
             }
-            chunk.extend_from_slice(&object.json);
+            chunk.extend_from_slice(&object.text(self.resource));
             self.n_sent += 1;
         }
         Next::Chunk(chunk)

@@ -130,8 +130,12 @@ pub(crate) fn bump_generation(object: &mut Value) {
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let prefix = text(object, "/metadata/generateName");
-    // The generated suffix may follow a dash.
-    let is_prefix = is_subdomain(&format!("{}a", prefix.trim_end_matches('-')));
+    // The generated suffix may follow a dash (apimachinery
+    // `pkg/api/validation/generic.go:maskTrailingDash`).
+    let is_prefix = match prefix.strip_suffix('-') {
+        Some(stem) if !stem.is_empty() => is_subdomain(&format!("{}a", &stem[..stem.len() - 1])),
+        _ => is_subdomain(prefix),
+    };
     if !prefix.is_empty() && !is_prefix {
         let field = "metadata.generateName";
         errors.push(FieldError::invalid(field, prefix, SUBDOMAIN_RULE));

@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use crate::json::{add_missing, map_of, maps_mut, members, number, set_default, text};
+use crate::json::{add_missing, entries, map_of, maps_mut, members, number, set_default, text};
 use crate::resource::{Resource, Row, Template};
 use crate::status_error::FieldError;
-use crate::{custom, metadata, workload};
+use crate::{custom, metadata, quota, schema, structural, workload};
 
 /// Sets the API server's defaults on a created or changed object.
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
@@ -24,6 +24,46 @@ pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
         Resource::Definitions => custom::set_defaults(object),
         Resource::Plain(row) => set_plain_defaults(row, object),
         _ => {}
+    }
+    if resource.is_custom() {
+        complete_custom(resource, object);
+    } else {
+        schema::set_defaults(resource, object);
+    }
+}
+
+/// Removes what the schema of a custom resource does not have, and adds its defaults.
+fn complete_custom(resource: Resource, object: &mut Value) {
+    let schema = &resource.row().schema;
+    if schema.is_object() {
+        structural::prune(schema, object);
+        structural::set_defaults(schema, object);
+    }
+}
+
+/// Sets what the server adds to a new object only.
+pub(crate) fn complete_new(resource: Resource, object: &mut Value) {
+    let is_gated = !entries(object, "/spec/schedulingGates").is_empty();
+    if resource == Resource::Pods && is_gated {
+        object["status"]["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null,
+            "lastTransitionTime": null, "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+    if resource.kind() == "Job" && !resource.is_custom() && object["spec"]["manualSelector"] != true
+    {
+        let (name, uid) = (
+            object["metadata"]["name"].clone(),
+            object["metadata"]["uid"].clone(),
+        );
+        let labels = map_of(&mut object["spec"]["template"]["metadata"], "labels");
+        for prefix in ["", "batch.kubernetes.io/"] {
+            labels.insert(format!("{prefix}controller-uid"), uid.clone());
+            labels.insert(format!("{prefix}job-name"), name.clone());
+        }
+        let selector = map_of(&mut object["spec"]["selector"], "matchLabels");
+        selector.insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
     }
 }
 
@@ -54,6 +94,7 @@ pub(crate) fn prepare_status(resource: Resource, old: &Value, new: &mut Value) {
     match resource {
         Resource::Pods => workload::prepare_pod_status(old, new),
         Resource::ReplicaSets | Resource::ReplicationControllers => workload::prepare_counts(new),
+        resource if resource.is_custom() => complete_custom(resource, new),
         _ => {}
     }
 }
@@ -97,10 +138,11 @@ pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
         Resource::Pods => workload::validate_pod(object),
         Resource::ReplicaSets => workload::validate_replica_set(object),
         Resource::ReplicationControllers => workload::validate_controller(object),
-        Resource::Quotas => validate_quota(object),
+        Resource::Quotas => quota::validate(object),
         Resource::Events => Vec::from_iter(validate_event(object)),
         Resource::Definitions => custom::validate(object),
         Resource::Leases => Vec::from_iter(validate_lease(object)),
+        Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, object),
         Resource::Plain(row) if row.template == Template::Selected => {
             workload::validate_replica_set(object)
         }
@@ -115,8 +157,9 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
         Resource::Pods => workload::validate_pod_update(old, new),
         Resource::ReplicaSets => workload::validate_replica_set_update(old, new),
         Resource::ReplicationControllers => workload::validate_controller(new),
-        Resource::Quotas => validate_quota(new),
+        Resource::Quotas => quota::validate(new),
         Resource::Definitions => custom::validate(new),
+        Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, new),
         Resource::Plain(row) if row.template == Template::Selected => {
             workload::validate_replica_set_update(old, new)
         }
@@ -128,6 +171,7 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
 pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
         Resource::ReplicaSets | Resource::ReplicationControllers => workload::validate_status(new),
+        Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, new),
         _ => Vec::new(),
     }
 }
@@ -188,24 +232,12 @@ fn set_quota_defaults(quota: &mut Value) {
     }
 }
 
-/// DIFFERS: validates only object counts, which have no unit.
-fn validate_quota(quota: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for (resource, amount) in members(quota, "/spec/hard") {
-        let field = format!("spec.hard[{resource}]");
-        let text = amount.as_str().unwrap_or_default();
-        let is_count = resource == "pods" || resource.starts_with("count/");
-        if text.starts_with('-') {
-            errors.push(FieldError::negative(&field, amount));
-        } else if is_count && text.parse::<u64>().is_err() {
-            errors.push(FieldError::invalid(&field, amount, "must be an integer"));
-        }
-    }
-    errors
-}
-
 /// Adds the members that an object lacks which the server only stores.
 fn set_plain_defaults(row: &Row, object: &mut Value) {
+    let counts = ["/spec/completions", "/spec/parallelism"];
+    if row.kind == "Job" && !row.is_custom && counts.iter().all(|it| number(object, it).is_none()) {
+        map_of(object, "spec").insert("completions".to_owned(), json!(1));
+    }
     for defaults in &row.defaults {
         add_missing(object, defaults);
     }

@@ -35,12 +35,13 @@ pub(crate) enum Resource {
 /// | `counted` | `metadata.generation` counts changes |
 /// | `first=` | the status of a new object; without it the request's stays |
 /// | `template=` | `spec.template` gets its defaults (`pod`), and is validated (`selected`) |
-/// | `idle=` | why an object has no effect here |
+/// | `idle=` | the controller without which an object has no effect here |
+/// | `same=`, `renamed=` | the resource whose objects these are, and its names of fields |
 /// | `empty=` | the fields after the metadata in bookmarks |
 /// | `{...}` | defaults |
 /// | `Name=` | a column of tables: a pointer, as [`Cell`] says |
 const TABLE: &str = r#"
-pods v1 Pod short=po all sub=status,binding counted empty=,"spec":{"containers":null},"status":{}
+pods v1 Pod short=po all sub=status,binding,eviction,log counted empty=,"spec":{"containers":null},"status":{}
 replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
   empty=,"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}}}
   empty=,"status":{"replicas":0}
@@ -71,33 +72,35 @@ persistentvolumes v1 PersistentVolume short=pv cluster sub=status first={"phase"
   Status=/status/phase
 limitranges v1 LimitRange short=limits
 podtemplates v1 PodTemplate
-deployments apps/v1 Deployment short=deploy all sub=status,scale first={} counted idle=workload
+deployments apps/v1 Deployment short=deploy all sub=status,scale first={} counted
+  idle=deployment-controller
   template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10,"progressDeadlineSeconds":600}}
   {"spec":{"strategy":{"type":"RollingUpdate"}}}
   {"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}}}
   Ready=/status/readyReplicas:/spec/replicas Up-to-date=+/status/updatedReplicas
   Available=+/status/availableReplicas
-daemonsets apps/v1 DaemonSet short=ds all sub=status first={} counted idle=workload
+daemonsets apps/v1 DaemonSet short=ds all sub=status first={} counted idle=daemonset-controller
   template=selected {"spec":{"updateStrategy":{"type":"RollingUpdate"},"revisionHistoryLimit":10}}
   {"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}}}
   Desired=+/status/desiredNumberScheduled Current=+/status/currentNumberScheduled
   Ready=+/status/numberReady
-statefulsets apps/v1 StatefulSet short=sts all sub=status,scale first={} counted idle=workload
+statefulsets apps/v1 StatefulSet short=sts all sub=status,scale first={} counted
+  idle=statefulset-controller
   template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10}}
   {"spec":{"podManagementPolicy":"OrderedReady","updateStrategy":{"type":"RollingUpdate"}}}
   {"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}
   {"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}
   Ready=/status/readyReplicas:/spec/replicas
 controllerrevisions apps/v1 ControllerRevision
-jobs batch/v1 Job all sub=status first={} counted idle=workload template=pod
+jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=pod
   {"spec":{"parallelism":1,"backoffLimit":6,"completionMode":"NonIndexed","suspend":false}}
   {"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}
   Completions=/status/succeeded:/spec/completions
-cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=workload
+cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-controller
   {"spec":{"concurrencyPolicy":"Allow","suspend":false,"successfulJobsHistoryLimit":3}}
   {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule
 horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status first={}
-  idle=workload Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas
+  idle=horizontal-pod-autoscaler-controller Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas
   Replicas=+/status/currentReplicas
 poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status first={}
 ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
@@ -122,6 +125,10 @@ validatingwebhookconfigurations admissionregistration.k8s.io/v1 ValidatingWebhoo
   cluster counted idle=webhooks
 mutatingwebhookconfigurations admissionregistration.k8s.io/v1 MutatingWebhookConfiguration
   cluster counted idle=webhooks
+events events.k8s.io/v1 Event short=ev same=events empty=,"eventTime":null
+  renamed=involvedObject:regarding,message:note,source:deprecatedSource
+  renamed=firstTimestamp:deprecatedFirstTimestamp,lastTimestamp:deprecatedLastTimestamp
+  renamed=count:deprecatedCount,reportingComponent:reportingController
 "#;
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
@@ -144,8 +151,14 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
                 ..Row::default()
             });
         }
+        let words: Vec<&str> = words.collect();
+        let same = words.iter().find_map(|word| word.strip_prefix("same="));
+        let same = same.and_then(|name| rows.iter().position(|row| row.plural == name));
         if let Some(row) = rows.last_mut() {
-            words.for_each(|word| row.add(word));
+            row.place = same.unwrap_or(row.place);
+            for word in words {
+                row.add(word);
+            }
         }
     }
     rows
@@ -179,8 +192,12 @@ pub(crate) struct Row {
     pub(crate) first_status: Option<Value>,
     pub(crate) template: Template,
     pub(crate) scale: ScalePaths,
-    /// Why an object has no effect here, for a warning; empty without one.
-    pub(crate) idle_because: &'static str,
+    /// The controller without which an object has no effect here; empty for none.
+    pub(crate) idle_without: String,
+    /// Names of fields in storage and here, of a resource that stores objects of another one.
+    pub(crate) renamed: Vec<(String, String)>,
+    /// The schema of a custom resource, `null` for any members.
+    pub(crate) schema: Value,
     /// Table columns between name and age.
     pub(crate) columns: Vec<(String, Cell)>,
 }
@@ -243,10 +260,13 @@ impl Row {
             "counted" => self.has_generation = true,
             "empty" => self.empty.push_str(text),
             "first" => self.first_status = Some(json(text)),
-            "idle" if text == "webhooks" => self.idle_because = "it calls no webhooks",
-            "idle" => {
-                self.idle_because = "nothing happens until a controller for them runs beside it";
+            "idle" => text.clone_into(&mut self.idle_without),
+            "renamed" => {
+                let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));
+                self.renamed
+                    .extend(pairs.map(|(kept, own)| (kept.to_owned(), own.to_owned())));
             }
+            "same" => {}
             "short" => self.short_names = names(),
             "sub" => self.subresources = names(),
             "template" if text == "pod" => self.template = Template::Pod,
@@ -320,6 +340,14 @@ impl Resource {
     /// True for the resource with these names.
     pub(crate) fn is_at(self, group: &str, version: &str, plural: &str) -> bool {
         self.plural() == plural && self.version() == version && self.group() == group
+    }
+
+    /// The resource under whose rules the objects are stored.
+    pub(crate) fn kept_as(self) -> Self {
+        match self {
+            Self::Plain(row) if !row.renamed.is_empty() => Self::KNOWN[row.place],
+            own => own,
+        }
     }
 
     pub(crate) fn row(self) -> &'static Row {
@@ -425,7 +453,8 @@ mod tests {
 
     #[test]
     fn the_tables_have_the_order_of_their_places() {
-        for (place, resource) in Resource::built_in().enumerate() {
+        let own = Resource::built_in().filter(|it| it.kept_as() == *it);
+        for (place, resource) in own.enumerate() {
             assert_eq!(resource.place(), place);
             let (group, version) = (resource.group(), resource.version());
             let plural = resource.plural();

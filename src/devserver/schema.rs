@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::api::CompactTimestamp;
 use crate::json::type_of;
 use crate::resource::Resource;
+use crate::structural;
 
 /// Maximum entries of one list.
 const LIST_LENGTH_MAX: usize = 10_000;
@@ -156,10 +157,14 @@ pub(crate) fn check(resource: Resource, object: &Value) -> Result<(), String> {
 /// The unknown fields of `object`, by path, such as `spec.template.spec.containers[0].imagee`.
 /// Returns none for an object that does not decode as its kind; other checks report that.
 pub(crate) fn unknown_fields(resource: Resource, object: &Value) -> Vec<String> {
-    if resource.is_custom() {
-        return Vec::new();
+    let schema = &resource.row().schema;
+    if schema.is_object() {
+        return structural::prune(schema, &mut object.clone());
     }
-    walk(resource, object).unwrap_or_default()
+    let unknown = walk(resource, object).unwrap_or_default();
+    Some(unknown)
+        .filter(|_| !resource.is_custom())
+        .unwrap_or_default()
 }
 
 fn walk(resource: Resource, object: &Value) -> Result<Vec<String>, String> {
@@ -172,6 +177,93 @@ fn walk(resource: Resource, object: &Value) -> Result<Vec<String>, String> {
         walk_message(kind, object, None, &mut unknown)?;
     }
     Ok(unknown)
+}
+
+/// What the API server adds to a value of a type, wherever it is (kubernetes
+/// `pkg/apis/core/v1/defaults.go`).
+const DEFAULTS: [(&str, &str); 20] = [
+    (
+        "Probe",
+        r#"{"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}"#,
+    ),
+    ("HTTPGetAction", r#"{"path":"/","scheme":"HTTP"}"#),
+    ("GRPCAction", r#"{"service":""}"#),
+    ("ContainerPort", r#"{"protocol":"TCP"}"#),
+    ("ServicePort", r#"{"protocol":"TCP"}"#),
+    ("SecretVolumeSource", r#"{"defaultMode":420}"#),
+    ("ConfigMapVolumeSource", r#"{"defaultMode":420}"#),
+    ("DownwardAPIVolumeSource", r#"{"defaultMode":420}"#),
+    ("ProjectedVolumeSource", r#"{"defaultMode":420}"#),
+    (
+        "ServiceAccountTokenProjection",
+        r#"{"expirationSeconds":3600}"#,
+    ),
+    ("ObjectFieldSelector", r#"{"apiVersion":"v1"}"#),
+    ("HostPathVolumeSource", r#"{"type":""}"#),
+    (
+        "RBDVolumeSource",
+        r#"{"pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}"#,
+    ),
+    ("ISCSIVolumeSource", r#"{"iscsiInterface":"default"}"#),
+    (
+        "AzureDiskVolumeSource",
+        r#"{"cachingMode":"ReadWrite","kind":"Shared","fsType":"ext4","readOnly":false}"#,
+    ),
+    (
+        "ScaleIOVolumeSource",
+        r#"{"storageMode":"ThinProvisioned","fsType":"xfs"}"#,
+    ),
+    (
+        "PersistentVolumeClaimSpec",
+        r#"{"volumeMode":"Filesystem"}"#,
+    ),
+    (
+        "PersistentVolumeSpec",
+        r#"{"volumeMode":"Filesystem","persistentVolumeReclaimPolicy":"Retain"}"#,
+    ),
+    (
+        "discovery.v1.EndpointPort",
+        r#"{"name":"","protocol":"TCP"}"#,
+    ),
+    ("EndpointPort", r#"{"protocol":"TCP"}"#),
+];
+
+/// Adds the defaults of the types of all values in `object`.
+pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
+    static PARSED: LazyLock<HashMap<&str, Map<String, Value>>> = LazyLock::new(|| {
+        let parsed = DEFAULTS.iter();
+        let parsed = parsed.map(|(name, text)| (*name, serde_json::from_str(text)));
+        parsed
+            .map(|(name, map)| (name, map.expect("JSON in the table")))
+            .collect()
+    });
+    fn add(kind: &'static str, object: &mut Value) {
+        let Some(map) = object.as_object_mut() else {
+            return;
+        };
+        for (name, default) in PARSED.get(kind).into_iter().flatten() {
+            let keeps_zero = find(kind, name).is_some_and(|(_, member)| member.keeps_zero);
+            let value = map.entry(name).or_insert(Value::Null);
+            if value.is_null() || !keeps_zero && (*value == "" || *value == 0) {
+                *value = default.clone();
+            }
+        }
+        for (name, value) in map.iter_mut() {
+            if let Some((_, member)) = find(kind, name)
+                && let Kind::Message(inner) = member.kind
+            {
+                match (member.many, value) {
+                    (Many::One, value) => add(inner, value),
+                    (_, Value::Array(entries)) => entries.iter_mut().for_each(|it| add(inner, it)),
+                    (_, Value::Object(map)) => map.values_mut().for_each(|it| add(inner, it)),
+                    _ => {}
+                }
+            }
+        }
+    }
+    if let Some(kind) = type_named(&resource.api_version(), resource.kind()) {
+        add(kind, object);
+    }
 }
 
 /// DIFFERS: upstream bounds only the bytes of a request. Here a list merge holds the store's lock,

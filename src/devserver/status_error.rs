@@ -1,5 +1,7 @@
 //! The server's errors: `Status` objects with the texts of kube-apiserver 1.37.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::exchange::Response;
@@ -96,6 +98,16 @@ impl FieldError {
         Self::new("FieldValueTooLong", field, message)
     }
 
+    pub(crate) fn too_many(field: &str, n_entries: i64, max: i64) -> Self {
+        let message = format!("Too many: {n_entries}: must have at most {max} items");
+        Self::new("FieldValueTooMany", field, message)
+    }
+
+    pub(crate) fn duplicate(field: &str, value: impl Serialize) -> Self {
+        let message = format!("Duplicate value: {}", json_of(&value));
+        Self::new("FieldValueDuplicate", field, message)
+    }
+
     pub(crate) fn not_supported(field: &str, value: impl Serialize, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(json_of).collect();
         let (value, supported) = (json_of(&value), supported.join(", "));
@@ -114,6 +126,12 @@ impl FieldError {
             message,
             field: field.to_owned(),
         }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
     }
 }
 
@@ -277,7 +295,7 @@ impl StatusError {
     fn unprocessable(kind: &str, name: &str, errors: Vec<FieldError>) -> Self {
         let mut texts: Vec<String> = Vec::new();
         for error in &errors {
-            let text = format!("{}: {}", error.field, error.message);
+            let text = error.to_string();
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -309,6 +327,17 @@ impl StatusError {
     pub(crate) fn patch_rejected() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).about("", "", "")
+    }
+
+    /// 429 for an eviction that a PodDisruptionBudget forbids.
+    pub(crate) fn budget_exceeded(why: String, retry_after_seconds: u32) -> Self {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let field = String::new();
+        let mut status =
+            Self::new(429, "TooManyRequests", message).because("DisruptionBudget", why, field);
+        let details = status.0.details.get_or_insert_default();
+        details.retry_after_seconds = Some(retry_after_seconds).filter(|it| *it > 0);
+        status
     }
 
     /// 413 for a patch with too many operations.

@@ -4,6 +4,7 @@
 //! Objects are stored as JSON text without `kind` and `apiVersion`. The server mostly just sends
 //! them, and text takes a tenth of the memory of a value tree.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::api::Labels;
 use crate::custom::Custom;
+use crate::json::rename;
 use crate::resource::{Resource, n_built_in};
 use crate::status_error::StatusError;
 
@@ -79,13 +81,15 @@ pub struct Tally {
 }
 
 /// The options of a server's store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Changes kept per resource.
     pub(crate) history_length: usize,
     /// Runs the garbage collector for dependents and for namespace contents, and creates the
     /// service account `default` in new namespaces.
     pub(crate) garbage_collection: bool,
+    /// The controllers that act here, or beside the server.
+    pub(crate) controllers: Arc<[String]>,
 }
 
 /// A change that the garbage collector must process.
@@ -283,7 +287,10 @@ impl State {
 
     /// One resource for each collection: the first version of each.
     pub(crate) fn stored(&self) -> Vec<Resource> {
-        let mut stored: Vec<Resource> = self.resources().collect();
+        let own = self
+            .resources()
+            .filter(|resource| resource.kept_as() == *resource);
+        let mut stored: Vec<Resource> = own.collect();
         stored.dedup_by_key(|resource| resource.place());
         stored
     }
@@ -476,7 +483,23 @@ impl Stored {
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",");
         text.extend_from_slice(head.as_bytes());
         // An object always has metadata, so a member follows the opening brace.
-        text.extend_from_slice(&self.json[1..]);
+        text.extend_from_slice(&self.text(resource)[1..]);
+    }
+
+    /// The object's JSON text as this resource shows it, without `kind` and `apiVersion`.
+    pub(crate) fn text(&self, resource: Resource) -> Cow<'_, [u8]> {
+        let renamed = &resource.row().renamed;
+        if renamed.is_empty() {
+            return Cow::Borrowed(&self.json);
+        }
+        let mut value = self.value();
+        rename(
+            &mut value,
+            renamed
+                .iter()
+                .map(|(kept, own)| (kept.as_str(), own.as_str())),
+        );
+        Cow::Owned(value.to_string().into_bytes())
     }
 }
 

@@ -8,6 +8,7 @@ mod faults;
 mod kinds;
 mod kubelet;
 mod lists;
+mod neighbours;
 mod objects;
 mod patches;
 mod plain;

@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 use crate::api::label_selector::LabelSelector;
 use crate::api::pod::{POD_DELETION_COST, deletion_cost};
 use crate::api::{Labels, Selector};
-use crate::json::{drop_nulls, entries, map_of, maps_mut, members, number, set_default, text};
+use crate::json::{
+    add_missing, drop_nulls, entries, map_of, maps_mut, members, number, set_default, text,
+};
 use crate::metadata::{LABEL_RULE, is_label, ordered_text, validate_maps};
 use crate::status_error::FieldError;
 
@@ -27,6 +29,17 @@ pub(crate) fn set_pod_defaults(pod: &mut Value) {
     drop_nulls(&mut pod["spec"]);
     set_pod_spec_defaults(pod);
     set_default(map_of(pod, "spec"), "enableServiceLinks", true);
+    for list in ["/spec/containers", "/spec/initContainers"] {
+        for container in maps_mut(pod, list) {
+            let resources = container.get_mut("resources");
+            if let Some(resources) = resources.and_then(Value::as_object_mut)
+                && let Some(limits) = resources.get("limits").cloned()
+            {
+                let requests = resources.entry("requests").or_insert_with(|| json!({}));
+                add_missing(requests, &limits);
+            }
+        }
+    }
 }
 
 /// Sets the defaults of a pod template.
@@ -44,6 +57,19 @@ fn set_pod_spec_defaults(pod: &mut Value) {
     set_default(spec, "dnsPolicy", "ClusterFirst");
     set_default(spec, "schedulerName", "default-scheduler");
     set_default(spec, "securityContext", json!({}));
+    if let Some(account) = spec
+        .get("serviceAccountName")
+        .or_else(|| spec.get("serviceAccount"))
+    {
+        let account = account.clone();
+        spec.insert("serviceAccountName".to_owned(), account.clone());
+        spec.insert("serviceAccount".to_owned(), account);
+    }
+    for volume in maps_mut(pod, "/spec/volumes") {
+        if volume.keys().all(|name| name == "name") {
+            volume.insert("emptyDir".to_owned(), json!({}));
+        }
+    }
     for list in ["/spec/containers", "/spec/initContainers"] {
         for container in maps_mut(pod, list) {
             let image = container.get("image").and_then(Value::as_str);
@@ -153,6 +179,14 @@ fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
         }
         if text(container, "/image").trim().is_empty() {
             errors.push(FieldError::required(&format!("{field}[{index}].image"), ""));
+        }
+        for (port_index, port) in entries(container, "/ports").iter().enumerate() {
+            let protocol = text(port, "/protocol");
+            if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
+                let field = format!("{field}[{index}].ports[{port_index}].protocol");
+                let supported = ["SCTP", "TCP", "UDP"];
+                errors.push(FieldError::not_supported(&field, protocol, &supported));
+            }
         }
     }
     errors

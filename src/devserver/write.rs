@@ -1,5 +1,5 @@
-//! Creates and changes objects: POST, PUT, PATCH, and the subresources `status` and `binding`;
-//! ResourceQuotas on pods; and the end of an object that nothing holds any more.
+//! Creates and changes objects: POST, PUT, PATCH, and the subresources `status` and `binding`; and
+//! the end of an object that nothing holds any more.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::json::{entries, is_deleting, map_of, number, text};
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Consequence, Object, State, Stored, key_of};
-use crate::{metadata, objects};
+use crate::{metadata, objects, quota};
 
 /// The part of an object that a request writes; the other part stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,20 +53,21 @@ pub(crate) fn create_managed(
     }
     objects::set_defaults(resource, &mut object);
     objects::set_first_status(resource, &mut object);
+    objects::complete_new(resource, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
     if resource == Resource::Namespaces {
         object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
         object["spec"] = json!({"finalizers": ["kubernetes"]});
     } else if resource == Resource::Quotas {
-        object["status"] = quota_status(state, namespace.unwrap_or_default(), &object);
+        object["status"] = quota::status(state, namespace.unwrap_or_default(), &object);
     }
     // The order is upstream's: validation, quota admission, then the uniqueness of the name.
     let errors = objects::validate(resource, &object);
     if !errors.is_empty() {
         return Err(StatusError::invalid(resource, &name, errors));
     }
-    if resource == Resource::Pods {
-        check_quotas(state, namespace.unwrap_or_default(), &name)?;
+    if let Some(namespace) = namespace {
+        quota::check(state, resource, namespace, &object)?;
     }
     let key = key_of(namespace, &name);
     if let Some(found) = state.get(resource, &key) {
@@ -77,9 +78,8 @@ pub(crate) fn create_managed(
         });
     }
     let object = state.put(resource, &key, object);
-    if resource == Resource::Pods {
-        refresh_quotas(state, object.namespace());
-    } else if resource == Resource::Namespaces && state.settings.garbage_collection {
+    quota::refresh(state, object.namespace());
+    if resource == Resource::Namespaces && state.settings.garbage_collection {
         let account = json!({"metadata": {"name": "default"}});
         create(state, Resource::ServiceAccounts, Some(&name), account)?;
     }
@@ -259,9 +259,9 @@ pub(crate) fn replace_managed(
         return Ok(Arc::new(updated));
     }
     let object = state.put(resource, key, new);
-    let is_of_quota = resource == Resource::Quotas && part == Part::Main;
-    if resource == Resource::Pods || is_of_quota {
-        refresh_quotas(state, object.namespace());
+    // The status that a client has written to a quota stays.
+    if resource != Resource::Quotas || part == Part::Main {
+        quota::refresh(state, object.namespace());
     }
     Ok(object)
 }
@@ -286,6 +286,10 @@ pub(crate) fn bind(state: &mut State, key: &str, binding: &Value) -> Result<(), 
     }
     if !node.is_empty() {
         let why = format!("pod {name} is already assigned to node \"{node}\"");
+        return Err(StatusError::binding_conflict(name, &why));
+    }
+    if !entries(&pod, "/spec/schedulingGates").is_empty() {
+        let why = format!("pod {name} has non-empty .spec.schedulingGates");
         return Err(StatusError::binding_conflict(name, &why));
     }
     pod["spec"]["nodeName"] = json!(text(binding, "/target/name"));
@@ -326,9 +330,7 @@ pub(crate) fn remove(state: &mut State, resource: Resource, key: &str, value: Va
     let is_definition = resource == Resource::Definitions;
     let defined = state.custom.defined_by(&value).filter(|_| is_definition);
     let object = state.remove(resource, key, value);
-    if resource == Resource::Pods {
-        refresh_quotas(state, object.namespace());
-    }
+    quota::refresh(state, object.namespace());
     if let Some(defined) = defined {
         let objects: Vec<Object> = state.of_namespace(defined, None).cloned().collect();
         for object in objects {
@@ -338,53 +340,4 @@ pub(crate) fn remove(state: &mut State, resource: Resource, key: &str, value: Va
     let consequence = Consequence::Gone(Arc::clone(&object));
     state.consequences.push_back(consequence);
     object
-}
-
-/// Rejects a new pod called `name` if a quota of the namespace (`hard: {pods: "2"}`) is used up.
-/// The server stores other resources of a quota and never counts them.
-fn check_quotas(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
-    for quota in state.of_namespace(Resource::Quotas, Some(namespace)) {
-        let limit = text(&quota.value(), "/spec/hard/pods").parse::<usize>();
-        let used = n_pods(state, namespace);
-        if let Ok(limit) = limit
-            && used + 1 > limit
-        {
-            let why = format!(
-                "exceeded quota: {}, requested: pods=1, used: pods={used}, limited: pods={limit}",
-                quota.name()
-            );
-            return Err(StatusError::forbidden(Resource::Pods, name, &why));
-        }
-    }
-    Ok(())
-}
-
-/// The current status of a quota.
-fn quota_status(state: &State, namespace: &str, quota: &Value) -> Value {
-    let hard = quota.pointer("/spec/hard").cloned();
-    let hard = hard.unwrap_or_else(|| json!({}));
-    let mut used = json!({});
-    if hard.get("pods").is_some() {
-        used["pods"] = json!(n_pods(state, namespace).to_string());
-    }
-    json!({"hard": hard, "used": used})
-}
-
-/// Updates the status of the namespace's quotas if it changed.
-fn refresh_quotas(state: &mut State, namespace: &str) {
-    let quotas = state.of_namespace(Resource::Quotas, Some(namespace));
-    let quotas: Vec<Object> = quotas.cloned().collect();
-    for quota in quotas {
-        let mut value = quota.value();
-        let status = quota_status(state, namespace, &value);
-        if value["status"] != status {
-            value["status"] = status;
-            state.put(Resource::Quotas, &quota.key, value);
-        }
-    }
-}
-
-fn n_pods(state: &State, namespace: &str) -> usize {
-    let pods = state.of_namespace(Resource::Pods, Some(namespace));
-    pods.filter(|pod| !pod.is_terminal).count()
 }

@@ -24,14 +24,18 @@ pub const RESTARTS: &str = "dev.replicaset-controller/restarts";
 /// Minimum restart count of its sidecars (init containers with `restartPolicy: Always`).
 pub const SIDECAR_RESTARTS: &str = "dev.replicaset-controller/sidecar-restarts";
 
+/// The log of its containers.
+pub const LOG: &str = "dev.replicaset-controller/log";
+
 /// All annotations that the simulated nodes read.
-pub const ANNOTATIONS: [&str; 6] = [
+pub const ANNOTATIONS: [&str; 7] = [
     FATE,
     NODE,
     READY_AFTER,
     TERMINATE_AFTER,
     RESTARTS,
     SIDECAR_RESTARTS,
+    LOG,
 ];
 
 /// All values of [`FATE`].
@@ -102,6 +106,7 @@ pub(crate) fn mistakes(pod: &Value) -> Vec<String> {
         };
         let (is_valid, expected) = match name {
             FATE => (fate(text).is_some(), format!("one of {}", FATES.join(", "))),
+            LOG => (true, String::new()),
             NODE => (node(text).is_some(), "the name of a node".to_owned()),
             READY_AFTER | TERMINATE_AFTER => (
                 duration(text).is_some(),
@@ -119,6 +124,11 @@ pub(crate) fn mistakes(pod: &Value) -> Vec<String> {
         }
     }
     mistakes
+}
+
+/// The log that the pod's annotation has.
+pub(crate) fn log_of(pod: &Value) -> Option<&str> {
+    annotation(pod, LOG)
 }
 
 fn annotation<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::body::DeleteOptions;
 use crate::delete::delete;
-use crate::json::{entries, is_deleting, number, text};
+use crate::json::{condition, entries, is_deleting, number, text};
 use crate::kubelet::behaviour::{Behaviour, Fate};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
@@ -60,6 +60,7 @@ pub(crate) enum Step {
     Fail,
     Reject,
     LoseNode,
+    Succeed,
     Terminate,
 }
 
@@ -79,6 +80,7 @@ pub(crate) fn next_step(pod: &Value, options: &KubeletOptions) -> Option<(Step, 
     let ready_after = behaviour.ready_after.unwrap_or(options.ready_after);
     match text(pod, "/status/phase") {
         "Pending" if !is_assigned && !options.schedules => None,
+        "Pending" if !entries(pod, "/spec/schedulingGates").is_empty() => None,
         "Pending" if !is_assigned && behaviour.fate == Fate::Unscheduled => {
             let is_marked = condition(pod, "PodScheduled") == "False";
             (!is_marked).then_some((Step::MarkUnschedulable, Duration::ZERO))
@@ -101,6 +103,7 @@ fn running_step(
     ready_after: Duration,
 ) -> Option<(Step, Duration)> {
     let is_ready = condition(pod, "Ready") == "True";
+    let runs_well = is_ready || condition(pod, "ContainersReady") == "True";
     let restarts = restarts(pod, "containerStatuses");
     let sidecar_restarts = sidecar_restarts(pod);
     if restarts < behaviour.restarts
@@ -114,8 +117,22 @@ fn running_step(
         Fate::Unknown => Some((Step::LoseNode, Duration::ZERO)),
         Fate::CrashLoop => Some((Step::Crash, crash_pause(restarts))),
         Fate::Unready => is_ready.then_some((Step::MarkUnready, Duration::ZERO)),
-        _ => (!is_ready).then_some((Step::MarkReady, ready_after)),
+        _ if !runs_well => Some((Step::MarkReady, ready_after)),
+        _ if is_ready != passes_gates(pod) => Some((Step::MarkReady, Duration::ZERO)),
+        _ => is_of_job(pod).then_some((Step::Succeed, ready_after)),
     }
+}
+
+/// True if the conditions that the pod's readiness gates name are True.
+fn passes_gates(pod: &Value) -> bool {
+    let mut gates = entries(pod, "/spec/readinessGates").iter();
+    gates.all(|gate| condition(pod, text(gate, "/conditionType")) == "True")
+}
+
+/// True for a pod whose containers end by themselves.
+fn is_of_job(pod: &Value) -> bool {
+    let mut owners = entries(pod, "/metadata/ownerReferences").iter();
+    owners.any(|owner| owner["controller"] == true && text(owner, "/kind") == "Job")
 }
 
 fn crash_pause(restarts: i64) -> Duration {
@@ -176,7 +193,8 @@ pub(crate) fn take(
                 set_ready(&mut pod, false);
             }
         }
-        Step::Fail => fail(&mut pod, &behaviour),
+        Step::Fail => end(&mut pod, &behaviour, "Failed"),
+        Step::Succeed => end(&mut pod, &behaviour, "Succeeded"),
         Step::Reject => reject(&mut pod, &metadata::now()),
         Step::LoseNode => {
             pod["status"]["phase"] = json!("Unknown");
@@ -185,13 +203,6 @@ pub(crate) fn take(
         }
     }
     write::replace(state, Resource::Pods, &object, Part::Status, pod).map(|_| ())
-}
-
-/// The status of a condition: `True`, `False`, `Unknown`, or empty without the condition.
-pub(crate) fn condition<'a>(pod: &'a Value, kind: &str) -> &'a str {
-    let mut conditions = entries(pod, "/status/conditions").iter();
-    let found = conditions.find(|condition| text(condition, "/type") == kind);
-    found.map_or("", |condition| text(condition, "/status"))
 }
 
 /// The highest restart count in `list`, which is a member of the status.
@@ -228,6 +239,11 @@ pub(crate) fn set_started(pod: &mut Value, behaviour: &Behaviour) {
 pub(crate) fn set_ready(pod: &mut Value, is_ready: bool) {
     let status = if is_ready { "True" } else { "False" };
     set_condition(pod, "ContainersReady", status);
+    let status = if is_ready && passes_gates(pod) {
+        "True"
+    } else {
+        "False"
+    };
     set_condition(pod, "Ready", status);
 }
 
@@ -244,14 +260,18 @@ pub(crate) fn crash(pod: &mut Value, behaviour: &Behaviour) {
     write_containers(pod, behaviour, false, 1, &waiting);
 }
 
-/// The containers have exited, and the pod is Failed.
-pub(crate) fn fail(pod: &mut Value, behaviour: &Behaviour) {
+/// The containers have exited, and the pod is Failed or Succeeded.
+pub(crate) fn end(pod: &mut Value, behaviour: &Behaviour, phase: &str) {
+    let (code, reason) = match phase {
+        "Failed" => (1, "Error"),
+        _ => (0, "Completed"),
+    };
     let ended = json!({"terminated": {
-        "exitCode": 1, "reason": "Error", "startedAt": text(pod, "/status/startTime"),
+        "exitCode": code, "reason": reason, "startedAt": text(pod, "/status/startTime"),
         "finishedAt": metadata::now(),
     }});
     write_containers(pod, behaviour, false, 0, &ended);
-    pod["status"]["phase"] = json!("Failed");
+    pod["status"]["phase"] = json!(phase);
     set_ready(pod, false);
 }
 

@@ -24,7 +24,8 @@ fn definition() -> Value {
                     }},
                     "additionalPrinterColumns": [
                         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-                    "schema": {"openAPIV3Schema": {"type": "object"}}},
+                    "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
             ],
         },
     })
@@ -181,4 +182,44 @@ fn custom_objects_are_saved_with_their_definition() {
     assert_eq!(third.server.load(&documents), Ok(()));
     let kept = third.server.object("widgets", "default", "w");
     assert_eq!(kept.expect("the widget")["spec"], json!({"size": 3}));
+}
+
+#[test]
+fn schemas_are_enforced_and_rules_are_not() {
+    let rig = Rig::new();
+    let mut definition = definition();
+    let version = &mut definition["spec"]["versions"][1];
+    version["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "required": ["size"], "properties": {
+            "size": {"type": "integer", "minimum": 1},
+            "mode": {"type": "string", "default": "fast"},
+        }, "x-kubernetes-validations": [{"rule": "self.size < 9"}]},
+        "status": {"type": "object", "properties": {"size": {"type": "integer"}}},
+    }});
+    let warning = "299 - \"the dev server does not evaluate x-kubernetes-validations\"";
+    assert_eq!(rig.warnings("POST", DEFINITIONS, &definition), [warning]);
+    let mut own = widget("a");
+    own["spec"]["sise"] = json!(1);
+    let strict = format!("{WIDGETS}?fieldValidation=Strict");
+    let (code, error) = rig.send("POST", &strict, &own);
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(
+        code == 400 && message.ends_with("unknown field \"spec.sise\""),
+        "{error}"
+    );
+    let created = rig.ok("POST", WIDGETS, &own);
+    assert_eq!(created["spec"], json!({"size": 3, "mode": "fast"}));
+    own["metadata"]["name"] = json!("b");
+    own["spec"]["size"] = json!(0);
+    let (code, error) = rig.send("POST", WIDGETS, &own);
+    let message = error["message"].as_str().unwrap_or_default();
+    let why = "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1";
+    assert!(code == 422 && message.ends_with(why), "{error}");
+    let path = format!("{WIDGETS}/a/status");
+    let status = json!({"status": {"size": "x"}});
+    let merge = "application/merge-patch+json";
+    assert_eq!(
+        rig.send_as(merge, "PATCH", &path, &status.to_string()).0,
+        422
+    );
 }

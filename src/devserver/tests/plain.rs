@@ -159,7 +159,6 @@ fn what_is_missing_is_named() {
     }
     let rig = Rig::new();
     rig.create_pod("p");
-    check(rig.get(&format!("{PODS}/p/log")), 405, "there are no logs");
     let exec = rig.send("POST", &format!("{PODS}/p/exec"), &json!({}));
     check(exec, 405, "no command can run");
     check(
@@ -173,7 +172,7 @@ fn what_is_missing_is_named() {
         404,
         "has no foos in v1; it has pods, ",
     );
-    check(rig.get(&format!("{PODS}/p/eviction")), 404, "pods/eviction");
+    check(rig.get(&format!("{PODS}/p/resize")), 404, "pods/resize");
     assert_eq!(rig.get("/nowhere"), (404, json!("404 page not found\n")));
 }
 
@@ -188,4 +187,86 @@ fn unknown_fields_of_protobuf_are_skipped() {
     let body = format!("k8s\0{meta}\x12{length}{raw}");
     let (code, created) = rig.send_as(kind, "POST", maps, &body);
     assert_eq!((code, &created["data"]), (201, &json!({"k": "v"})));
+}
+
+#[test]
+fn events_are_the_same_in_both_groups() {
+    let rig = Rig::new();
+    let new = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c",
+        "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal", "note": "n",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+    });
+    let created = rig.ok("POST", new, &event);
+    assert_eq!(created["note"], json!("n"));
+    let core = rig.get("/api/v1/namespaces/default/events/e").1;
+    assert_eq!(
+        (&core["message"], &core["reportingComponent"]),
+        (&json!("n"), &json!("c"))
+    );
+    assert_eq!(core["involvedObject"]["name"], json!("p"));
+    let patch = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
+    let (code, patched) = rig.patch(&format!("{new}/e"), &patch);
+    assert_eq!((code, &patched["regarding"]["name"]), (200, &json!("p")));
+    let list = rig.get(new).1;
+    assert_eq!(list["items"][0]["series"]["count"], json!(2));
+    assert_eq!(list["items"][0]["regarding"]["name"], json!("p"));
+    assert_eq!(rig.delete(&format!("{new}/e"), &json!({})).0, 200);
+}
+
+#[test]
+fn quotas_count_objects_and_requests() {
+    let rig = Rig::new();
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let hard = json!({"count/configmaps": "1", "requests.cpu": "1", "count/jobs.batch": "0"});
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
+    rig.ok("POST", quotas, &quota);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    rig.ok("POST", maps, &json!({"metadata": {"name": "a"}}));
+    let (code, error) = rig.send("POST", maps, &json!({"metadata": {"name": "b"}}));
+    let message = "configmaps \"b\" is forbidden: exceeded quota: q, requested: \
+                   count/configmaps=1, used: count/configmaps=1, limited: count/configmaps=1";
+    assert_eq!((code, &error["message"]), (403, &json!(message)));
+    let mut pod = super::rig::pod("p");
+    let (code, error) = rig.send("POST", PODS, &pod);
+    let message = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: c";
+    assert_eq!((code, &error["message"]), (403, &json!(message)));
+    pod["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "600m"}});
+    rig.ok("POST", PODS, &pod);
+    let used = rig.get(&format!("{quotas}/q")).1["status"]["used"].clone();
+    let expected = json!({
+        "count/configmaps": "1", "count/jobs.batch": "0", "requests.cpu": "600m",
+    });
+    assert_eq!(used, expected);
+    pod["metadata"]["name"] = json!("p2");
+    let (code, error) = rig.send("POST", PODS, &pod);
+    let message = "pods \"p2\" is forbidden: exceeded quota: q, requested: requests.cpu=600m, \
+                   used: requests.cpu=600m, limited: requests.cpu=1";
+    assert_eq!((code, &error["message"]), (403, &json!(message)));
+}
+
+#[test]
+fn values_have_the_defaults_of_their_types() {
+    let rig = Rig::new();
+    let mut pod = super::rig::pod("p");
+    pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80}]);
+    pod["spec"]["containers"][0]["livenessProbe"] = json!({"httpGet": {"port": 80}});
+    pod["spec"]["volumes"] = json!([{"name": "v"}, {"name": "s", "secret": {"secretName": "s"}}]);
+    let spec = &rig.ok("POST", PODS, &pod)["spec"];
+    assert_eq!(spec["containers"][0]["ports"][0]["protocol"], json!("TCP"));
+    let probe = &spec["containers"][0]["livenessProbe"];
+    assert_eq!(
+        (&probe["periodSeconds"], &probe["httpGet"]["path"]),
+        (&json!(10), &json!("/"))
+    );
+    assert_eq!(spec["volumes"][0]["emptyDir"], json!({}));
+    assert_eq!(spec["volumes"][1]["secret"]["defaultMode"], json!(420));
+    pod["spec"]["containers"][0]["ports"][0]["protocol"] = json!("tcp");
+    pod["metadata"]["name"] = json!("q");
+    let (code, error) = rig.send("POST", PODS, &pod);
+    let message = error["message"].as_str().unwrap_or_default();
+    let why = "Unsupported value: \"tcp\": supported values: \"SCTP\", \"TCP\", \"UDP\"";
+    assert!(code == 422 && message.ends_with(why), "{error}");
 }

@@ -17,7 +17,7 @@ use super::world::World;
 use crate::cli::flags::DevArgs;
 use crate::client::ClientConfig;
 use crate::deployment;
-use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally};
+use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally, simulated_controllers};
 use crate::manager::{Manager, ManagerOptions};
 use crate::run::local::world::SetFacts;
 use crate::run::{RunError, finish, manager_options, program, signals};
@@ -111,11 +111,10 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
         // `dev` can run for weeks, and nothing reads the recorded requests.
         recorder_length: 0,
         garbage_collection: true,
-        acted_on: if runs_deployments(args) {
-            vec!["deployments"]
-        } else {
-            Vec::new()
-        },
+        controllers: simulated_controllers()
+            .chain(runs_deployments(args).then_some(deployment::CONTROLLER))
+            .map(str::to_owned)
+            .collect(),
         kubelet: (!args.no_kubelet).then_some(kubelet),
         ..DevServerOptions::default()
     };
@@ -209,7 +208,8 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
     };
     say(&format!("controllers   {controllers}"));
     say("also active   pods, namespaces, quotas, owners");
-    say("stored only   Services, ConfigMaps, Secrets, custom resources and more");
+    say("simulated     Jobs, StatefulSets, DaemonSets, EndpointSlices, disruption budgets");
+    say("stored only   ConfigMaps, Secrets, custom resources and more");
     if n_documents > 0 {
         say(&format!("loaded        {n_documents} objects"));
     }
