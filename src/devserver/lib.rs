@@ -26,10 +26,10 @@
 //! HTTP is `crate::http_server`. Threads: `dev-accept`, one `dev-conn-N` per connection,
 //! `dev-kubelet`, `dev-gc`, `dev-neighbours`.
 //!
-//! DIFFERS: no authentication; pods need no service account; responses are JSON only; managed fields
-//! only on objects that were applied; no pruning of unknown fields of built-in kinds; validation
-//! only for mistakes that tests and users commonly make. Of the kinds that it only stores, it checks
-//! the types of fields, metadata, and pod templates with their selector.
+//! DIFFERS: no authentication; pods need no service account; responses are JSON only; managed
+//! fields only on objects that were applied; no pruning of unknown fields of built-in kinds;
+//! validation only for mistakes that tests and users commonly make. Of the kinds that it only
+//! stores, it checks the types of fields, metadata, and pod templates with their selector.
 //!
 //! # Locks
 //!

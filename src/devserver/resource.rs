@@ -41,7 +41,8 @@ pub(crate) enum Resource {
 /// | `{...}` | defaults |
 /// | `Name=` | a column of tables: a pointer, as [`Cell`] says |
 const TABLE: &str = r#"
-pods v1 Pod short=po all sub=status,binding,eviction,log counted empty=,"spec":{"containers":null},"status":{}
+pods v1 Pod short=po all sub=status,binding,eviction,log counted
+  empty=,"spec":{"containers":null},"status":{}
 replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
   empty=,"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}}}
   empty=,"status":{"replicas":0}

@@ -1,8 +1,8 @@
 //! The schemas of custom resources: unknown fields, defaults and validation, with the error texts
 //! of apiextensions-apiserver (`pkg/apiserver/schema`, kube-openapi `pkg/validation`). Pure.
 //!
-//! DIFFERS: CEL rules (`x-kubernetes-validations`) and formats are not evaluated, and stored objects
-//! get no defaults that are newer than they are.
+//! DIFFERS: CEL rules (`x-kubernetes-validations`) and formats are not evaluated, and stored
+//! objects get no defaults that are newer than they are.
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
