@@ -72,7 +72,7 @@ if wanted kinds; then
 fi
 client controller-runtime in_go ./controller
 client python in_python everyday.py
-client kopf in_python operator.py
+client kopf in_python shops.py
 client javascript in_node everyday.js
 client kube-rs in_rust
 
