@@ -194,8 +194,8 @@ api-types: ## Regenerate the dev server's table of the API's types from the Go t
 report: ## Regenerate REPORT.md and BUGS.md from tests/records
 	UPDATE_EXPECT=1 cargo test --locked --test it report::
 
-picture: ## Draw the dashboard of a test run into src/manual/dashboard.svg
-	UPDATE_EXPECT=picture cargo test --locked --test it the_picture_of_the_dashboard
+picture: ## Take the manual's pictures of the dashboard and of the page / (Prometheus, Chromium)
+	UPDATE_EXPECT=picture cargo test --locked --test it -- the_picture_of_the_dashboard a_browser_shows
 
 deny: ## Check licences, sources and bans of the dependencies (installs cargo-deny)
 	config/packages/deny.sh

@@ -1,6 +1,8 @@
 //! The daemon's HTTP pages: authentication, authorization, certificates, failures, and systemd
 //! notifications.
 
+/// The page `/` in a real browser.
+mod browser;
 /// Clients that cost the pages much, and the monitor beside them.
 mod clients;
 /// The pages of the binary, and its flags for them.
