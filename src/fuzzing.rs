@@ -21,10 +21,10 @@ mod mutate;
 mod record;
 mod secrets;
 
+use parking_lot::Mutex;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -244,7 +244,7 @@ fn run_long(time: Duration) {
     let record = root().join(record::FILE);
     let until = Instant::now() + time;
     let waiting = Mutex::new(targets());
-    let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let waiting = || waiting.lock();
     let take = || {
         let mut waiting = waiting();
         let times = waiting.iter().map(|it| record::cpu_time(&record, it.name));
@@ -252,7 +252,7 @@ fn run_long(time: Duration) {
         least.map(|(at, _)| waiting.swap_remove(at))
     };
     let failures = Mutex::new(Vec::new());
-    let failures = || failures.lock().unwrap_or_else(PoisonError::into_inner);
+    let failures = || failures.lock();
     let work = || {
         while Instant::now() < until {
             let Some(target) = take() else { break };

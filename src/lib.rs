@@ -99,7 +99,7 @@
 //!
 //! # Locks
 //!
-//! Each lock is a std lock around one private `State`, held for map operations only: never across
+//! Each lock is one of parking_lot around one private `State`, held for map operations only: never across
 //! I/O, a channel, a log line, a callback or a second lock. [`cache`] and [`client`] state one
 //! exception each. The page of each module lists its locks and the threads that take them.
 //!

@@ -22,9 +22,10 @@ mod gate;
 pub mod pages;
 mod zpages;
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use authentication::Authentication;

@@ -8,10 +8,11 @@
 //! Small and large syncs have separate threads. Whatever the threads of large syncs wait for, be it
 //! a slow response or a token of the rate limit, a small sync finds its own threads free.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
@@ -96,14 +97,10 @@ impl FairPool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
-        self.helpers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a helper of `tenant` if a thread is free for it.
     fn helper(&self, tenant: u64) -> Option<Helper<'_>> {
         let n_threads = self.pool.as_ref()?.current_num_threads();
-        let mut helpers = self.lock();
+        let mut helpers = self.helpers.lock();
         let n_free = n_threads - helpers.values().sum::<usize>();
         let n_its = helpers.get(&tenant).copied().unwrap_or_default();
         if n_its >= n_free {
@@ -147,7 +144,7 @@ struct Helper<'a> {
 
 impl Drop for Helper<'_> {
     fn drop(&mut self) {
-        let mut helpers = self.pool.lock();
+        let mut helpers = self.pool.helpers.lock();
         helpers.entry(self.tenant).and_modify(|n_its| *n_its -= 1);
         helpers.retain(|_, n_its| *n_its > 0);
     }

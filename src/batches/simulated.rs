@@ -1,10 +1,10 @@
 //! The runner of a simulation: rayon's threads cannot take turns, so each batch has threads of its
 //! own, which take its jobs in an order that the seed decides.
 
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::{BatchRunner, Jobs};
@@ -30,7 +30,7 @@ fn run_batch(jobs: Vec<usize>, job: &(dyn Fn(usize) + Sync)) {
     let n_helpers = jobs.len().min(THREADS_MAX) - 1;
     let n_running = AtomicUsize::new(n_helpers);
     let (jobs, ended_one) = (Mutex::new(jobs), Spot::default());
-    let take = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let take = || jobs.lock().pop();
     let work = || {
         while let Some(index) = take() {
             job(index);

@@ -1,7 +1,7 @@
 //! Slow start: runs jobs in batches of 1, 2, 4, … until one fails.
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::{BatchRunner, Jobs};
 
@@ -21,7 +21,7 @@ pub fn slow_start_batch<E: Send>(
 ) -> (usize, Result<(), E>) {
     let n_done = AtomicUsize::new(0);
     let first_error = Mutex::new(Ok(()));
-    let lock = || first_error.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || first_error.lock();
     let job = |index| match job(index) {
         Ok(is_done) => {
             n_done.fetch_add(is_done.into(), Ordering::Relaxed);
@@ -42,17 +42,14 @@ pub fn slow_start_batch<E: Send>(
         size = 2 * (end - next);
         next = end;
     }
-    let result = first_error
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    (n_done.into_inner(), result)
+    (n_done.into_inner(), first_error.into_inner())
 }
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::ops::Range;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Mutex, PoisonError};
 
     use super::{BatchRunner, Jobs, slow_start_batch};
     use crate::batches::FairPool;
@@ -63,7 +60,7 @@ mod tests {
 
     impl BatchRunner for Sizes {
         fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             all.push(batch.len());
             FairPool::default().run(jobs, batch, job);
         }
@@ -82,10 +79,7 @@ mod tests {
         };
         let (done, result) = slow_start_batch(jobs, 1, &runner, &job);
         assert_eq!(done, successes);
-        assert_eq!(
-            *runner.0.lock().unwrap_or_else(PoisonError::into_inner),
-            batches
-        );
+        assert_eq!(*runner.0.lock(), batches);
         assert_eq!(calls.into_inner(), batches.iter().sum::<usize>());
         assert_eq!(
             result,

@@ -1,8 +1,9 @@
 //! A controller that decides and writes nothing: `--dry-run`. It logs each decision once, again
 //! only when there is more to do, and counts what it logs.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
 use crate::controller::decide::step::Plan;
@@ -32,7 +33,7 @@ struct Work {
 impl DryRun {
     /// Takes what a sync of `key` would do. Returns its text if it is new.
     fn decided(&self, key: &ObjectKey, work: Option<Work>) -> Option<String> {
-        let mut open = self.lock();
+        let mut open = self.0.lock();
         let (before, work) = (open.remove(key), work?);
         let is_new = before.is_none_or(|before| work.exceeds(&before));
         let work = open.entry(key.clone()).insert_entry(work).into_mut();
@@ -40,11 +41,7 @@ impl DryRun {
     }
 
     pub fn n_open(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Work>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().len()
     }
 }
 

@@ -10,8 +10,9 @@ pub mod own_writes;
 pub mod positions;
 pub mod refusals;
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::history::History;
@@ -234,27 +235,27 @@ impl Memories {
     /// Changes the record of `rs`, and creates it first if there is none. At most one owner of a
     /// key is alive, so another owner's record is dropped.
     pub fn with<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> R {
-        self.change(&mut self.lock(), rs, change)
+        self.change(&mut self.state.lock(), rs, change)
     }
 
     /// As [`with`](Self::with), but leaves the record of another owner alone: `None` then. For the
     /// watch threads, whose `rs` may be older than what a worker has recorded since.
     pub fn observe<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> Option<R> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let memory = state.records.get(&rs.key);
         let is_its = memory.is_none_or(|memory| memory.owner == rs.uid);
         is_its.then(|| self.change(&mut state, rs, change))
     }
 
     pub fn get<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> Option<R> {
-        self.lock().of(&rs.key, &rs.uid).map(change)
+        self.state.lock().of(&rs.key, &rs.uid).map(change)
     }
 
     /// Records that a sync of this owner found pods of these names in the cache. Returns what else
     /// is expected; `None` without a record.
     pub fn found(&self, key: &ObjectKey, owner: &Uid, names: &[&str]) -> Option<Satisfaction> {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let writes = &mut state.of(key, owner)?.own_writes;
         for name in names {
             writes.creation_found(name);
@@ -264,7 +265,7 @@ impl Memories {
 
     /// Forgets a deleted ReplicaSet: the one with UID `owner`, or with `None` any owner of the key.
     pub fn forget(&self, key: &ObjectKey, owner: Option<&Uid>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let memory = state.records.get(key);
         if memory.is_some_and(|memory| owner.is_none_or(|owner| memory.owner == *owner)) {
             self.forget_in(&mut state, key);
@@ -274,7 +275,7 @@ impl Memories {
     /// Forgets the record of `rs` if only `explain` would miss it.
     pub fn forget_if_over(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let memory = state.records.get(&rs.key);
         if memory.is_some_and(|memory| memory.owner == rs.uid && memory.is_over(now)) {
             self.forget_in(&mut state, &rs.key);
@@ -297,7 +298,7 @@ impl Memories {
 
     fn view(&self, key: &ObjectKey, cached: Versions) -> RecordView {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.take_over.prove(&cached) {
             state.forget_confirmations();
         }
@@ -327,11 +328,11 @@ impl Memories {
     /// Returns the keys whose wait ends now that a cache has reached `cached`. The watch threads
     /// call this. It calls `cached` at most once, never under the lock.
     pub fn advanced(&self, cached: impl FnOnce() -> Versions) -> Vec<ObjectKey> {
-        if self.lock().waiting.len() == 0 {
+        if self.state.lock().waiting.len() == 0 {
             return Vec::new();
         }
         let cached = cached();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State {
             records, waiting, ..
         } = &mut *state;
@@ -350,19 +351,19 @@ impl Memories {
 
     /// Discards every proof and confirmation: the caches may be older than this moment.
     pub fn need_proof(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.take_over.need_proof();
         state.forget_confirmations();
     }
 
     /// True if the positions that the caches must reach are still unknown.
     pub fn lacks_target(&self) -> bool {
-        self.lock().take_over.lacks_target()
+        self.state.lock().take_over.lacks_target()
     }
 
     /// Sets the positions that the caches must reach, unless another worker has set them.
     pub fn set_target(&self, target: Versions) {
-        self.lock().take_over.set_target(target);
+        self.state.lock().take_over.set_target(target);
     }
 
     /// Learns from each status write whether the API server drops `terminatingReplicas`. During a
@@ -388,7 +389,7 @@ impl Memories {
 
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for memory in self.lock().records.values() {
+        for memory in self.state.lock().records.values() {
             let (creations, deletions) = memory.own_writes.n_expected();
             totals.expected.0 += creations;
             totals.expected.1 += deletions;
@@ -425,10 +426,6 @@ impl Memories {
             state.leave_queue(key, &last, false, self.clock.now());
         }
         state.waiting.remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

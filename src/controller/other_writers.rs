@@ -6,7 +6,8 @@
 //! lost response never counts as foreign. Another instance of this program writes under the same
 //! name and stays undetected.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
@@ -43,7 +44,7 @@ struct State {
 impl OtherWriters {
     /// Returns true if the last query is old enough, and counts that as a new query.
     fn may_query(&self, now: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_due = |then: Instant| now.saturating_duration_since(then) >= CHECK_INTERVAL;
         let may_query = state.queried.is_none_or(is_due);
         if may_query {
@@ -54,13 +55,9 @@ impl OtherWriters {
 
     /// The last report, if it was made within `period`.
     fn reported_within(&self, period: Duration, now: Instant) -> Option<String> {
-        let state = self.lock();
+        let state = self.state.lock();
         let (at, message) = state.reported.as_ref()?;
         (now.saturating_duration_since(*at) < period).then(|| message.clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,7 +111,7 @@ impl Writer {
             log::error!(object:% = object, then:% = remedy, writer = other; "{message}");
             let event = format!("{message}; {remedy}");
             self.pod_control.warn(rs, OTHER_WRITER, event);
-            others.lock().reported = Some((now, message));
+            others.state.lock().reported = Some((now, message));
         }
         self.metrics.other_writers.seen("pod");
     }
@@ -240,7 +237,7 @@ mod tests {
         assert!(others.may_query(clock.now()));
         let reported = || others.reported_within(REPORT_INTERVAL, clock.now());
         assert_eq!(reported(), None);
-        others.lock().reported = Some((clock.now(), "it".to_owned()));
+        others.state.lock().reported = Some((clock.now(), "it".to_owned()));
         assert_eq!(reported().as_deref(), Some("it"));
         clock.advance(REPORT_INTERVAL);
         assert_eq!(reported(), None);

@@ -26,9 +26,10 @@ mod server;
 mod watches;
 
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use self::oracles::{Sent, Waits};
@@ -193,7 +194,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn dice(&self, sides: u32) -> u32 {

@@ -20,9 +20,10 @@ pub mod metrics;
 pub mod systemd;
 pub mod threads;
 
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -102,8 +103,7 @@ impl Health {
             probes: probes.to_vec(),
             find: Box::new(find),
         });
-        let checks = self.checks.write();
-        checks.unwrap_or_else(PoisonError::into_inner).push(check);
+        self.checks.write().push(check);
     }
 
     /// Runs all checks of a probe except the excluded ones, in the order of addition.
@@ -140,7 +140,7 @@ impl Health {
 
     /// Clones the checks, so that no check runs under the lock.
     fn of(&self, probe: Probe) -> Vec<Arc<Check>> {
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
+        let checks = self.checks.read();
         let of_probe = checks.iter().filter(|check| check.probes.contains(&probe));
         of_probe.cloned().collect()
     }
@@ -148,7 +148,7 @@ impl Health {
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
+        let checks = self.checks.read();
         let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
         f.debug_struct("Health")
             .field("checks", &names)
@@ -217,10 +217,7 @@ impl Expiry {
         } else {
             return None;
         };
-        let warned = self.warned.lock();
-        let before = warned
-            .unwrap_or_else(PoisonError::into_inner)
-            .replace(phase);
+        let before = self.warned.lock().replace(phase);
         if before == Some(phase) {
             return None;
         }

@@ -1,7 +1,8 @@
 //! Leadership of this daemon: the thread `lease`, the fence of the writing clients, and the gate
 //! that holds the workers back while another daemon leads.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::lease_client_options;
@@ -161,12 +162,12 @@ impl Leadership {
 
 impl LeaderEvents {
     fn started_leading(&self, lease: &LeaseReference) {
-        *self.lock() = Some(lease.clone());
+        *self.lease.lock() = Some(lease.clone());
         self.record_event(lease, "became leader");
     }
 
     fn stopped_leading(&self) {
-        let lease = self.lock().take();
+        let lease = self.lease.lock().take();
         if let Some(lease) = lease {
             self.record_event(&lease, "stopped leading");
         }
@@ -185,10 +186,6 @@ impl LeaderEvents {
         let message = format!("{} {what}", self.identity);
         self.recorder
             .event(&object, EventType::Normal, "LeaderElection", &message);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<LeaseReference>> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

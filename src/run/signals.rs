@@ -4,9 +4,10 @@
 //! All threads block SIGHUP and SIGUSR1, and the thread `signal` takes them. A child process
 //! inherits the mask, so the code that starts one must reset it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -200,7 +201,7 @@ fn run_reloads(callbacks: Vec<Reload>) {
 }
 
 fn reloads() -> MutexGuard<'static, Vec<Reload>> {
-    RELOADS.lock().unwrap_or_else(PoisonError::into_inner)
+    RELOADS.lock()
 }
 
 #[cfg(test)]

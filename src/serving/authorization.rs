@@ -1,9 +1,9 @@
 //! Decides whether a user may see a page: one group may do everything, and the API server decides
 //! the rest. Runs on the connection's thread.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -259,14 +259,14 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
 
     /// The value, unless it has expired at `now`.
     pub(super) fn get(&self, key: &K, now: Instant) -> Option<V> {
-        let entries = self.lock();
+        let entries = self.0.lock();
         let (expires, value) = entries.get(key)?;
         (now < *expires).then(|| value.clone())
     }
 
     /// Keeps a value for `ttl`. A full cache drops the entry that expires first.
     pub(super) fn put(&self, key: K, value: V, now: Instant, ttl: Duration) {
-        let mut entries = self.lock();
+        let mut entries = self.0.lock();
         if entries.len() >= ENTRIES_MAX {
             entries.retain(|_, (expires, _)| now < *expires);
         }
@@ -275,10 +275,6 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
             entries.retain(|_, (expires, _)| Some(*expires) != first_expiry);
         }
         entries.insert(key, (now + ttl, value));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, (Instant, V)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

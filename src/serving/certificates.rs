@@ -5,9 +5,10 @@
 //! seconds, without a thread for it. Without files, the daemon signs a certificate for ten years,
 //! where upstream's expires after one, even under a running daemon.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, ToSpan};
@@ -111,14 +112,14 @@ impl Certificates {
     /// The TLS configuration for a new connection.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         self.refresh_if_due();
-        Arc::clone(&self.lock().built.config)
+        Arc::clone(&self.state.lock().built.config)
     }
 
     /// The verifier of client certificates and its number; `None` if they do not count.
     pub(super) fn verifier(&self) -> Option<(u64, Arc<dyn ClientCertVerifier>)> {
         // An old connection must not outlast the authority that signed its client's certificate.
         self.refresh_if_due();
-        let state = self.lock();
+        let state = self.state.lock();
         Some((state.generation, state.built.verifier.clone()?))
     }
 
@@ -129,12 +130,12 @@ impl Certificates {
         // authority that was removed could come back.
         let _reloading = self.reloading.lock();
         let contents = read(&self.files, self.generated.as_ref())?;
-        if contents == self.lock().contents {
+        if contents == self.state.lock().contents {
             return Ok("unchanged".to_owned());
         }
         // Built without the lock, so handshakes continue with the previous configuration.
         let built = build(&self.files, &contents, self.versions)?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.generation += 1;
         state.contents = contents;
         state.built = built;
@@ -143,7 +144,7 @@ impl Certificates {
 
     fn refresh_if_due(&self) {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if now.saturating_duration_since(state.checked) < CHECK_PERIOD {
             return;
         }
@@ -154,14 +155,10 @@ impl Certificates {
             Ok(outcome) => log::debug!("certificates of the HTTPS port: {outcome}"),
             Err(error) => log::error!("{error}; the previous certificates stay in use"),
         }
-        let expiry = self.lock().built.expiry.clone();
+        let expiry = self.state.lock().built.expiry.clone();
         if let Some(expiry) = expiry {
             expiry.warn_if_due();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Authenticates and authorizes every request before its page. The error texts are
 //! kube-controller-manager's (apiserver `pkg/endpoints/filters`). Runs on the threads `http-N`.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::authentication::Authentication;
@@ -91,8 +92,7 @@ impl Gate {
     /// Logs at warn level once per period, and at debug level otherwise.
     fn warn(&self, message: &str) {
         let now = Instant::now();
-        let last = self.last_warning.lock();
-        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_warning.lock();
         let is_due = last.is_none_or(|at| now.saturating_duration_since(at) >= WARNING_PERIOD);
         if is_due {
             *last = Some(now);
@@ -228,7 +228,7 @@ pub(super) struct Slot<'a> {
 impl Slots {
     /// Takes a slot. A client with credentials waits for one for a moment.
     pub(super) fn take(&self, client: Client) -> Option<Slot<'_>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !has_room(&state.running, client) {
             // Without these bounds, waiting clients would hold all connections.
             if !client.has_credentials || !has_room(&state.waiting, client) {
@@ -236,8 +236,7 @@ impl Slots {
             }
             *state.waiting.entry(client).or_default() += 1;
             let is_full = |state: &mut State| !has_room(&state.running, client);
-            let waited = self.freed.wait_timeout_while(state, WAIT, is_full);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.freed.wait_while_for(&mut state, is_full, WAIT);
             remove_one(&mut state.waiting, client);
             if !has_room(&state.running, client) {
                 return None;
@@ -250,15 +249,11 @@ impl Slots {
             client,
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        remove_one(&mut self.slots.lock().running, self.client);
+        remove_one(&mut self.slots.state.lock().running, self.client);
         self.slots.freed.notify_all();
     }
 }
@@ -369,7 +364,7 @@ mod tests {
         let thread = spawn("t-waits", &Stop::new(), move || {
             waiting.take(client(true, 0)).expect("one becomes free");
         });
-        while slots.lock().waiting.is_empty() && !thread.is_finished() {
+        while slots.state.lock().waiting.is_empty() && !thread.is_finished() {
             std::thread::yield_now();
         }
         drop(taken);

@@ -2,10 +2,11 @@
 //! them. `/` and `/debug/` list them as text, JSON, or HTML for a browser, and `/debug/threads`
 //! shows the activity of every thread.
 
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -66,7 +67,7 @@ impl Pages {
         about: &str,
         page: impl Fn(&Request) -> Response + Send + Sync + 'static,
     ) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.write();
         state.exact.insert(path.to_owned(), Arc::new(page));
         state.index.insert(path.to_owned(), about.to_owned());
     }
@@ -82,7 +83,7 @@ impl Pages {
         about: &str,
         page: impl Fn(&Request) -> Response + Send + Sync + 'static,
     ) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.write();
         state.trees.insert(prefix.to_owned(), Arc::new(page));
         if !form.is_empty() {
             state.index.insert(form.to_owned(), about.to_owned());
@@ -91,7 +92,7 @@ impl Pages {
 
     /// Sets what `/` and `/statusz` show of the daemon's state. It must not block.
     pub fn set_status(&self, status: impl Fn() -> Facts + Send + Sync + 'static) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.write();
         state.status = Some(Arc::new(status));
     }
 
@@ -111,19 +112,19 @@ impl Pages {
     }
 
     pub(super) fn status(&self) -> Facts {
-        let source = self.lock().status.clone();
+        let source = self.0.read().status.clone();
         source.map_or_else(Vec::new, |source| source())
     }
 
     /// Makes all paths below `prefix` return 404.
     pub fn hide(&self, prefix: &str) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.write();
         state.hidden.push(prefix.to_owned());
     }
 
     /// The paths of all pages below `prefix`, sorted, and what they show.
     pub(super) fn index(&self, prefix: &str) -> Vec<Entry> {
-        let state = self.lock();
+        let state = self.0.read();
         let is_shown = |path: &str| {
             path.starts_with(prefix) && !state.hidden.iter().any(|it| path.starts_with(it))
         };
@@ -138,7 +139,7 @@ impl Pages {
 
     /// The first segments of all paths, such as `/debug`, sorted.
     pub fn folders(&self) -> Vec<String> {
-        let state = self.lock();
+        let state = self.0.read();
         let all = state.exact.keys().chain(state.trees.keys());
         let all = all.filter(|path| *path != "/");
         let is_hidden = |path: &String| state.hidden.iter().any(|it| path.starts_with(it));
@@ -170,7 +171,7 @@ impl Pages {
 
     /// Clones the page, so that no page renders under the lock.
     fn find(&self, path: &str) -> Option<Page> {
-        let state = self.lock();
+        let state = self.0.read();
         if state.hidden.iter().any(|prefix| path.starts_with(prefix)) {
             return None;
         }
@@ -181,15 +182,11 @@ impl Pages {
         };
         state.exact.get(path).or_else(tree).cloned()
     }
-
-    fn lock(&self) -> RwLockReadGuard<'_, State> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.lock();
+        let state = self.0.read();
         f.debug_struct("Pages")
             .field("exact", &state.exact.keys())
             .field("trees", &state.trees.keys())

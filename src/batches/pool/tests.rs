@@ -153,7 +153,7 @@ fn a_batch_gets_the_threads_that_others_have_left() {
         scope.spawn(|| run(&pool, 1, 1000, |_| second.pass()));
         yield_until(|| second.n_running() == 3);
         first.allow(8);
-        yield_until(|| pool.lock().len() == 1);
+        yield_until(|| pool.helpers.lock().len() == 1);
         // Its worker calls helpers after each of its own jobs.
         second.allow(3);
         yield_until(|| second.n_running() == 5);
@@ -210,7 +210,7 @@ fn a_panic_ends_the_run_and_leaves_the_pool_usable() {
     });
     std::panic::catch_unwind(broken).expect_err("the panic arrives");
     assert!(n_done.into_inner() <= 3, "the next batch began");
-    assert_eq!(pool.lock().len(), 0);
+    assert_eq!(pool.helpers.lock().len(), 0);
     check_every_job(&pool, &[1, 40, 3]);
 }
 
@@ -220,11 +220,11 @@ fn helpers(runner: &dyn BatchRunner, count: usize, at_once: usize) -> Vec<String
     let (barrier, names) = (Barrier::new(at_once), Mutex::new(Vec::new()));
     run(runner, 0, count, |index| {
         if index < at_once {
-            names.lock().expect("a list").push(name());
+            names.lock().push(name());
             barrier.wait();
         }
     });
-    let mut names = names.into_inner().expect("a list");
+    let mut names = names.into_inner();
     names.retain(|name| name.starts_with("batch-"));
     names.sort();
     names.dedup();
@@ -350,10 +350,10 @@ fn the_size_of_the_sync_chooses_the_threads() {
     };
     let batch: Range<usize> = 0..2;
     runner.run(jobs, batch, &|_| {
-        names.lock().expect("a list").push(name());
+        names.lock().push(name());
         barrier.wait();
     });
-    let mut names = names.into_inner().expect("a list");
+    let mut names = names.into_inner();
     names.retain(|name| name.starts_with("batch-"));
     assert!(names[0].as_str() >= "batch-4", "{names:?}");
     check_ends(runner, threads);

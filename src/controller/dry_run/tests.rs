@@ -20,7 +20,7 @@ fn deciding(mut fixture: Fixture) -> (Fixture, Arc<DryRun>) {
 
 /// What the last sync of the ReplicaSet would do, and to how many pods.
 fn open(dry_run: &DryRun, rs: &ReplicaSet) -> String {
-    let open = dry_run.lock();
+    let open = dry_run.0.lock();
     let of = |work: &Work| {
         format!(
             "{} {}",

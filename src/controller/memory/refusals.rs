@@ -256,14 +256,14 @@ impl State {
 impl Memories {
     /// Records that a sync of `rs` needs no creates, so that they need not wait.
     pub fn creates_not_needed(&self, rs: &ReplicaSet) {
-        self.lock().end_wait(rs, false, self.clock.now());
+        self.state.lock().end_wait(rs, false, self.clock.now());
     }
 
     /// Records how the creates of `rs` ended: with a refusal and its message, or otherwise, which
     /// ends its wait.
     pub fn creates_tried(&self, rs: &ReplicaSet, refused: Option<(Refusal, String)>) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let last = state.end_wait(rs, true, now);
         // Without a record it is deleted.
         let (Some((refusal, message)), Some(memory)) = (refused, state.of(&rs.key, &rs.uid)) else {
@@ -318,7 +318,7 @@ impl Memories {
             return Vec::new();
         }
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State {
             records, queues, ..
         } = &mut *state;
@@ -337,7 +337,7 @@ impl Memories {
     /// Why and how long creates of `rs` wait. The cost follows the queue of a quota.
     pub fn held_back(&self, rs: &ReplicaSet) -> Option<HeldBack> {
         let now = self.clock.now();
-        let state = self.lock();
+        let state = self.state.lock();
         let memory = state.records.get(&rs.key)?;
         let refused = memory.refused.as_deref();
         let is_its = |it: &&Refused| memory.owner == rs.uid && it.generation == rs.generation;

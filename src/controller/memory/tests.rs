@@ -132,7 +132,7 @@ impl Rig {
     }
 
     fn n_records(&self) -> usize {
-        self.memories.lock().records.len()
+        self.memories.state.lock().records.len()
     }
 
     /// Records a lost pod for each of these ReplicaSets.
@@ -188,7 +188,7 @@ fn deleted_replica_sets_leave_no_records() {
         rig.forget(&key, Some(&owner));
     }
     assert_eq!(rig.n_records(), 0);
-    assert_eq!(rig.memories.lock().waiting.len(), 0);
+    assert_eq!(rig.memories.state.lock().waiting.len(), 0);
     rig.clock.advance(Duration::from_secs(1));
 }
 

@@ -1,7 +1,7 @@
 //! Fake writes and live reads: they record calls instead of sending them, and tests set their
 //! results.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use serde_json::Value;
 
@@ -188,7 +188,7 @@ impl FakeWrites {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A clock at whose readings something else happens, so that a test can interrupt a sync.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -21,18 +21,18 @@ pub(in crate::controller) struct HookedClock {
 impl HookedClock {
     /// Runs `hook` at the reading after the next `n_before`.
     pub(in crate::controller) fn set(&self, n_before: usize, hook: impl FnOnce() + Send + 'static) {
-        let mut pending = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.hook.lock();
         *pending = Some((n_before, Box::new(hook)));
     }
 
     /// Drops the hook. True if it has not run.
     pub(in crate::controller) fn unset(&self) -> bool {
-        let mut pending = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.hook.lock();
         pending.take().is_some()
     }
 
     fn read(&self) {
-        let mut pending = self.hook.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.hook.lock();
         let due = match &mut *pending {
             Some((0, _)) => pending.take(),
             Some((n_before, _)) => {

@@ -2,9 +2,10 @@
 //! namespace, and by the UID of their controller), with a tally of each group of pods that the
 //! controller queries; and what a watch thread reports to metrics and health checks.
 
+use parking_lot::Mutex;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::store::{Indexed, Store};
@@ -141,7 +142,7 @@ impl CacheStats {
     /// Duration of the current outage and the reason of its last failure; `None` if the last list
     /// or watch could be read.
     pub fn outage(&self, now: Instant) -> Option<(Duration, String)> {
-        let outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let outage = self.outage.lock();
         let (since, why) = outage.as_ref()?;
         Some((now.saturating_duration_since(*since), why.clone()))
     }
@@ -155,7 +156,7 @@ impl CacheStats {
 
     /// Records the outage, or its end.
     pub fn set_outage(&self, outage: Option<(Instant, String)>) {
-        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = outage;
+        *self.outage.lock() = outage;
     }
 }
 

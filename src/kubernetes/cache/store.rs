@@ -9,9 +9,10 @@
 //! buckets. Because the table knows the slots, removing one of 10,000 pods from its owner's bucket
 //! touches two entries.
 
+use parking_lot::RwLock;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -85,7 +86,7 @@ impl<T: Indexed> Store<T> {
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        let state = self.read();
+        let state = self.state.read();
         let entry = state.entries.get(key)?;
         Some(Arc::clone(&entry.object))
     }
@@ -99,7 +100,7 @@ impl<T: Indexed> Store<T> {
     /// The objects of several buckets at one moment: none is in two of them on its way from one to
     /// another.
     pub fn buckets<const N: usize>(&self, buckets: [&T::Bucket; N]) -> [Vec<Arc<T>>; N] {
-        let state = self.read();
+        let state = self.state.read();
         buckets.map(|bucket| {
             let group = state.buckets.get(bucket);
             group.map_or_else(Vec::new, |group| group.objects.clone())
@@ -109,7 +110,7 @@ impl<T: Indexed> Store<T> {
     /// Calls `visit` with each object of one bucket. Writers wait meanwhile, so `visit` must be
     /// quick and must not call this store.
     pub fn visit(&self, bucket: &T::Bucket, visit: &mut dyn FnMut(&T)) {
-        let state = self.read();
+        let state = self.state.read();
         let objects = state.buckets.get(bucket).map(|group| &group.objects);
         for object in objects.into_iter().flatten() {
             visit(object);
@@ -118,19 +119,19 @@ impl<T: Indexed> Store<T> {
 
     /// As [`visit`](Self::visit), but with all objects, in no order.
     pub fn visit_all(&self, visit: &mut dyn FnMut(&T)) {
-        let state = self.read();
+        let state = self.state.read();
         state.entries.objects().for_each(|object| visit(object));
     }
 
     /// The counts of the objects of one bucket, for the cost of copying a pointer.
     pub fn tally(&self, bucket: &T::Bucket) -> T::Tally {
-        let state = self.read();
+        let state = self.state.read();
         let group = state.buckets.get(bucket);
         group.map_or_else(T::Tally::default, |group| group.tally.clone())
     }
 
     pub fn list(&self) -> Vec<Arc<T>> {
-        let state = self.read();
+        let state = self.state.read();
         let mut objects: Vec<_> = state.entries.objects().map(Arc::clone).collect();
         drop(state);
         objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
@@ -138,7 +139,7 @@ impl<T: Indexed> Store<T> {
     }
 
     pub fn len(&self) -> usize {
-        self.read().entries.len()
+        self.state.read().entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,7 +149,7 @@ impl<T: Indexed> Store<T> {
     /// The version that the store has reached: that of the last event, bookmark or list applied,
     /// which need not be the highest. Empty before the first.
     pub fn resource_version(&self) -> ResourceVersion {
-        self.read().resource_version.clone()
+        self.state.read().resource_version.clone()
     }
 
     pub fn has_synced(&self) -> bool {
@@ -168,7 +169,7 @@ impl<T: Indexed> Store<T> {
     /// Applies a watch event for a new or changed object: one that the store lacks is new.
     pub fn apply(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
         let object = object.into();
-        let mut state = self.write();
+        let mut state = self.state.write();
         state.advance(object.resource_version());
         state.upsert(object)
     }
@@ -177,7 +178,7 @@ impl<T: Indexed> Store<T> {
     /// object was unknown.
     pub fn apply_deleted(&self, object: impl Into<Arc<T>>) -> Option<CacheEvent<T>> {
         let object = object.into();
-        let mut state = self.write();
+        let mut state = self.state.write();
         state.advance(object.resource_version());
         let removed = state.remove(object.key());
         drop(state);
@@ -186,7 +187,7 @@ impl<T: Indexed> Store<T> {
 
     /// Applies a bookmark: nothing has changed up to this version.
     pub fn apply_bookmark(&self, resource_version: &ResourceVersion) {
-        self.write().advance(resource_version);
+        self.state.write().advance(resource_version);
     }
 
     /// Applies a watch event for an object that this build cannot decode. Its last decoded state
@@ -198,7 +199,7 @@ impl<T: Indexed> Store<T> {
         resource_version: &ResourceVersion,
         is_deleted: bool,
     ) -> Option<CacheEvent<T>> {
-        let mut state = self.write();
+        let mut state = self.state.write();
         state.advance(resource_version);
         let entry = state.entries.get(&unread.key)?;
         if !is_deleted && unread.may_be(&*entry.object) {
@@ -226,7 +227,7 @@ impl<T: Indexed> Store<T> {
         let listed: HashSet<&ObjectKey> = objects.iter().map(|object| object.key()).collect();
         let unread: HashMap<_, _> = unread.iter().map(|unread| (&unread.key, unread)).collect();
         let mut events = Vec::new();
-        let mut state = self.write();
+        let mut state = self.state.write();
         let is_deleted = |object: &&Arc<T>| {
             let unread = unread.get(object.key());
             !listed.contains(object.key())
@@ -245,14 +246,6 @@ impl<T: Indexed> Store<T> {
         }
         state.advance(resource_version);
         events
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, State<T>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State<T>> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,9 +4,10 @@
 
 mod owner;
 
+use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -160,7 +161,7 @@ impl Credentials {
         match &self.source {
             Source::None | Source::Token(..) | Source::Basic(_) => false,
             Source::File(file) => {
-                let value = file.lock().value.clone();
+                let value = file.state.lock().value.clone();
                 let end = Claims::of(&value).end;
                 end.is_none_or(|end| file.clock.wall() < end)
             }
@@ -201,7 +202,7 @@ impl Credentials {
             ),
             Source::File(file) => (
                 format!("the token in {}", file.path.display()),
-                Some(file.lock().value.clone()),
+                Some(file.state.lock().value.clone()),
                 "write a new one into the file".to_owned(),
             ),
             Source::Plugin(plugin) => (
@@ -249,7 +250,7 @@ impl Credentials {
             (Source::Token(..), Source::Token(..)) => changes.push("token"),
             (Source::Basic(_), Source::Basic(_)) => changes.push("name or password"),
             (Source::File(old), Source::File(new)) if old.path == new.path => {
-                if old.lock().value != new.lock().value {
+                if old.state.lock().value != new.state.lock().value {
                     changes.push("token");
                 }
             }
@@ -334,7 +335,7 @@ impl TokenFile {
     /// token stays.
     fn current(&self) -> (HeaderValue, Arc<EndWarning>) {
         let now = self.clock.now();
-        let mut token = self.lock();
+        let mut token = self.state.lock();
         if now < token.stale_at {
             return token.parts();
         }
@@ -344,7 +345,7 @@ impl TokenFile {
         drop(token);
         match token_of(&self.path, bounded_file::read_regular(&self.path)) {
             Ok(value) => {
-                let mut token = self.lock();
+                let mut token = self.state.lock();
                 if value == token.value {
                     token.stale_at = now + TOKEN_FILE_REUSE;
                 } else {
@@ -362,17 +363,13 @@ impl TokenFile {
     /// Call after the API server rejected the token: the file may hold a newer one.
     fn refuse(&self) {
         let now = self.clock.now();
-        let mut token = self.lock();
+        let mut token = self.state.lock();
         // A file that was just read holds no newer token, and a server that rejects everything must
         // not make every request read it.
         let reuse_remaining = token.stale_at.saturating_duration_since(now) + TOKEN_FILE_RETRY / 10;
         if reuse_remaining < TOKEN_FILE_REUSE {
             token.stale_at = now;
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Token> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,8 +8,9 @@
 mod child;
 mod credential;
 
+use parking_lot::{Condvar, Mutex};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use child::{ChildError, Limit, POLL_INTERVAL, Program};
@@ -124,7 +125,7 @@ impl ExecPlugin {
         loop {
             // Check the limit before locking, since the check takes the stop's lock.
             let is_over = limit.is_over();
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let now = self.clock.now();
             if let Some(issued) = state.issued.as_ref().filter(|_| !state.is_rejected)
                 && !issued.has_expired(self.clock.wall())
@@ -142,8 +143,7 @@ impl ExecPlugin {
             if is_over {
                 return state.fallback_credential(&self.settings.command);
             }
-            let waited = self.ran.wait_timeout(state, POLL_INTERVAL);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            self.ran.wait_for(&mut state, POLL_INTERVAL);
         }
         let running = Running(self);
         let issued = self.run(stop);
@@ -156,7 +156,7 @@ impl ExecPlugin {
 
     /// Call after the API server rejected credential `number`: the next request runs the plugin.
     pub(super) fn refuse(&self, number: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state
             .issued
             .as_ref()
@@ -168,7 +168,7 @@ impl ExecPlugin {
 
     /// The last credential, even if it has expired or was rejected.
     pub(super) fn last_issued(&self) -> Option<Arc<Issued>> {
-        self.lock().issued.clone()
+        self.state.lock().issued.clone()
     }
 
     fn settle(&self, issued: Result<ExecCredential, String>) -> Result<Arc<Issued>, String> {
@@ -185,7 +185,7 @@ impl ExecPlugin {
         });
         let command = &self.settings.command;
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (token, identity, expires) = match issued {
             Ok(parts) => parts,
             Err(problem) => {
@@ -293,10 +293,6 @@ impl ExecPlugin {
             None => problem,
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Marks that this thread runs the plugin. Dropping it, also in a panic, releases the waiting
@@ -305,7 +301,7 @@ struct Running<'a>(&'a ExecPlugin);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.lock().is_running = false;
+        self.0.state.lock().is_running = false;
         self.0.ran.notify_all();
     }
 }

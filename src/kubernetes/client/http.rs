@@ -1,8 +1,9 @@
 //! One HTTP exchange: sends a request, reads the response's head, classifies failures. The send
 //! loops in `client` and `stream` call it on the sending thread.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ureq::http::StatusCode;
@@ -453,7 +454,7 @@ impl Warnings {
     }
 
     fn is_new(&self, text: &str) -> bool {
-        let mut seen = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.state.lock();
         seen.len() < TEXTS_MAX && seen.insert(text.to_owned())
     }
 }

@@ -10,10 +10,11 @@
 //! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -208,7 +209,7 @@ impl LiveTls {
 
     /// Registers a connection to be closed when the identity changes.
     pub(super) fn close_on_change(&self, connection: Weak<dyn ShutdownHandle>) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         streams.retain(|handle| handle.strong_count() > 0);
         streams.push(connection);
     }
@@ -223,7 +224,7 @@ impl LiveTls {
         identity: Option<&Identity>,
         credentials: u64,
     ) -> Result<bool, String> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.ingredients.credentials != credentials {
             return Ok(false);
         }
@@ -269,14 +270,14 @@ impl LiveTls {
         plugin: Option<Identity>,
         credentials: u64,
     ) -> Result<Changes, String> {
-        let state = self.lock();
+        let state = self.state.lock();
         let new = Ingredients::read(source.clone(), plugin, credentials)?;
         self.check_in(CHECK_INTERVAL);
         self.adopt(state, new)
     }
 
     fn refresh_identity(&self) {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut new = state.ingredients.clone();
         let Some((certificate, key)) = &new.source.identity else {
             return;
@@ -299,7 +300,7 @@ impl LiveTls {
     }
 
     fn refresh_certificate_authority(&self) {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut new = state.ingredients.clone();
         let pem = new.source.certificate_authority.as_ref();
         let Some(pem) = pem.filter(|pem| pem.is_file()) else {
@@ -348,7 +349,7 @@ impl LiveTls {
     }
 
     fn close_streams(&self) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         // Take the list first: the lock must not be held while sockets are shut down.
         let closing = std::mem::take(&mut *streams);
         drop(streams);
@@ -360,7 +361,7 @@ impl LiveTls {
     /// Logs the result of a check: each change, and each problem once until another one occurs.
     fn log_refresh(&self, name: &str, refreshed: Result<Changes, String>) {
         let problem = refreshed.as_ref().err().cloned();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // A success does not clear the problem, which may be the other file's; only a change does.
         let is_new_problem = problem.is_some() && state.problem != problem;
         if is_new_problem {
@@ -395,10 +396,6 @@ impl LiveTls {
     fn millis_at(&self, after: Duration) -> u64 {
         let at = self.clock.now().saturating_duration_since(self.started) + after;
         u64::try_from(at.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Connections of a simulation, in place of TCP. A request leaves through the same chain of
 //! connectors, with the fence directly above the bytes; [`Network`] is what lies below.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use ureq::Error;
 use ureq::unversioned::transport::{
@@ -82,7 +83,7 @@ impl Connection {
 
     /// What is in the connection.
     pub fn pipe(&self) -> MutexGuard<'_, Pipe> {
-        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pipe.lock()
     }
 
     /// Bytes reach the client.

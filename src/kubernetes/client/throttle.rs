@@ -1,8 +1,8 @@
 //! Client-side rate limit: a token bucket that keeps this daemon from crowding out other clients of
 //! the API server. The bucket is pure; [`Throttle`] blocks the sending thread.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::ClientError;
@@ -236,7 +236,7 @@ impl Throttle {
         let Some(state) = &self.state else {
             return usize::MAX;
         };
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock();
         state.bucket.n_spare(clock::now())
     }
 
@@ -247,7 +247,7 @@ impl Throttle {
         let Some(state) = &self.state else {
             return Ok(());
         };
-        let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || state.lock();
         let now = clock::now();
         let mut guard = lock();
         let ticket = guard.bucket.enqueue(request.flow);
@@ -443,7 +443,7 @@ mod tests {
             Err(ClientError::Stopped)
         ));
         let state = throttle.state.as_ref().expect("there is a limit");
-        let state = state.lock().expect("nobody panicked");
+        let state = state.lock();
         assert!(state.bucket.namespaces.is_empty(), "the request is removed");
     }
 }

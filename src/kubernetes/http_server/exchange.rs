@@ -3,9 +3,10 @@
 //!
 //! Connection threads call handlers concurrently.
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -81,12 +82,7 @@ impl Peer {
         generation: u64,
         verify: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
-        let lock = || {
-            self.0
-                .verified
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let lock = || self.0.verified.lock();
         let known = lock().clone();
         if let Some((of, outcome)) = known
             && of == generation

@@ -1,13 +1,14 @@
 //! The accepting thread and the connection table: it counts connections, picks the connection to
 //! displace for a new one, and ends all of them.
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -191,11 +192,11 @@ impl Shared {
                 Ok(connection) => connection.serve(),
                 Err(error) => log::debug!(error:%; "connection ends"),
             }
-            drop(shared.lock().open.remove(&id));
+            drop(shared.connections.lock().open.remove(&id));
         });
         if let Err(error) = thread {
             log::warn!(error:%; "closed a connection: cannot start a thread for it");
-            drop(self.lock().open.remove(&id));
+            drop(self.connections.lock().open.remove(&id));
             return;
         }
         if self.is_stopping() {
@@ -207,7 +208,7 @@ impl Shared {
     /// Adds a connection to the table. Returns its number, or `None` if the table is full.
     fn admit(&self, open: Open) -> Option<u64> {
         let limits = self.options.limits;
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         if limits.is_some_and(|limits| connections.open.len() >= limits.connections) {
             let displaced = connections.displaced_for(&open)?;
             connections.open.remove(&displaced)?.shut();
@@ -220,7 +221,7 @@ impl Shared {
 
     /// Frees a descriptor by shutting the oldest connection that waits for its client.
     fn shut_oldest_waiting(&self) {
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         let oldest = connections.waiting().next().map(|(id, _)| id);
         if let Some(open) = oldest.and_then(|oldest| connections.open.remove(&oldest)) {
             open.shut();
@@ -244,18 +245,12 @@ impl Shared {
     }
 
     fn shut_sockets(&self) {
-        let open = std::mem::take(&mut self.lock().open);
+        let open = std::mem::take(&mut self.connections.lock().open);
         open.values().for_each(Open::shut);
     }
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,9 @@
 //! The thread blocks in requests, each with a timeout, and sleeps at most 2.2 retry periods between
 //! attempts; the stop signals end the sleep.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::election::{Election, LeaderElectionRecord};
@@ -424,7 +425,9 @@ impl LeaderElectionHealth {
         } = &*self.0;
         let age = |at| clock.boot_time().saturating_sub(at);
         if self
-            .renewed_at()
+            .0
+            .renewed_at
+            .lock()
             .is_some_and(|at| age(at) > *lease_duration + TOLERANCE)
         {
             return Err(format!(
@@ -435,26 +438,19 @@ impl LeaderElectionHealth {
     }
 
     pub fn is_leader(&self) -> bool {
-        self.renewed_at().is_some()
+        self.0.renewed_at.lock().is_some()
     }
 
     /// How long this process has held the Lease; `None` for a standby.
     pub fn leading_for(&self) -> Option<Duration> {
-        let since = self.0.leading_since.lock();
-        let since = *since.unwrap_or_else(PoisonError::into_inner);
+        let since = *self.0.leading_since.lock();
         Some(self.0.clock.boot_time().saturating_sub(since?))
     }
 
     pub(super) fn observed(&self, renewed_at: Option<Duration>) {
-        *self.renewed_at() = renewed_at;
-        let since = self.0.leading_since.lock();
-        let mut since = since.unwrap_or_else(PoisonError::into_inner);
+        *self.0.renewed_at.lock() = renewed_at;
+        let mut since = self.0.leading_since.lock();
         *since = renewed_at.map(|renewed_at| since.unwrap_or(renewed_at));
-    }
-
-    fn renewed_at(&self) -> MutexGuard<'_, Option<Duration>> {
-        let renewed_at = self.0.renewed_at.lock();
-        renewed_at.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Clocks as arguments, so that tests control time; time since boot; back-off that doubles, with
 //! jitter and a reset after quiet times.
 
+use parking_lot::Mutex;
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -61,12 +61,12 @@ impl FakeClock {
     }
 
     pub fn advance(&self, by: Duration) {
-        *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner) += by;
+        *self.elapsed.lock() += by;
     }
 
     /// Time that the clock has advanced.
     pub(super) fn elapsed(&self) -> Duration {
-        *self.elapsed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.elapsed.lock()
     }
 }
 

@@ -11,12 +11,12 @@
 //!
 //! The shipped steps here are methods, so what remains is a breadth-first search.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::fs;
 use std::hash::Hash;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ impl Explored {
         if std::env::var_os("SIMULATION_MINUTES").is_none() {
             return;
         }
-        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = WRITING.lock();
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORD);
         let text = fs::read_to_string(&file).unwrap_or_default();
         let lines = text.lines();

@@ -7,10 +7,10 @@
 //! Whether a thread writes, and what the last write left behind. Every thread that logs takes it,
 //! and not while it writes.
 
+use parking_lot::{Condvar, Mutex};
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -46,12 +46,12 @@ pub fn write_out(text: &str) {
 
 /// The process exits next, so from now on no write waits noticeably.
 pub fn hurry() {
-    STDERR.lock().patience = PATIENCE_AT_EXIT;
+    STDERR.state.lock().patience = PATIENCE_AT_EXIT;
 }
 
 /// Number of dropped texts in this process.
 pub fn dropped_total() -> u64 {
-    STDERR.lock().dropped_total
+    STDERR.state.lock().dropped_total
 }
 
 /// The text was dropped.
@@ -93,12 +93,10 @@ impl Output {
 
     fn write(&self, to: impl Write + AsFd, text: &[u8]) -> Result<u64, Dropped> {
         let began = Instant::now();
-        let state = self.lock();
+        let mut state = self.state.lock();
         let patience = state.patience;
-        let (mut state, _) = self
-            .free
-            .wait_timeout_while(state, patience, |state| state.is_busy)
-            .unwrap_or_else(PoisonError::into_inner);
+        self.free
+            .wait_while_for(&mut state, |state| state.is_busy, patience);
         if state.is_busy {
             state.drop_text();
             return Err(Dropped);
@@ -117,7 +115,7 @@ impl Output {
             Cow::Borrowed(text)
         };
         let n_written = write_until(to, &whole, deadline);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_busy = false;
         self.free.notify_one();
         state.is_blocked = n_written < whole.len();
@@ -128,10 +126,6 @@ impl Output {
         }
         state.is_torn = false;
         Ok(std::mem::take(&mut state.dropped))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,14 +184,14 @@ mod tests {
     fn unread_text_is_dropped_and_counted() {
         let (mut reader, writer) = pipe().expect("a pipe");
         let output = Output::new();
-        output.lock().patience = PATIENCE_AT_EXIT;
+        output.state.lock().patience = PATIENCE_AT_EXIT;
         let line = [b"x".repeat(99).as_slice(), b"\n"].concat();
         let mut n_written = 0;
         while output.write(&writer, &line) == Ok(0) {
             n_written += 1;
         }
         assert_eq!(output.write(&writer, &line), Err(Dropped));
-        assert_eq!(output.lock().dropped_total, 2);
+        assert_eq!(output.state.lock().dropped_total, 2);
         let mut read = vec![0; 1 << 20];
         let n_read = reader.read(&mut read).expect("the pipe is full");
         read.truncate(n_read);
@@ -215,7 +209,7 @@ mod tests {
     fn a_long_text_is_torn_only_once() {
         let (mut reader, writer) = pipe().expect("a pipe");
         let output = Output::new();
-        output.lock().patience = PATIENCE_AT_EXIT;
+        output.state.lock().patience = PATIENCE_AT_EXIT;
         let long = b"y".repeat(1 << 20);
         assert_eq!(output.write(&writer, &long), Err(Dropped));
         assert_eq!(output.write(&writer, &long), Err(Dropped));
@@ -240,15 +234,15 @@ mod tests {
         let full = std::fs::File::options().write(true).open("/dev/full");
         let full = full.expect("Linux has it");
         assert_eq!(output.write(&full, b"text\n"), Err(Dropped));
-        assert_eq!(output.lock().dropped_total, 2);
+        assert_eq!(output.state.lock().dropped_total, 2);
     }
 
     /// A thread that hangs in a write, such as on a disk, holds up no other thread.
     #[test]
     fn no_thread_waits_for_one_that_hangs() {
         let output = std::sync::Arc::new(Output::new());
-        output.lock().is_busy = true;
-        output.lock().patience = PATIENCE_AT_EXIT;
+        output.state.lock().is_busy = true;
+        output.state.lock().patience = PATIENCE_AT_EXIT;
         let (sender, ended) = mpsc::channel();
         spawn("t-writes", &Stop::new(), move || {
             let (_reader, writer) = pipe().expect("a pipe");

@@ -1,7 +1,8 @@
 //! The stop signal of the daemon, and a flag that is set once and that threads can wait for.
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
@@ -51,7 +52,7 @@ impl Stop {
 
     /// Gives the signal. Only the first cause counts.
     pub fn stop(&self, cause: Cause) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.cause.is_some() {
             return;
         }
@@ -67,18 +68,18 @@ impl Stop {
     }
 
     pub fn is_stopped(&self) -> bool {
-        self.lock().cause.is_some()
+        self.0.state.lock().cause.is_some()
     }
 
     /// Why the signal was given; `None` before that.
     pub fn cause(&self) -> Option<Cause> {
-        self.lock().cause.clone()
+        self.0.state.lock().cause.clone()
     }
 
     /// Runs `wake` on the thread that gives the signal, or immediately if it was given before.
     /// `wake` must not block: its purpose is to end a wait, for example by shutting a socket.
     pub fn on_stop(&self, wake: impl FnOnce() + Send + 'static) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.cause.is_none() {
             state.wakers.push(Box::new(wake));
             return;
@@ -116,10 +117,6 @@ impl Stop {
     /// A channel without messages that disconnects on the signal.
     pub fn receiver(&self) -> &Receiver<()> {
         &self.0.receiver
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +158,7 @@ pub enum Woken {
 impl Latch {
     /// Sets the flag; no effect if it is set already.
     pub fn set(&self) {
-        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sender = self.sender.lock();
         *sender = None;
         drop(sender);
         self.spot.wake();

@@ -1,13 +1,14 @@
 //! The only module that starts threads. All threads have names, and none dies silently.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt::{Display, Write};
 use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -271,7 +272,7 @@ pub struct Work {
 /// Enters an activity of this thread that lasts until the returned guard is dropped. Blocks at most
 /// while a snapshot copies a few strings.
 pub fn enter(what: &'static str, detail: impl Display) -> Activity {
-    let level = OWN.try_with(|own| own.0.lock().enter(what, detail));
+    let level = OWN.try_with(|own| own.0.levels.lock().enter(what, detail));
     Activity {
         // A thread that is ending has lost its slot; `usize::MAX` makes the guard's drop a no-op.
         level: level.unwrap_or(usize::MAX),
@@ -287,7 +288,7 @@ pub fn register() {
 /// Records that the current activity received data, such as bytes on a watch.
 pub fn heard() {
     let record = |own: &Own| {
-        let mut levels = own.0.lock();
+        let mut levels = own.0.levels.lock();
         if let Some(top) = levels.depth.checked_sub(1) {
             levels.all[top].heard = Some(Instant::now());
         }
@@ -300,7 +301,7 @@ pub fn snapshot() -> Vec<ThreadActivity> {
     let slots: Vec<Arc<Slot>> = all().clone();
     let activity = |slot: Arc<Slot>| {
         let tid = slot.tid?;
-        let levels = slot.lock();
+        let levels = slot.levels.lock();
         let entered = levels.all.iter().take(levels.depth);
         let works = entered.map(|level| Work {
             what: level.what,
@@ -317,7 +318,7 @@ pub fn snapshot() -> Vec<ThreadActivity> {
 impl Drop for Activity {
     fn drop(&mut self) {
         let leave = |own: &Own| {
-            let mut levels = own.0.lock();
+            let mut levels = own.0.levels.lock();
             levels.depth = levels.depth.min(self.level);
         };
         OWN.try_with(leave).unwrap_or_default();
@@ -364,14 +365,10 @@ impl Drop for Own {
     }
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Levels> {
-        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Slot {}
 
 fn all() -> MutexGuard<'static, Vec<Arc<Slot>>> {
-    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+    SLOTS.lock()
 }
 
 /// `/proc/thread-self` links to `PID/task/TID`.

@@ -16,9 +16,10 @@
 mod json;
 mod levels;
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -281,7 +282,7 @@ impl Limit {
     }
 
     fn decide_at(&self, file: &str, line: u32, now: Instant) -> RateDecision {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         let mut key = (file.to_owned(), line);
         if places.len() >= PLACES_MAX && !places.contains_key(&key) {
             key = (String::new(), 0);

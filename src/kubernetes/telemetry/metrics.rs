@@ -11,8 +11,9 @@ pub mod credentials;
 pub mod process;
 pub mod rest_client;
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
@@ -192,7 +193,7 @@ impl Computed {
     ) {
         assert_eq!(label_values.len(), self.desc.variable_labels.len());
         let label_values: Vec<String> = label_values.iter().map(|&v| v.to_owned()).collect();
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         sources.retain(|(known, _)| *known != label_values);
         sources.push((label_values, Arc::new(value)));
     }
@@ -229,7 +230,7 @@ impl Collector for Computed {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.sources.lock();
         // Sources run without the lock, since they may take other locks.
         let series = sources.clone();
         drop(sources);

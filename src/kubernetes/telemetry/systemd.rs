@@ -6,7 +6,8 @@
 //! Likewise the thread extends a slow start (large lists, an unreachable API server) as long as
 //! these checks pass.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -92,7 +93,7 @@ pub fn reloaded() {
 }
 
 fn is_ready() -> bool {
-    *IS_READY.lock().unwrap_or_else(PoisonError::into_inner)
+    *IS_READY.lock()
 }
 
 struct Notifier<T> {
@@ -113,7 +114,7 @@ impl<T: FnMut(&[NotifyState<'_>])> Notifier<T> {
             self.is_ready = true;
             // ORDER: systemd may ask for a reload as soon as it has this, and the reload must see
             // the flag.
-            let mut is_ready = IS_READY.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut is_ready = IS_READY.lock();
             (self.notify)(&[NotifyState::Ready]);
             *is_ready = true;
         }

@@ -1,10 +1,11 @@
 //! Delayed keys, shared by the threads that add keys and the thread `delay`, which waits in
 //! [`Delayed::wait`].
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -53,7 +54,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
 
     /// As [`add`](Self::add), without waking the thread. Returns true if `key` is next.
     pub(super) fn insert(&self, key: K, at: Instant, mut priority: Priority) -> bool {
-        let mut heap = self.lock();
+        let mut heap = self.heap.lock();
         let heap = &mut *heap;
         if let Some((slot, known)) = heap.slots.get_mut(&key) {
             *known = priority.max(*known);
@@ -72,7 +73,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
 
     /// Takes out the keys that are due at `now`, in order of time.
     pub fn due(&self, now: Instant) -> Vec<(K, Priority)> {
-        let mut heap = self.lock();
+        let mut heap = self.heap.lock();
         let heap = &mut *heap;
         let mut due = Vec::new();
         while let Some(entry) = heap.by_time.first_entry() {
@@ -88,17 +89,17 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
-        let heap = self.lock();
+        let heap = self.heap.lock();
         heap.by_time.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// When `key` is due.
     pub fn deadline_of(&self, key: &K) -> Option<Instant> {
-        self.lock().slots.get(key).map(|((at, _), _)| *at)
+        self.heap.lock().slots.get(key).map(|((at, _), _)| *at)
     }
 
     pub fn clear(&self) {
-        let mut heap = self.lock();
+        let mut heap = self.heap.lock();
         heap.by_time.clear();
         heap.slots.clear();
         drop(heap);
@@ -125,10 +126,6 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.ring.try_send(()).unwrap_or_default();
         self.spot.wake();
     }
-
-    fn lock(&self) -> MutexGuard<'_, Heap<K>> {
-        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<K> Default for Delayed<K> {
@@ -151,7 +148,7 @@ impl<K> Default for Delayed<K> {
 impl<K: Clone + Eq + Hash> fmt::Debug for Delayed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delayed")
-            .field("len", &self.lock().slots.len())
+            .field("len", &self.heap.lock().slots.len())
             .field("next_deadline", &self.next_deadline())
             .finish_non_exhaustive()
     }
@@ -217,7 +214,7 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
     /// the caller does next.
     pub fn when(&self, key: &K) -> Duration {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let n_failures = state.failures.entry(key.clone()).or_default();
         let doubled = 2_u32.saturating_pow(*n_failures);
         *n_failures = n_failures.saturating_add(1);
@@ -230,28 +227,29 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
     }
 
     pub fn forget(&self, key: &K) {
-        self.lock().failures.remove(key);
+        self.state.lock().failures.remove(key);
     }
 
     /// Resets the failures of all keys. Returns these keys.
     pub fn forget_all(&self) -> Vec<K> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.whole_at.clear();
         std::mem::take(&mut state.failures).into_keys().collect()
     }
 
     pub fn num_requeues(&self, key: &K) -> u32 {
-        self.lock().failures.get(key).copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state
+            .lock()
+            .failures
+            .get(key)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
 impl<K: Clone + Eq + Hash> fmt::Debug for RateLimiter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys that failed", self.lock().failures.len())
+        write!(f, "{} keys that failed", self.state.lock().failures.len())
     }
 }
 

@@ -7,9 +7,10 @@
 #[cfg(test)]
 mod interleavings;
 
+use parking_lot::Mutex;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -80,7 +81,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Shares this number of workers among tenants. The queue must be empty.
     pub fn set_tenants(&mut self, n_workers: usize, tenant_of: fn(&K) -> Tenant) {
         self.tenant_of = tenant_of;
-        self.lock().dedup = Dedup::new(n_workers);
+        self.state.lock().dedup = Dedup::new(n_workers);
     }
 
     /// Marks `key` dirty with this priority. An add with a higher priority raises a waiting key.
@@ -95,7 +96,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// worker after the release of the lock.
     fn accept(&self, key: &K, priority: Priority) -> bool {
         let (now, tenant) = (self.clock.now(), (self.tenant_of)(key));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.shutting_down {
             return false;
         }
@@ -150,7 +151,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// The part of a look under the lock.
     fn find(&self) -> (Found<K>, bool) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let taken = state.dedup.take(now);
         let calls = state.must_call();
         let is_end = state.shutting_down && state.dedup.is_drained();
@@ -178,7 +179,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// The part of [`Queue::done`] under the lock.
     fn end(&self, key: &K) -> bool {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let worked = state.dedup.done(key, now);
         let calls = state.must_call() && (state.shutting_down || state.dedup.is_dirty(key));
         drop(state);
@@ -190,7 +191,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Number of keys that wait for a worker, without keys in progress.
     pub fn len(&self) -> usize {
-        self.lock().dedup.n_waiting()
+        self.state.lock().dedup.n_waiting()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -200,17 +201,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ignores all further adds and wakes every worker. Workers still get the keys accepted before.
     /// Never blocks.
     pub fn shut_down(&self) {
-        self.lock().shutting_down = true;
+        self.state.lock().shutting_down = true;
         self.call();
     }
 
     pub fn is_shutting_down(&self) -> bool {
-        self.lock().shutting_down
+        self.state.lock().shutting_down
     }
 
     /// Returns whether `key` waits for a worker or a permit, and whether a worker processes it.
     pub fn state_of(&self, key: &K) -> (bool, bool) {
-        let dedup = &self.lock().dedup;
+        let dedup = &self.state.lock().dedup;
         let waits = dedup.is_dirty(key) || dedup.waits_for_permit(key);
         (waits, dedup.is_processing(key))
     }
@@ -218,7 +219,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Returns the number of keys that wait or will when their current worker is done,
     /// and of the adds so far that did not coalesce with an earlier one.
     pub fn depth_and_adds(&self) -> (usize, u64) {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.dedup.n_dirty(), state.adds_total)
     }
 
@@ -226,7 +227,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// count.
     pub fn longest_wait(&self) -> Duration {
         let now = self.clock.now();
-        self.lock().dedup.longest_wait(now)
+        self.state.lock().dedup.longest_wait(now)
     }
 
     /// Returns true if the work on `key`, which is in progress, may be large. Otherwise the key is
@@ -242,7 +243,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// The part of [`Queue::begin_large`] under the lock.
     fn ask(&self, key: &K) -> (bool, bool) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let may = state.dedup.begin_large(key, now);
         (may, state.must_call())
     }
@@ -250,17 +251,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Records that the work on `key`, which is in progress, continues.
     pub fn progressed(&self, key: &K) {
         let now = self.clock.now();
-        self.lock().dedup.progressed(key, now);
+        self.state.lock().dedup.progressed(key, now);
     }
 
     /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self) -> InProgress {
         let now = self.clock.now();
-        self.lock().dedup.in_progress(now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().dedup.in_progress(now)
     }
 }
 

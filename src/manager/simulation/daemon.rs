@@ -1,6 +1,7 @@
 //! The simulated processes: each runs the daemon as `run` does, from its start to its end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -55,7 +56,7 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 
@@ -292,7 +293,7 @@ fn run(
     let config = ClientConfig::plain("http://api.test");
     let health = Health::new(metrics::global());
     let manager = Manager::start(&config, options, &health, stop).expect("a valid configuration");
-    let set = |value| *running.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    let set = |value| *running.lock() = value;
     set(manager.instances().first().map(|it| Running {
         queue: Arc::clone(it.queue()),
         controller: Arc::downgrade(it.controller()),

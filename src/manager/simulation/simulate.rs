@@ -1,8 +1,8 @@
 //! `make simulate`: as many histories as a time allows, on all processors, in slices that are kept.
 
+use parking_lot::Mutex;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ pub(super) fn simulate(time: Duration) {
 fn run_slices(time: Duration, file: &Path, failures: &Path, first: u64) {
     let next = Mutex::new(Totals::read(file).end.max(first));
     let end = Instant::now() + time;
-    let lock = || next.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || next.lock();
     let n_threads = thread::available_parallelism().map_or(1, usize::from);
     let slices = || {
         while Instant::now() < end {

@@ -137,20 +137,20 @@ fn only_owned_matching_unfinished_pods_count_as_terminating() {
 fn f_11_a_dropped_terminating_count_is_not_rewritten() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture.cache_silently(Some(rs.clone()), [ready_pod("a", &rs), going("b", &rs)]);
-    let stored = Arc::new(std::sync::Mutex::new(rs));
+    let stored = Arc::new(parking_lot::Mutex::new(rs));
     let server = Arc::clone(&stored);
     let writes = Arc::clone(&fixture.writes);
     fixture.writes.on_update_status(move |rs, status| {
         let mut kept = status.clone();
         kept.terminating_replicas = None;
         let updated = with_status(rs, kept);
-        *server.lock().expect("no panic") = updated.clone();
+        *server.lock() = updated.clone();
         Some(Ok(updated))
     });
     fixture.sync_ok("web");
     assert_eq!(writes.status_updates().len(), 1);
     for version in ["2", "3"] {
-        let mut echo = stored.lock().expect("no panic").clone();
+        let mut echo = stored.lock().clone();
         echo.resource_version = version.into();
         fixture.deliver_replica_set(echo);
         fixture.sync_ok("web");

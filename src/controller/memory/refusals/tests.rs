@@ -55,7 +55,7 @@ fn accept(memories: &Memories, rs: &ReplicaSet) {
 /// True if a ReplicaSet waits for this quota, or for any.
 fn waits(memories: &Memories, namespace: &str, quota: Option<&str>) -> bool {
     memories.wake(namespace, quota);
-    let state = memories.lock();
+    let state = memories.state.lock();
     let mut queues = state.queues.iter();
     queues.any(|(it, queue)| {
         let is_it = *it.namespace == *namespace && quota.is_none_or(|quota| *it.name == *quota);
@@ -166,7 +166,7 @@ fn pauses_grow_to_30_s_unless_something_may_free_quota() {
 #[test]
 fn the_queues_share_a_budget() {
     let (memories, _) = memories();
-    let pace = || super::pace(memories.lock().queues.len());
+    let pace = || super::pace(memories.state.lock().queues.len());
     for n in 0..50 {
         let rs = replica_set(&format!("rs-{n}"), 1);
         refuse(&memories, &rs, quota(&format!("quota-{n}")));
@@ -192,7 +192,7 @@ fn a_queue_ends_with_its_last_replica_set() {
     memories.forget(&b.key, Some(&b.uid));
     assert!(!waits(&memories, "default", None));
     assert_eq!(memories.totals().refused, [0, 0, 0]);
-    assert!(memories.lock().queues.is_empty());
+    assert!(memories.state.lock().queues.is_empty());
 }
 
 #[test]

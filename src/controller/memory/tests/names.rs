@@ -1,7 +1,8 @@
 //! The names of pods: new ones and returned ones.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::ReplicaSet;
@@ -37,7 +38,7 @@ impl Names {
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut OwnWrites) -> R) -> R {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

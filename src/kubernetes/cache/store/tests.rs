@@ -368,7 +368,7 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
 /// Compares the buckets with those of a scan over all objects.
 #[track_caller]
 fn check_indexes<T: Indexed>(store: &Store<T>) {
-    let state = store.read();
+    let state = store.state.read();
     let mut expected: HashMap<T::Bucket, BTreeMap<ObjectKey, *const T>> = HashMap::new();
     for object in state.entries.objects() {
         let key = object.key();
@@ -444,10 +444,10 @@ fn memory_is_released_after_a_peak() {
     for n in 0..10_000 {
         store.apply(pod(&name(n), "1"));
     }
-    assert!(store.read().entries.capacity() >= 10_000);
+    assert!(store.state.read().entries.capacity() >= 10_000);
     for n in 10..10_000 {
         store.apply_deleted(pod(&name(n), "2"));
     }
-    assert!(store.read().entries.capacity() <= super::TABLE_MIN);
+    assert!(store.state.read().entries.capacity() <= super::TABLE_MIN);
     assert_eq!(store.len(), 10);
 }

@@ -1,6 +1,7 @@
 //! An elector with a fake clock, and an in-memory Lease that several electors may share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::Status;
@@ -77,7 +78,7 @@ pub(super) struct FakeLock {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl FakeLock {

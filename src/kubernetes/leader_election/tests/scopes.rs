@@ -3,7 +3,8 @@
 //! An attempt of one elector may come between the requests of an attempt of the other. Histories
 //! are replayed from the start for each step, because an elector cannot be copied.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::rig::{Rig, Server};
@@ -68,7 +69,7 @@ struct World {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl World {

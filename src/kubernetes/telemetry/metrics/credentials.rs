@@ -2,7 +2,8 @@
 //! (component-base `metrics/prometheus/restclient/metrics.go`). `client` records them on the thread
 //! that renews the credentials.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use prometheus::{Histogram, IntCounterVec, IntGauge};
@@ -64,7 +65,7 @@ impl CredentialMetrics {
             &[],
         );
         ttl.register(&[], move || {
-            let expiry = *current.lock().unwrap_or_else(PoisonError::into_inner);
+            let expiry = *current.lock();
             Some(expiry.map_or(f64::INFINITY, seconds_until))
         });
         Self {
@@ -127,10 +128,7 @@ impl CredentialMetrics {
 
     /// Sets the expiry of the exec plugin's client certificate; `None` if there is none.
     pub fn set_exec_plugin_expiry(&self, expiry: Option<SystemTime>) {
-        let mut current = self
-            .exec_plugin_expiry
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.exec_plugin_expiry.lock();
         *current = expiry;
     }
 

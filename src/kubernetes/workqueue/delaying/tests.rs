@@ -125,5 +125,5 @@ fn the_failures_of_one_tenant_delay_no_other() {
     // What is whole again leaves nothing behind.
     clock.advance(HOUR);
     assert_eq!(limiter.when(&(2, 1)), 5 * MS);
-    assert_eq!(limiter.lock().whole_at.len(), 1);
+    assert_eq!(limiter.state.lock().whole_at.len(), 1);
 }

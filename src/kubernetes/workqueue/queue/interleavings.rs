@@ -72,7 +72,7 @@ impl Model {
         if self.bell {
             queue.call();
         }
-        let mut state = queue.lock();
+        let mut state = queue.state.lock();
         state.dedup = self.dedup.clone();
         state.shutting_down = self.shutting_down;
         drop(state);
@@ -83,7 +83,7 @@ impl Model {
     fn after(&self, thread: usize, step: impl FnOnce(&mut Self, &Queue<u8>) -> bool) -> Self {
         let (mut after, queue) = (self.clone(), self.build());
         after.rings[thread] = step(&mut after, &queue);
-        let state = queue.lock();
+        let state = queue.state.lock();
         after.dedup = state.dedup.clone();
         after.shutting_down = state.shutting_down;
         drop(state);
@@ -106,7 +106,7 @@ impl Model {
                 self.adder_steps(&mut steps);
             } else if thread == STOPPER && !self.shutting_down {
                 let shut_down = |_: &mut Self, queue: &Queue<u8>| {
-                    queue.lock().shutting_down = true;
+                    queue.state.lock().shutting_down = true;
                     true
                 };
                 steps.push(("shut down".to_owned(), self.after(thread, shut_down)));

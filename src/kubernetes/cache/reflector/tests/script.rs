@@ -1,9 +1,10 @@
 //! A scripted server, and a run of the reflector against it.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -142,7 +143,7 @@ struct Notebook(Arc<Mutex<Notes>>);
 
 impl Notebook {
     fn write<R>(&self, note: impl FnOnce(&mut Notes) -> R) -> R {
-        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        note(&mut self.0.lock())
     }
 }
 
