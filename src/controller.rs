@@ -88,7 +88,6 @@ use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 pub use self::act::SyncError;
 
 /// The collaborators of the controller.
-#[derive(Debug)]
 pub struct Parts {
     pub kind: &'static WorkloadKind,
     pub cache: Cache,
@@ -156,7 +155,6 @@ impl Default for Options {
 }
 
 /// Whether a controller writes.
-#[derive(Debug)]
 enum Mode {
     /// It writes, and detects other writers.
     Writes(Box<Writer>),
@@ -166,7 +164,6 @@ enum Mode {
 
 /// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch
 /// threads.
-#[derive(Debug)]
 pub struct ReplicaSetController {
     kind: &'static WorkloadKind,
     cache: Cache,

@@ -99,9 +99,9 @@
 //!
 //! # Locks
 //!
-//! Each lock is one of parking_lot around one private `State`, held for map operations only: never across
-//! I/O, a channel, a log line, a callback or a second lock. [`cache`] and [`client`] state one
-//! exception each. The page of each module lists its locks and the threads that take them.
+//! Each lock is parking_lot's, around one private `State`, held for map operations only: never
+//! across I/O, a channel, a log line, a callback or a second lock. [`cache`] and [`client`] state
+//! one exception each. The page of each module lists its locks and the threads that take them.
 //!
 //! # Invariants
 //!

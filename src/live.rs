@@ -25,7 +25,7 @@ pub use real_live_reader::RealLiveReader;
 
 /// Reads pods and ReplicaSets from the API server, without the caches. Unless noted otherwise, each
 /// call blocks for one request and its retries.
-pub trait LiveReader: Debug + Send + Sync {
+pub trait LiveReader: Send + Sync {
     /// The current ReplicaSet.
     fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError>;
 

@@ -93,7 +93,6 @@ const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 #[error("cannot start the threads batch-*: {0}")]
 pub struct StartError(ThreadPoolBuildError);
 
-#[derive(Debug)]
 pub struct Manager {
     instances: Vec<ControllerInstance>,
     deployments: Option<DeploymentInstance>,

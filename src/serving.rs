@@ -112,7 +112,6 @@ pub enum ServingError {
 }
 
 /// The running servers. Dropping the value stops them.
-#[derive(Debug)]
 pub struct Serving {
     secure: Option<Server>,
     plain: Option<Server>,

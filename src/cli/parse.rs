@@ -47,15 +47,6 @@ pub struct Sources<'a> {
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
 }
 
-impl std::fmt::Debug for Sources<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let arguments = &self.arguments;
-        f.debug_struct("Sources")
-            .field("arguments", arguments)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The words before the flags: the names of the program and of the command.
 struct Head<'a> {
     words: &'a [OsString],

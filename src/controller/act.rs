@@ -28,7 +28,6 @@ use crate::workqueue::WorkQueue;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 /// Sends the requests of the syncs. A dry run has none.
-#[derive(Debug)]
 pub(super) struct Writer {
     pub(super) kind: &'static WorkloadKind,
     /// For checks of what the watch has shown since the decision.

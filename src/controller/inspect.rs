@@ -77,7 +77,6 @@ impl Memory {
 }
 
 /// Reads what a controller knows, for `explain` and telemetry.
-#[derive(Debug)]
 pub struct Inspector<'a>(pub(in crate::controller) &'a ReplicaSetController);
 
 impl Inspector<'_> {

@@ -80,14 +80,12 @@ struct Trouble {
 }
 
 /// One running daemon: its memory, and the positions of its watches.
-#[derive(Debug)]
 struct Daemon {
     cache: Cache,
     queue: Arc<WorkQueue<ObjectKey>>,
     controller: Arc<ReplicaSetController>,
 }
 
-#[derive(Debug)]
 struct World {
     clock: Arc<FakeClock>,
     burst: usize,
@@ -99,7 +97,6 @@ struct World {
     this: Weak<World>,
 }
 
-#[derive(Debug)]
 struct State {
     rng: Rng,
     /// Chooses instead of `rng` what happens to requests and watches.

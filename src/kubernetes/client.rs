@@ -74,7 +74,7 @@ const UNKNOWN_LENGTH: u64 = 7 << 10;
 
 /// Sends requests and reads complete responses. Any number of threads may use it at once; clones
 /// share connections and throttle.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     http: Http,
     config: Arc<ClientConfig>,

@@ -298,7 +298,7 @@ impl Counters {
 }
 
 /// Stores events. Each call blocks for one request.
-pub trait EventSink: Debug + Send {
+pub trait EventSink: Send {
     /// Stores a new event.
     fn create(&self, event: &Event) -> Result<Recorded, SinkError>;
 
@@ -341,7 +341,7 @@ impl From<ClientError> for SinkError {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientEventSink {
     client: Client,
 }

@@ -30,7 +30,6 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,17 +73,4 @@ pub struct Limits {
     pub idle: Duration,
     /// Time for the client to read a whole response.
     pub answer: Duration,
-}
-
-impl fmt::Debug for ServerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerOptions")
-            .field("accept_thread", &self.accept_thread)
-            .field("connection_thread", &self.connection_thread)
-            .field("limits", &self.limits)
-            .field("body_bytes", &self.body_bytes)
-            .field("tls", &self.tls.is_some())
-            .field("accept_hosts", &self.accept_hosts)
-            .finish()
-    }
 }

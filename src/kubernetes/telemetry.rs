@@ -21,7 +21,6 @@ pub mod systemd;
 pub mod threads;
 
 use parking_lot::{Mutex, RwLock};
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -143,16 +142,6 @@ impl Health {
         let checks = self.checks.read();
         let of_probe = checks.iter().filter(|check| check.probes.contains(&probe));
         of_probe.cloned().collect()
-    }
-}
-
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let checks = self.checks.read();
-        let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
-        f.debug_struct("Health")
-            .field("checks", &names)
-            .finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,6 @@ pub mod dedup;
 pub mod delaying;
 pub mod queue;
 
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -278,16 +277,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
             adds_total,
             retries_total: self.retries_total.load(Ordering::Relaxed),
         }
-    }
-}
-
-impl<K: Clone + Eq + Hash + Send> fmt::Debug for WorkQueue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue")
-            .field("stats", &self.stats())
-            .field("shutting_down", &self.is_shutting_down())
-            .field("rate_limiter", &self.rate_limiter)
-            .finish_non_exhaustive()
     }
 }
 

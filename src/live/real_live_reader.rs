@@ -20,7 +20,7 @@ const CORE: &str = "/api/v1";
 const PAGE_SIZE: &str = "500";
 
 /// Implements [`LiveReader`] through a client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RealLiveReader {
     client: Client,
     kind: &'static WorkloadKind,

@@ -22,7 +22,6 @@ use crate::workqueue::WorkQueue;
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
 /// The parts that all instances and watches share.
-#[derive(Debug)]
 pub(super) struct Shared<'a> {
     pub(super) config: &'a ClientConfig,
     pub(super) options: &'a ManagerOptions,
@@ -36,7 +35,6 @@ pub(super) struct Shared<'a> {
 }
 
 /// The controller of one kind, with all its threads except the watches.
-#[derive(Debug)]
 pub struct ControllerInstance {
     kind: &'static WorkloadKind,
     cache: Cache,

@@ -20,7 +20,6 @@ use crate::stdx::thread::Thread;
 use crate::stdx::turns;
 
 /// The parts of an instance that follow the leader election.
-#[derive(Debug)]
 pub(super) struct ElectedInstance {
     /// A controller that must learn of the takeover.
     pub(super) controller: Option<Arc<ReplicaSetController>>,

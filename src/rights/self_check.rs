@@ -42,7 +42,6 @@ const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// The self-check. It sends about twenty reviews in sequence on one connection, which is a
 /// negligible load.
-#[derive(Debug)]
 pub struct SelfCheck {
     client: Client,
     grants: Vec<Grant>,

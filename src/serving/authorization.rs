@@ -124,7 +124,6 @@ pub(super) enum ReviewError {
 pub(super) type TokenFinding = Result<User, String>;
 
 /// Sends reviews to the API server.
-#[derive(Debug)]
 pub(super) struct Reviews {
     client: Client,
     slots: Slots,

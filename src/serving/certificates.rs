@@ -6,7 +6,6 @@
 //! where upstream's expires after one, even under a running daemon.
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -159,14 +158,6 @@ impl Certificates {
         if let Some(expiry) = expiry {
             expiry.warn_if_due();
         }
-    }
-}
-
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates")
-            .field("files", &self.files)
-            .finish_non_exhaustive()
     }
 }
 

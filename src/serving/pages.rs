@@ -4,7 +4,6 @@
 
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -181,16 +180,6 @@ impl Pages {
             matching.next_back().map(|(_, page)| page)
         };
         state.exact.get(path).or_else(tree).cloned()
-    }
-}
-
-impl fmt::Debug for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.0.read();
-        f.debug_struct("Pages")
-            .field("exact", &state.exact.keys())
-            .field("trees", &state.trees.keys())
-            .finish()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::client::{Client, Request, Response};
 
 /// Writes pods. Each call blocks for one request and its retries. Like upstream's
 /// `pkg/controller/controller_utils.go:RealPodControl`, it records events about the outcome.
-pub trait PodControl: Debug + Send + Sync {
+pub trait PodControl: Send + Sync {
     /// Creates the pod `name` from the template of `rs`, owned by `rs`.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError>;
 
@@ -93,7 +93,7 @@ const CORE: &str = "/api/v1";
 const ACCEPT: &str = "application/vnd.kubernetes.protobuf, \
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RealPodControl {
     client: Client,
     recorder: Arc<EventRecorder>,
@@ -287,7 +287,7 @@ impl From<Pod> for WrittenPod {
 }
 
 /// Updates ReplicaSets at the API server. Each call blocks for one request.
-pub trait ReplicaSetControl: Debug + Send + Sync {
+pub trait ReplicaSetControl: Send + Sync {
     /// Replaces the status of `rs`, on condition that the object still has the version of `rs`.
     /// Returns the updated object.
     fn update_status(
@@ -297,7 +297,7 @@ pub trait ReplicaSetControl: Debug + Send + Sync {
     ) -> Result<ReplicaSet, WriteError>;
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RealReplicaSetControl {
     client: Client,
     kind: &'static WorkloadKind,

@@ -408,18 +408,6 @@ impl fmt::Display for Reaction {
     }
 }
 
-impl fmt::Debug for ListWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListWatch")
-            .field("last_resource_version", &self.last_resource_version)
-            .field("is_unavailable", &self.is_unavailable)
-            .field("is_paginated", &self.is_paginated)
-            .field("phase", &self.phase)
-            .field("not_before", &self.not_before)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The parameters of one list request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListQuery {

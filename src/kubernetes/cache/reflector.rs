@@ -13,7 +13,6 @@
 
 mod outage_log;
 
-use std::fmt;
 use std::fmt::Debug;
 use std::io::Read;
 use std::sync::Arc;
@@ -433,25 +432,6 @@ impl<T: Decode> Reflector<T> {
     }
 }
 
-impl<T: Decode> fmt::Debug for Reflector<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reflector")
-            .field("resource", &T::RESOURCE)
-            .field("source", &self.source)
-            .field("list_watch", &self.list_watch)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<T: Decode> fmt::Debug for ReflectorParts<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReflectorParts")
-            .field("resource", &T::RESOURCE)
-            .field("source", &self.source)
-            .finish_non_exhaustive()
-    }
-}
-
 fn version_of<T: Indexed>(object: &Decoded<T>) -> ResourceVersion {
     match object {
         Ok(object) => object.resource_version().clone(),
@@ -600,7 +580,7 @@ impl End {
 }
 
 /// Opens lists and watches of one collection.
-pub trait Source: Debug + Send {
+pub trait Source: Send {
     /// Requests a list or one page of it. Blocks until the response begins; the stop signal ends
     /// the wait.
     fn open_list(&mut self, query: &ListQuery) -> Result<Body, ClientError>;
@@ -618,16 +598,7 @@ pub struct Body {
     pub state: StreamState,
 }
 
-impl Debug for Body {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body")
-            .field("content_type", &self.content_type)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A collection of the API server.
-#[derive(Debug)]
 pub struct Collection {
     client: StreamClient,
     path: String,

@@ -27,7 +27,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// once: a wake-up costs the recording thread more than the recording itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
-#[derive(Debug)]
 pub struct EventWorker {
     pub(super) receiver: Receiver<Occurrence>,
     pub(super) counters: Arc<Counters>,

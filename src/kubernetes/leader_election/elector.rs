@@ -365,15 +365,6 @@ impl Elector {
     }
 }
 
-impl std::fmt::Debug for ElectorParts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ElectorParts")
-            .field("options", &self.options)
-            .field("lock", &self.lock)
-            .finish_non_exhaustive()
-    }
-}
-
 impl std::fmt::Debug for Elector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Elector")

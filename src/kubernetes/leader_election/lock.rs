@@ -14,7 +14,7 @@ use crate::client::{Client, ClientError, Request, Response};
 
 /// The object that names the leader. Each call blocks for one request, for at most `limit` or
 /// slightly longer.
-pub trait Lock: Debug + Send {
+pub trait Lock: Send {
     /// Reads the object.
     fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError>;
 
@@ -75,7 +75,6 @@ impl LockError {
 ///
 /// DIFFERS: upstream writes back the fields of its own types only, and drops `preferredHolder` and
 /// `strategy` with each renewal.
-#[derive(Debug)]
 pub struct LeaseLock {
     client: Client,
     namespace: String,

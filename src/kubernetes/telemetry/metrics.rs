@@ -12,7 +12,6 @@ pub mod process;
 pub mod rest_client;
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use controller::ControllerFamilies;
@@ -31,7 +30,6 @@ pub(super) use credentials::seconds_until;
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All families of one process or one test.
-#[derive(Debug)]
 pub struct Metrics {
     main: Registry,
     slis: Registry,
@@ -243,12 +241,6 @@ impl Collector for Computed {
         family.set_field_type(self.kind);
         family.set_metric(metrics.collect());
         vec![family]
-    }
-}
-
-impl fmt::Debug for Computed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Computed").field(&self.desc.fq_name).finish()
     }
 }
 

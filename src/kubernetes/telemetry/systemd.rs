@@ -42,12 +42,6 @@ pub struct Daemon {
     pub status: Box<dyn Fn() -> String + Send>,
 }
 
-impl std::fmt::Debug for Daemon {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Daemon").finish_non_exhaustive()
-    }
-}
-
 /// Starts the thread if `$NOTIFY_SOCKET` is set. The thread ends with `stop`.
 pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread> {
     std::env::var_os("NOTIFY_SOCKET")?;

@@ -3,7 +3,6 @@
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -145,15 +144,6 @@ impl<K> Default for Delayed<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> fmt::Debug for Delayed<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delayed")
-            .field("len", &self.heap.lock().slots.len())
-            .field("next_deadline", &self.next_deadline())
-            .finish_non_exhaustive()
-    }
-}
-
 // The back-off of keys that failed (client-go `util/workqueue/default_rate_limiters.go`).
 //
 // Every thread that adds rate-limited keys calls it, mostly the `sync-*` threads.
@@ -244,12 +234,6 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
             .get(key)
             .copied()
             .unwrap_or_default()
-    }
-}
-
-impl<K: Clone + Eq + Hash> fmt::Debug for RateLimiter<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys that failed", self.state.lock().failures.len())
     }
 }
 

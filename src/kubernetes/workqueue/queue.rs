@@ -8,7 +8,6 @@
 mod interleavings;
 
 use parking_lot::Mutex;
-use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -258,15 +257,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn in_progress(&self) -> InProgress {
         let now = self.clock.now();
         self.state.lock().dedup.in_progress(now)
-    }
-}
-
-impl<K: Clone + Eq + Hash> fmt::Debug for Queue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("depth_and_adds", &self.depth_and_adds())
-            .field("shutting_down", &self.is_shutting_down())
-            .finish_non_exhaustive()
     }
 }
 

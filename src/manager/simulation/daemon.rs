@@ -33,7 +33,6 @@ pub(super) const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
 pub(super) type Queue = WorkQueue<ObjectKey>;
 
 /// The parts of a running daemon that the checks read.
-#[derive(Debug)]
 pub(super) struct Running {
     pub(super) queue: Arc<Queue>,
     /// Until its stop.
@@ -43,7 +42,7 @@ pub(super) struct Running {
 }
 
 /// A daemon and its supervisor.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Daemon {
     pub(super) identity: String,
     pub(super) process: Option<Process>,

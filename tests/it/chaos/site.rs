@@ -34,7 +34,6 @@ const USERS: [(&str, &str); 2] = [
 /// How long the API server may take to be ready after a restart.
 const READY_WITHIN: Duration = Duration::from_mins(1);
 
-#[derive(Debug)]
 pub(super) struct Site {
     pub(super) plane: ControlPlane,
     pub(super) api: Api,

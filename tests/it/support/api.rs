@@ -55,7 +55,7 @@ impl Kind {
 }
 
 /// A client for the test's namespace.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Api {
     client: Client,
     namespace: String,

@@ -21,7 +21,6 @@ use super::waiting::{PATIENCE, Waiting};
 
 /// The daemon as threads of this process. Drop stops it, joins its threads and fails the test if it
 /// had stopped for another reason.
-#[derive(Debug)]
 pub(crate) struct Daemon {
     /// `None` once stopped.
     manager: Option<Manager>,

@@ -24,7 +24,6 @@ const CHUNKS_MAX: usize = 64;
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// The [`Handler`] that forwards.
-#[derive(Debug)]
 pub(crate) struct Forward {
     client: Client,
     stop: Stop,

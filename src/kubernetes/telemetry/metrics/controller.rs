@@ -82,7 +82,6 @@ impl SyncEnd {
     }
 }
 
-#[derive(Debug)]
 pub struct ControllerFamilies {
     /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
     pub open_expectations: Computed,

@@ -39,7 +39,6 @@ pub enum ExecPluginCall {
 }
 
 /// The credential families of the process.
-#[derive(Debug)]
 pub struct CredentialMetrics {
     exec_plugin_calls: IntCounterVec,
     exec_plugin_rotation_age: Histogram,

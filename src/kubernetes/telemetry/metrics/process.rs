@@ -228,7 +228,6 @@ impl BuildMetrics {
 }
 
 /// Events by recording controller; `outcome` is `sent`, `filtered`, `failed` or `dropped`.
-#[derive(Debug)]
 pub struct EventFamilies {
     /// Computed from the recorders' own counters.
     pub events: Computed,

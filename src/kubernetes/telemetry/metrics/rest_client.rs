@@ -159,7 +159,6 @@ const BUCKETS: [f64; 10] = [
 ];
 
 /// The families by queue name. Computed values come from the queues' own counters.
-#[derive(Debug)]
 pub struct WorkQueueFamilies {
     /// Waiting keys, including those that the queue re-adds after their current sync.
     pub depth: Computed,
@@ -242,7 +241,6 @@ const LATENCIES: [f64; 12] = [
 ];
 
 /// The families by resource. Computed values come from the caches' own counters.
-#[derive(Debug)]
 pub struct WatchFamilies {
     /// The last 15 digits of the store's resource version.
     pub store_resource_version: Computed,
