@@ -21,7 +21,6 @@ mod mutate;
 mod record;
 mod secrets;
 
-use parking_lot::Mutex;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -29,6 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use parking_lot::Mutex;
 
 use self::mutate::Form;
 use self::record::Figures;

@@ -22,7 +22,6 @@ mod gate;
 pub mod pages;
 mod zpages;
 
-use parking_lot::Mutex;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -33,6 +32,7 @@ use authorization::{Authorization, Reviews};
 use certificates::Certificates;
 use gate::{Gate, PlainGate};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::client::{Client, ClientConfig, ClientOptions};
 use crate::http_server::{Handler, Limits, Response, Server, ServerOptions};

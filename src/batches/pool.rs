@@ -8,12 +8,12 @@
 //! Small and large syncs have separate threads. Whatever the threads of large syncs wait for, be it
 //! a slow response or a token of the rate limit, a small sync finds its own threads free.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::{BatchRunner, Jobs, LARGE};

@@ -1,11 +1,12 @@
 //! The runner of a simulation: rayon's threads cannot take turns, so each batch has threads of its
 //! own, which take its jobs in an order that the seed decides.
 
-use parking_lot::Mutex;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+use parking_lot::Mutex;
 
 use super::{BatchRunner, Jobs};
 use crate::stdx::turns::Spot;

@@ -1,7 +1,8 @@
 //! Slow start: runs jobs in batches of 1, 2, 4, … until one fails.
 
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use super::{BatchRunner, Jobs};
 
@@ -47,9 +48,10 @@ pub fn slow_start_batch<E: Send>(
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
     use std::ops::Range;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use parking_lot::Mutex;
 
     use super::{BatchRunner, Jobs, slow_start_batch};
     use crate::batches::FairPool;

@@ -1,9 +1,10 @@
 //! A controller that decides and writes nothing: `--dry-run`. It logs each decision once, again
 //! only when there is more to do, and counts what it logs.
 
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
 use crate::controller::decide::step::Plan;

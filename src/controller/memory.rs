@@ -10,10 +10,11 @@ pub mod own_writes;
 pub mod positions;
 pub mod refusals;
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use self::history::History;
 use self::own_writes::{OwnWrites, Satisfaction};

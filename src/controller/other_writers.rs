@@ -6,9 +6,10 @@
 //! lost response never counts as foreign. Another instance of this program writes under the same
 //! name and stays undetected.
 
-use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::Mode;

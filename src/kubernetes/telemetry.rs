@@ -20,12 +20,12 @@ pub mod metrics;
 pub mod systemd;
 pub mod threads;
 
-use parking_lot::{Mutex, RwLock};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
 
 use self::metrics::Metrics;
 use crate::stdx::thread::catch_panic;

@@ -1,9 +1,10 @@
 //! Leadership of this daemon: the thread `lease`, the fence of the writing clients, and the gate
 //! that holds the workers back while another daemon leads.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::lease_client_options;
 use crate::api::ObjectKey;

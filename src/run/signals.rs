@@ -4,7 +4,6 @@
 //! All threads block SIGHUP and SIGUSR1, and the thread `signal` takes them. A child process
 //! inherits the mask, so the code that starts one must reset it.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::{catch_panic, try_spawn};

@@ -5,12 +5,12 @@
 //! seconds, without a thread for it. Without files, the daemon signs a certificate for ten years,
 //! where upstream's expires after one, even under a running daemon.
 
-use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, ToSpan};
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::crypto::CryptoProvider;
 use rustls::server::danger::ClientCertVerifier;

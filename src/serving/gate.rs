@@ -1,11 +1,12 @@
 //! Authenticates and authorizes every request before its page. The error texts are
 //! kube-controller-manager's (apiserver `pkg/endpoints/filters`). Runs on the threads `http-N`.
 
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::authentication::Authentication;
 use super::authorization::{Authorization, Decision};

@@ -2,11 +2,11 @@
 //! them. `/` and `/debug/` list them as text, JSON, or HTML for a browser, and `/debug/threads`
 //! shows the activity of every thread.
 
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde::Serialize;
 
 use super::gate::sanitized;

@@ -1,10 +1,10 @@
 //! A clock at whose readings something else happens, so that a test can interrupt a sync.
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::stdx::clock::{Clock, FakeClock};
 

@@ -2,11 +2,12 @@
 //! namespace, and by the UID of their controller), with a tally of each group of pods that the
 //! controller queries; and what a watch thread reports to metrics and health checks.
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::store::{Indexed, Store};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};

@@ -9,13 +9,13 @@
 //! buckets. Because the table knows the slots, removing one of 10,000 pods from its owner's bucket
 //! touches two entries.
 
-use parking_lot::RwLock;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use parking_lot::RwLock;
 
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::stop::Latch;

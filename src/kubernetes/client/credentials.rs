@@ -4,7 +4,6 @@
 
 mod owner;
 
-use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use ureq::http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 

@@ -8,7 +8,6 @@
 mod child;
 mod credential;
 
-use parking_lot::{Condvar, Mutex};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use child::{ChildError, Limit, POLL_INTERVAL, Program};
 use credential::{ExecCredential, exec_info, parse, validity};
 use jiff::Timestamp;
+use parking_lot::{Condvar, Mutex};
 use secrecy::ExposeSecret;
 use ureq::http::header::HeaderValue;
 

@@ -1,11 +1,11 @@
 //! One HTTP exchange: sends a request, reads the response's head, classifies failures. The send
 //! loops in `client` and `stream` call it on the sending thread.
 
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use ureq::http::StatusCode;
 use ureq::http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WARNING,

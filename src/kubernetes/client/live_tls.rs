@@ -10,7 +10,6 @@
 //! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,6 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use ureq::http::Uri;

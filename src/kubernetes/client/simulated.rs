@@ -1,10 +1,10 @@
 //! Connections of a simulation, in place of TCP. A request leaves through the same chain of
 //! connectors, with the fence directly above the bytes; [`Network`] is what lies below.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, ShutdownHandle,

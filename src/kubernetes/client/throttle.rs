@@ -1,9 +1,10 @@
 //! Client-side rate limit: a token bucket that keeps this daemon from crowding out other clients of
 //! the API server. The bucket is pure; [`Throttle`] blocks the sending thread.
 
-use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::error::ClientError;
 use super::request::{Flow, Request};

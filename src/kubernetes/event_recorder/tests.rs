@@ -4,10 +4,11 @@ mod correlating;
 mod requests;
 mod sending;
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::{
     Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,

@@ -3,12 +3,12 @@
 //!
 //! Connection threads call handlers concurrently.
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::api::Status;

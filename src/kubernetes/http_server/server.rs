@@ -1,7 +1,6 @@
 //! The accepting thread and the connection table: it counts connections, picks the connection to
 //! displace for a new one, and ends all of them.
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
@@ -13,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use parking_lot::Mutex;
 
 use super::ServerOptions;
 use super::connection::{Connection, ConnectionParts};

@@ -4,10 +4,11 @@
 //! The thread blocks in requests, each with a timeout, and sleeps at most 2.2 retry periods between
 //! attempts; the stop signals end the sleep.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::election::{Election, LeaderElectionRecord};
 use super::lock::{LeaseReference, Lock, LockError};

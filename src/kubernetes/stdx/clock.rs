@@ -1,11 +1,11 @@
 //! Clocks as arguments, so that tests control time; time since boot; back-off that doubles, with
 //! jitter and a reset after quiet times.
 
-use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::turns;
 

@@ -11,7 +11,6 @@
 //!
 //! The shipped steps here are methods, so what remains is a breadth-first search.
 
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::fs;
@@ -19,6 +18,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::clock::thread_time;

@@ -7,13 +7,13 @@
 //! Whether a thread writes, and what the last write left behind. Every thread that logs takes it,
 //! and not while it writes.
 
-use parking_lot::{Condvar, Mutex};
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum wait for the reader. After a text missed it, the next ones do not wait.
 const PATIENCE: Duration = Duration::from_secs(1);

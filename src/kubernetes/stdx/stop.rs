@@ -1,11 +1,11 @@
 //! The stop signal of the daemon, and a flag that is set once and that threads can wait for.
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
+use parking_lot::Mutex;
 
 use super::turns;
 use super::turns::{Spot, Waited};

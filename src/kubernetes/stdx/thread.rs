@@ -1,6 +1,5 @@
 //! The only module that starts threads. All threads have names, and none dies silently.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt::{Display, Write};
@@ -11,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::stop::{Cause, Latch, Stop};
 use super::turns;

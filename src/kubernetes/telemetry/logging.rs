@@ -16,7 +16,6 @@
 mod json;
 mod levels;
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
@@ -26,6 +25,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use log::kv::{Key, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record, kv};
+use parking_lot::Mutex;
 
 use self::levels::Filter;
 use crate::stdx::escape::{escaped, escaped_lines, shortened};

@@ -11,11 +11,11 @@ pub mod credentials;
 pub mod process;
 pub mod rest_client;
 
-use parking_lot::Mutex;
 use std::sync::{Arc, LazyLock};
 
 use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
+use parking_lot::Mutex;
 use process::{BuildMetrics, EventFamilies, HealthcheckMetrics, LeaderElectionMetrics};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};

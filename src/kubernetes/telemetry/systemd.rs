@@ -6,10 +6,10 @@
 //! Likewise the thread extends a slow start (large lists, an unreachable API server) as long as
 //! these checks pass.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sd_notify::NotifyState;
 
 use super::{Health, Probe};

@@ -1,13 +1,13 @@
 //! Delayed keys, shared by the threads that add keys and the thread `delay`, which waits in
 //! [`Delayed::wait`].
 
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
+use parking_lot::Mutex;
 
 use super::dedup::{Priority, Tenant};
 use crate::stdx::clock::Clock;

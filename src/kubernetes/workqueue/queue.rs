@@ -7,12 +7,12 @@
 #[cfg(test)]
 mod interleavings;
 
-use parking_lot::Mutex;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
+use parking_lot::Mutex;
 
 use super::dedup::{Dedup, InProgress, Priority, Tenant};
 use crate::stdx::clock::Clock;

@@ -1,10 +1,10 @@
 //! The simulated processes: each runs the daemon as `run` does, from its start to its end.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::plan::{Action, LEADER, Plan};
 use super::world::{Event, State, World};

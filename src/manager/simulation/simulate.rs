@@ -1,12 +1,12 @@
 //! `make simulate`: as many histories as a time allows, on all processors, in slices that are kept.
 
-use parking_lot::Mutex;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use parking_lot::Mutex;
 
 use super::report::Totals;
 use super::{all_faults, check, print};

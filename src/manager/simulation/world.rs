@@ -1,11 +1,11 @@
 //! The world around the daemons: what happens when, and what travels between them and the servers.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::api_server::{ApiServer, N_SERVERS, Snapshot};
 use super::daemon::Daemon;

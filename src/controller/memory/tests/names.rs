@@ -1,9 +1,10 @@
 //! The names of pods: new ones and returned ones.
 
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use crate::api::ReplicaSet;
 use crate::controller::memory::own_writes::{

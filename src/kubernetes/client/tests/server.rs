@@ -1,7 +1,6 @@
 //! A scripted HTTP server: one thread accepts connections, and one thread serves each. A function
 //! of the request returns the reply; the server keeps the received requests for the test.
 
-use parking_lot::Mutex;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
+use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::PATIENCE;

@@ -1,8 +1,9 @@
 //! An elector with a fake clock, and an in-memory Lease that several electors may share.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::api::Status;
 use crate::client::{ClientError, Fence as _, TransportError, TransportErrorKind};

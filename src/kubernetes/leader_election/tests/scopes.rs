@@ -3,9 +3,10 @@
 //! An attempt of one elector may come between the requests of an attempt of the other. Histories
 //! are replayed from the start for each step, because an elector cannot be copied.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::rig::{Rig, Server};
 use crate::client::Fence;

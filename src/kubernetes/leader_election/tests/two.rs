@@ -1,9 +1,9 @@
 //! Two electors compete for one lease while they freeze, lose the connection, or slow down.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::rig::{Rig, Server, unavailable};

@@ -2,10 +2,10 @@
 //! (component-base `metrics/prometheus/restclient/metrics.go`). `client` records them on the thread
 //! that renews the credentials.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounterVec, IntGauge};
 
 use super::{Computed, Registry};

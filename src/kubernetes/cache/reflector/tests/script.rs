@@ -1,6 +1,5 @@
 //! A scripted server, and a run of the reflector against it.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::io::Read;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::api::{Pod, Status};
