@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
+use crate::cache::Cache;
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
@@ -23,7 +24,6 @@ use crate::workqueue::KeyState;
 #[derive(Clone, Debug)]
 pub struct ReplicaSetFacts {
     pub kind: &'static WorkloadKind,
-    pub replica_set: Arc<ReplicaSet>,
     pub owned: Vec<Arc<Pod>>,
     /// Pods of its namespace without a controller.
     pub orphans: Vec<Arc<Pod>>,
@@ -36,6 +36,80 @@ pub struct ReplicaSetFacts {
     pub rules: Rules,
     /// The record of a running daemon; `None` without one.
     pub memory: Option<Memory>,
+    pub replica_set: Arc<ReplicaSet>,
+}
+
+impl ReplicaSetFacts {
+    /// All that `cache` has about `rs`.
+    pub fn of(
+        kind: &'static WorkloadKind,
+        cache: &Cache,
+        replica_set: Arc<ReplicaSet>,
+        rules: Rules,
+        memory: Option<Memory>,
+    ) -> Self {
+        let rs = &*replica_set;
+        let (related, per_node) = match &rs.selector {
+            Ok(selector) => {
+                let siblings = Siblings::of(kind, cache, rs, selector);
+                // Counting takes time in proportion to all pods.
+                let counts_all = counts_all_pods(&rules.policy);
+                let per_node = counts_all.then(|| siblings.active_pods_per_node());
+                (siblings.related_pods(), per_node.unwrap_or_default())
+            }
+            Err(_) => Default::default(),
+        };
+        let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
+        let [owned, orphans] = cache.pods_for(&owner, &rs.key.namespace);
+        let mut neighbours = cache.replica_sets_in(&rs.key.namespace);
+        neighbours.retain(|it| it.uid != rs.uid);
+        Self {
+            kind,
+            owned,
+            orphans,
+            related,
+            neighbours,
+            per_node,
+            rules,
+            memory,
+            replica_set,
+        }
+    }
+
+    /// What a table needs of it: without `related`, `neighbours` and `per_node`, on which only the
+    /// deletion order depends, and of the orphans only those that the selector matches.
+    pub fn in_table(
+        kind: &'static WorkloadKind,
+        cache: &Cache,
+        replica_set: Arc<ReplicaSet>,
+        rules: Rules,
+        memory: Option<Memory>,
+    ) -> Self {
+        let rs = &*replica_set;
+        let namespace = &rs.key.namespace;
+        let tally = cache.tally_of_orphans_in(namespace);
+        let orphans = match &rs.selector {
+            // The list is copied only if one matches.
+            Ok(selector) if tally.iter().any(|tally| selector.matches(&tally.labels)) => {
+                let mut orphans = cache.orphans_in(namespace);
+                orphans.retain(|pod| selector.matches(&pod.labels));
+                orphans
+            }
+            _ => Vec::new(),
+        };
+        let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
+        Self {
+            kind,
+            owned: cache.pods_owned_by(&owner),
+            orphans,
+            related: Vec::new(),
+            neighbours: Vec::new(),
+            per_node: NodeCounts::default(),
+            rules,
+            memory,
+            replica_set,
+        }
+    }
 }
 
 /// A running daemon's record of a ReplicaSet.
@@ -84,33 +158,9 @@ impl Inspector<'_> {
     /// several short locks in turn, so the parts may stem from different moments.
     pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
         let rs = self.0.cache.replica_set(key)?;
-        let owner = OwnerKey::new(self.0.kind.kind, key, &rs.uid);
-        let rules = self.0.rules_for(&rs);
-        let (related, per_node) = match &rs.selector {
-            Ok(selector) => {
-                let siblings = Siblings::of(self.0.kind, &self.0.cache, &rs, selector);
-                let related = siblings.related_pods();
-                // Counting takes time in proportion to all pods.
-                let counts_all = counts_all_pods(&rules.policy);
-                let per_node = counts_all.then(|| siblings.active_pods_per_node());
-                (related, per_node.unwrap_or_default())
-            }
-            Err(_) => Default::default(),
-        };
-        let [owned, orphans] = self.0.cache.pods_for(&owner, &key.namespace);
-        let mut neighbours = self.0.cache.replica_sets_in(&key.namespace);
-        neighbours.retain(|it| it.uid != rs.uid);
-        Some(ReplicaSetFacts {
-            kind: self.0.kind,
-            owned,
-            orphans,
-            related,
-            neighbours,
-            per_node,
-            rules,
-            memory: Some(self.memory_of(&rs)),
-            replica_set: rs,
-        })
+        let (rules, memory) = (self.0.rules_for(&rs), Some(self.memory_of(&rs)));
+        let (kind, cache) = (self.0.kind, &self.0.cache);
+        Some(ReplicaSetFacts::of(kind, cache, rs, rules, memory))
     }
 
     /// The current ReplicaSet of the Deployment with this name.
@@ -121,8 +171,7 @@ impl Inspector<'_> {
 
     /// Calls `take` with the state of each ReplicaSet of `namespace`, or of all with `None`, unless
     /// the cache's tallies and its record show that it has converged. Returns the number of all of
-    /// them. The facts have neither `related` nor `per_node`, and of the orphans only those that
-    /// match.
+    /// them.
     pub fn inspect_unsettled(
         &self,
         namespace: Option<&str>,
@@ -133,22 +182,14 @@ impl Inspector<'_> {
             None => self.0.cache.replica_sets(),
         };
         let n = all.len();
-        for replica_set in all {
-            let memory = self.memory_of(&replica_set);
-            if self.is_settled(&replica_set, &memory) {
-                continue;
+        let (kind, cache) = (self.0.kind, &self.0.cache);
+        for rs in all {
+            let memory = self.memory_of(&rs);
+            if !self.is_settled(&rs, &memory) {
+                let rules = self.0.rules_for(&rs);
+                let memory = Some(memory);
+                take(&ReplicaSetFacts::in_table(kind, cache, rs, rules, memory));
             }
-            take(&ReplicaSetFacts {
-                kind: self.0.kind,
-                owned: self.0.cache.pods_owned_by(&self.0.owner_key(&replica_set)),
-                orphans: self.matching_orphans(&replica_set),
-                related: Vec::new(),
-                neighbours: Vec::new(),
-                per_node: NodeCounts::default(),
-                rules: self.0.rules_for(&replica_set),
-                memory: Some(memory),
-                replica_set,
-            });
         }
         n
     }
@@ -188,20 +229,6 @@ impl Inspector<'_> {
             && get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
             && Policy::mistakes(&rs.opt_ins).is_empty()
             && memory.is_quiet()
-    }
-
-    /// The orphans in the namespace of `rs` that its selector matches. Copies none if none matches.
-    fn matching_orphans(&self, rs: &ReplicaSet) -> Vec<Arc<Pod>> {
-        let Ok(selector) = &rs.selector else {
-            return Vec::new();
-        };
-        let tally = self.0.cache.tally_of_orphans_in(&rs.key.namespace);
-        if !tally.iter().any(|tally| selector.matches(&tally.labels)) {
-            return Vec::new();
-        }
-        let mut orphans = self.0.cache.orphans_in(&rs.key.namespace);
-        orphans.retain(|pod| selector.matches(&pod.labels));
-        orphans
     }
 
     /// True once the first lists are complete.

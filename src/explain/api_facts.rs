@@ -13,12 +13,12 @@ use super::model::{EventLine, Sources};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::collection_path;
 use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
+use crate::cache::Cache;
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
-use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
 use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::inspect::{ReplicaSetFacts, current_of_deployment};
-use crate::stdx::{HashMap, HashSet};
+use crate::stdx::HashSet;
 
 /// Objects per list page.
 const PAGE: &str = "500";
@@ -66,57 +66,41 @@ impl ApiFacts {
         key: &ObjectKey,
     ) -> Result<Self, ApiError> {
         let namespace = &*key.namespace;
-        let mut interner = Interner::default();
+        let (cache, mut interner) = (Cache::default(), Interner::default());
         let read = read_object(client, kind, key, &mut interner);
-        let is_not_found = matches!(read, Err(ApiError::NotFound { .. }));
-        let mut neighbours = match neighbours(client, kind, namespace, &mut interner) {
-            Ok(neighbours) => neighbours,
-            Err(error) if is_not_found => return Err(error),
-            Err(error) => {
-                let error = crate::stdx::escape::report(&error);
-                log::warn!(error:%; "cannot read the other {}s of the namespace", kind.kind);
-                Vec::new()
+        if let Err(error) = list(client, kind, Some(namespace), &cache, &mut interner) {
+            if matches!(read, Err(ApiError::NotFound { .. })) {
+                return Err(error);
             }
-        };
-        let rs = match (read, current_of_deployment(&neighbours, &key.name)) {
+            let error = crate::stdx::escape::report(&error);
+            log::warn!(error:%; "cannot read the other {}s of the namespace", kind.kind);
+        }
+        let listed = cache.replica_sets_in(namespace);
+        let rs = match (read, current_of_deployment(&listed, &key.name)) {
             (Err(ApiError::NotFound { .. }), Some(current)) => Arc::clone(current),
             (read, _) => Arc::new(read?),
         };
-        neighbours.retain(|it| it.uid != rs.uid);
-        let mut sources = Sources::default();
-        // The list has no label selector, because owned pods may no longer match.
-        let mut pods = Vec::new();
-        for_each(
-            client,
-            &collection_path("/api/v1", "pods", Some(namespace)),
-            |json| {
-                let pod = Pod::from_json(json.get().as_bytes(), &mut interner)?;
-                if pod.controller.is_none() || pod.is_controlled_by(&rs.uid) {
-                    add_details(&mut sources, &pod, json)?;
-                }
-                pods.push(Arc::new(pod));
-                Ok(())
-            },
-        )?;
-        let is_owned = |pod: &&Arc<Pod>| {
-            let owner = pod.controller.as_ref();
-            owner.is_some_and(|owner| owner.uid == rs.uid && *owner.kind == *kind.kind)
-        };
-        let owned = pods.iter().filter(is_owned).cloned().collect();
-        let orphans = pods.iter().filter(|pod| pod.controller.is_none());
+        cache.replica_sets.apply(Arc::clone(&rs));
         let rules = Rules::by_default(kind, &rs);
-        let facts = ReplicaSetFacts {
-            kind,
-            owned,
-            orphans: orphans.cloned().collect(),
-            related: related(kind, &rs, &neighbours, &pods),
-            neighbours,
-            per_node: per_node(client, rules, &pods),
-            rules,
-            memory: None,
-            replica_set: Arc::clone(&rs),
+        let mut sources = Sources::default();
+        let mut read_pods = |namespace| {
+            let (cache, sources) = (&cache, &mut sources);
+            list_pods(client, namespace, cache, sources, &mut interner)
         };
-        sources.events = Some(events(client, namespace, &rs.uid));
+        // A scale-down that counts the pods of all owners counts those of other namespaces, too.
+        let counts_all = counts_all_pods(&rules.policy);
+        let all = counts_all.then(|| read_pods(None)).transpose();
+        match all {
+            Ok(Some(())) => {}
+            Ok(None) => read_pods(Some(namespace))?,
+            Err(error) => {
+                log::warn!(error:%; "cannot count the pods of other namespaces per node");
+                read_pods(Some(namespace))?;
+            }
+        }
+        let facts = ReplicaSetFacts::of(kind, &cache, rs, rules, None);
+        let uid = &facts.replica_set.uid;
+        sources.events = Some(events(client, namespace, uid));
         sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
         Ok(Self { facts, sources })
     }
@@ -147,66 +131,37 @@ fn read_object(
     }
 }
 
-fn neighbours(
+/// Lists the objects of `kind` in `namespace`, or in all with `None`, into `cache`.
+fn list(
     client: &Client,
     kind: &'static WorkloadKind,
-    namespace: &str,
+    namespace: Option<&str>,
+    cache: &Cache,
     interner: &mut Interner,
-) -> Result<Vec<Arc<ReplicaSet>>, ApiError> {
-    let mut all = Vec::new();
-    for_each(client, &kind.collection_path(Some(namespace)), |json| {
+) -> Result<(), ApiError> {
+    for_each(client, &kind.collection_path(namespace), |json| {
         let object = ReplicaSet::of_kind(kind, json.get().as_bytes(), interner)?;
-        all.push(Arc::new(object));
+        cache.replica_sets.apply(object);
         Ok(())
-    })?;
-    Ok(all)
+    })
 }
 
-/// As `controller::view::Siblings`: the pods of this ReplicaSet and of its siblings, with
-/// the orphans that match them.
-fn related(
-    kind: &'static WorkloadKind,
-    rs: &Arc<ReplicaSet>,
-    neighbours: &[Arc<ReplicaSet>],
-    pods: &[Arc<Pod>],
-) -> Vec<Arc<Pod>> {
-    let Some(owner) = rs.controller.as_ref().filter(|_| kind.ranks_by_siblings) else {
-        return Vec::new();
-    };
-    let is_sibling =
-        |it: &&Arc<ReplicaSet>| it.controller.as_ref().is_some_and(|c| c.uid == owner.uid);
-    let siblings: Vec<_> = neighbours.iter().chain([rs]).filter(is_sibling).collect();
-    let is_related = |pod: &&Arc<Pod>| {
-        siblings.iter().any(|sibling| {
-            let selects = |selector: &crate::api::Selector| selector.matches(&pod.labels);
-            sibling.selector.as_ref().is_ok_and(selects)
-                && (pod.controller.is_none() || pod.is_controlled_by(&sibling.uid))
-        })
-    };
-    pods.iter().filter(is_related).cloned().collect()
-}
-
-/// The active pods of all namespaces on each node, if a scale-down reads them; of one namespace's
-/// `pods` if the others may not be listed.
-fn per_node(client: &Client, rules: Rules, pods: &[Arc<Pod>]) -> NodeCounts {
-    let mut counts = NodeCounts::default();
-    if !counts_all_pods(&rules.policy) {
-        return counts;
-    }
-    let interner = &mut Interner::default();
-    let listed = for_each(client, "/api/v1/pods", |json| {
+/// Lists the pods of `namespace`, or of all with `None`, into `cache`, and what these lack into
+/// `sources`. Without a label selector, because owned pods may no longer match.
+fn list_pods(
+    client: &Client,
+    namespace: Option<&str>,
+    cache: &Cache,
+    sources: &mut Sources,
+    interner: &mut Interner,
+) -> Result<(), ApiError> {
+    let path = collection_path("/api/v1", "pods", namespace);
+    for_each(client, &path, |json| {
         let pod = Pod::from_json(json.get().as_bytes(), interner)?;
-        count_on_node(&pod, &mut counts);
+        add_details(sources, &pod, json)?;
+        cache.pods.apply(pod);
         Ok(())
-    });
-    if let Err(error) = listed {
-        log::warn!(error:%; "cannot count the pods of other namespaces per node");
-        counts.clear();
-        for pod in pods {
-            count_on_node(pod, &mut counts);
-        }
-    }
-    counts
+    })
 }
 
 fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
@@ -430,8 +385,6 @@ fn decode(what: &str, source: serde_json::Error) -> ApiError {
     ApiError::Decode { what, source }
 }
 
-type Pods = Vec<Arc<Pod>>;
-
 /// Lists the objects of `kinds` in `namespace`, or in all with `None`, and returns those that are
 /// not converged. Only the first kind must be readable: a rejected list of another one is logged.
 /// Blocks for each page.
@@ -443,35 +396,26 @@ pub fn read_table(
     kinds: &[&'static WorkloadKind],
     namespace: Option<&str>,
 ) -> Result<Table, ApiError> {
-    let mut interner = Interner::default();
-    let mut lists = Vec::new();
+    let (pods, mut interner) = (Arc::default(), Interner::default());
+    let mut caches = Vec::new();
     for kind in kinds {
-        match list(client, kind, namespace, &mut interner) {
-            Ok(objects) => lists.push((*kind, objects)),
-            Err(error) if error.is_forbidden() && !lists.is_empty() => {
+        let cache = Cache {
+            pods: Arc::clone(&pods),
+            replica_sets: Arc::default(),
+        };
+        match list(client, kind, namespace, &cache, &mut interner) {
+            Ok(()) => caches.push((*kind, cache)),
+            Err(error) if error.is_forbidden() && !caches.is_empty() => {
                 let error = crate::stdx::escape::report(&error);
                 log::warn!(error:%; "the table has no {}s", kind.kind);
             }
             Err(error) => return Err(error),
         }
     }
-    let owners = lists.iter().flat_map(|(_, objects)| objects);
-    let mut owned: HashMap<Uid, Pods> = owners.map(|it| (it.uid.clone(), Vec::new())).collect();
-    let mut orphans: HashMap<Arc<str>, Pods> = HashMap::default();
     let mut sources = Sources::default();
-    let pods = collection_path("/api/v1", "pods", namespace);
-    for_each(client, &pods, |json| {
-        let pod = Pod::from_json(json.get().as_bytes(), &mut interner)?;
-        let list = match &pod.controller {
-            None => Some(orphans.entry(Arc::clone(&pod.key.namespace)).or_default()),
-            Some(owner) => owned.get_mut(&owner.uid),
-        };
-        if let Some(list) = list {
-            add_details(&mut sources, &pod, json)?;
-            list.push(Arc::new(pod));
-        }
-        Ok(())
-    })?;
+    if let Some((_, cache)) = caches.first() {
+        list_pods(client, namespace, cache, &mut sources, &mut interner)?;
+    }
     let terminating = match namespace {
         Some(namespace) => {
             sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
@@ -481,60 +425,18 @@ pub fn read_table(
     };
     let now = Timestamp::now();
     let mut whole = Table::default();
-    for (kind, objects) in lists {
-        let mut table = Table::of(kind.kind, objects.len());
-        for replica_set in objects {
-            let in_namespace = &replica_set.key.namespace;
+    for (kind, cache) in caches {
+        let mut table = Table::of(kind.kind, cache.replica_sets.len());
+        for rs in cache.replica_sets() {
             if let Some(terminating) = &terminating {
-                let is_terminating = terminating.contains(&**in_namespace);
+                let is_terminating = terminating.contains(&*rs.key.namespace);
                 sources.namespace_is_terminating = Some(is_terminating);
             }
-            let mut owned = owned.remove(&replica_set.uid).unwrap_or_default();
-            let is_of_kind = |pod: &Arc<Pod>| {
-                let owner = pod.controller.as_ref();
-                owner.is_some_and(|owner| *owner.kind == *kind.kind)
-            };
-            owned.retain(is_of_kind);
-            let facts = ReplicaSetFacts {
-                kind,
-                owned,
-                orphans: matching(&replica_set, orphans.get(in_namespace)),
-                // Only the deletion order depends on them, which a table does not have.
-                related: Vec::new(),
-                neighbours: Vec::new(),
-                per_node: NodeCounts::default(),
-                rules: Rules::by_default(kind, &replica_set),
-                memory: None,
-                replica_set: Arc::new(replica_set),
-            };
+            let rules = Rules::by_default(kind, &rs);
+            let facts = ReplicaSetFacts::in_table(kind, &cache, rs, rules, None);
             table.add(&facts, &sources, now);
         }
         whole.merge(table);
     }
     Ok(whole)
-}
-
-fn list(
-    client: &Client,
-    kind: &'static WorkloadKind,
-    namespace: Option<&str>,
-    interner: &mut Interner,
-) -> Result<Vec<ReplicaSet>, ApiError> {
-    let mut objects = Vec::new();
-    for_each(client, &kind.collection_path(namespace), |json| {
-        let object = ReplicaSet::of_kind(kind, json.get().as_bytes(), interner)?;
-        objects.push(object);
-        Ok(())
-    })?;
-    Ok(objects)
-}
-
-/// The orphans that the selector matches: the only ones that concern a ReplicaSet.
-fn matching(replica_set: &ReplicaSet, orphans: Option<&Pods>) -> Pods {
-    let (Ok(selector), Some(orphans)) = (&replica_set.selector, orphans) else {
-        return Vec::new();
-    };
-    let orphans = orphans.iter();
-    let orphans = orphans.filter(|pod| selector.matches(&pod.labels));
-    orphans.cloned().collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use super::model::{BackOffReport, Finding, QuotaQueueReport, Report, Sources};
+use super::model::{Finding, Report, Sources};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::Step;
@@ -539,35 +539,11 @@ pub fn next_try(held_back: &HeldBack) -> String {
     format!("next attempt in {:.1} s", next.as_secs_f64())
 }
 
-/// The same as data.
-pub fn back_off_report(held_back: &HeldBack, is_watched: bool) -> BackOffReport {
-    let position = held_back.position;
-    let of_quota = |quota: &str| QuotaQueueReport {
-        quota: quota.to_owned(),
-        position: position.map(|it| it.n_before + 1),
-        length: position.map(|it| it.len),
-        next_attempt_seconds: position.map(|it| it.next_try_in.as_secs_f64()),
-        is_watched,
-    };
-    BackOffReport {
-        kind: Refusal::KINDS[held_back.refusal.kind()],
-        refusals: held_back.n_refusals,
-        since_seconds: held_back.since.as_secs_f64(),
-        next_try_seconds: held_back.remaining.as_secs_f64(),
-        queue: match &held_back.refusal {
-            Refusal::Quota(quota) => Some(of_quota(quota)),
-            Refusal::Overload { .. } | Refusal::Invalid => None,
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
-
-    use super::{back_off_finding, back_off_report, why};
+    use super::{back_off_finding, why};
     use crate::controller::memory::refusals::{HeldBack, QueuePosition, Refusal};
 
     fn held_back(refusal: Refusal) -> HeldBack {
@@ -603,23 +579,6 @@ mod tests {
             let fix = finding.fix.expect("a way out");
             assert!(fix.contains("kubectl -n shop describe quota few"), "{fix}");
         }
-    }
-
-    #[test]
-    fn the_report_names_the_queue_as_data() {
-        let quota = back_off_report(&held_back(Refusal::Quota("few".into())), true);
-        assert_eq!(
-            serde_json::to_value(&quota).expect("JSON"),
-            json!({
-                "kind": "quota", "refusals": 3, "sinceSeconds": 70.0, "nextTrySeconds": 640.2,
-                "line": {
-                    "quota": "few", "place": 5, "length": 12, "nextProbeSeconds": 12.3,
-                    "isWatched": true,
-                },
-            })
-        );
-        let invalid = back_off_report(&held_back(Refusal::Invalid), true);
-        assert_eq!((invalid.kind, invalid.queue), ("invalid", None));
     }
 
     #[test]

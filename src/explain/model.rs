@@ -209,51 +209,12 @@ pub struct MemoryReport {
     pub last_error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<Timestamp>,
-    /// Why and how long its creates are backed off after a rejection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "hold")]
-    pub back_off: Option<BackOffReport>,
     pub failures: u32,
     /// Time until the queue adds the key by itself, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<f64>,
     pub is_queued: bool,
     pub is_syncing: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BackOffReport {
-    pub kind: &'static str,
-    /// Consecutive rejections of this kind.
-    pub refusals: u32,
-    /// Time since the first of them.
-    pub since_seconds: f64,
-    /// Time until its own next attempt, if nothing ends the back-off earlier.
-    pub next_try_seconds: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "line")]
-    pub queue: Option<QuotaQueueReport>,
-}
-
-/// The queue of a quota, and a position in it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct QuotaQueueReport {
-    pub quota: String,
-    /// Its position, from 1 on; absent in reports about many ReplicaSets.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "place")]
-    pub position: Option<usize>,
-    /// How many ReplicaSets wait.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length: Option<usize>,
-    /// Time until the next attempt of any ReplicaSet in the queue, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "nextProbeSeconds")]
-    pub next_attempt_seconds: Option<f64>,
-    /// True if quotas are watched: an attempt follows as soon as the status shows free quota.
-    pub is_watched: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

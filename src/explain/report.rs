@@ -507,9 +507,6 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         }),
         last_error: memory.last_error.as_ref().map(|e| e.message.to_string()),
         last_error_at: memory.last_error.as_ref().map(|error| error.at),
-        back_off: memory.held_back.as_ref().map(|held_back| {
-            super::findings::back_off_report(held_back, memory.quotas_are_watched)
-        }),
         failures: memory.queue.n_failures,
         next_try_seconds: memory.queue.due_in.map(|due| due.as_secs_f64()),
         is_queued: memory.queue.is_waiting,
