@@ -58,7 +58,6 @@ impl SyncError {
 }
 
 /// Sends the requests of one controller.
-#[derive(Debug)]
 pub struct Writer {
     client: Client,
     recorder: Arc<EventRecorder>,

@@ -18,7 +18,6 @@ use crate::stdx::thread::catch_panic;
 use crate::workqueue::WorkQueue;
 
 /// What a [`DeploymentController`] works with.
-#[derive(Debug)]
 pub struct Parts {
     /// Filled by the watch of Deployments.
     pub deployments: Arc<DeploymentStore>,
@@ -43,7 +42,6 @@ pub struct Parts {
 ///
 /// It keeps no memory of its writes. A decision on a stale cache does no harm: each write names the
 /// version or the UID that it rests on, and the name of a new ReplicaSet follows from its template.
-#[derive(Debug)]
 pub struct DeploymentController(Parts);
 
 impl DeploymentController {

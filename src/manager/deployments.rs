@@ -21,7 +21,6 @@ const NAMES: Names = Names {
 };
 
 /// The controller with all its threads except the watches.
-#[derive(Debug)]
 pub(super) struct DeploymentInstance {
     pub(super) controller: Arc<DeploymentController>,
     pub(super) deployments: Arc<Store<Deployment>>,

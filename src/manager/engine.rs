@@ -50,7 +50,6 @@ impl Names {
 }
 
 /// A queue, its clients and its threads.
-#[derive(Debug)]
 pub(super) struct Engine {
     pub(super) queue: Arc<WorkQueue<ObjectKey>>,
     pub(super) client: Client,

@@ -98,12 +98,12 @@ impl Pages {
     /// Sets what a browser sees at `/` of the controlled objects, in HTML, unless `/debug/` is
     /// hidden.
     pub fn set_objects(&self, objects: impl Fn() -> String + Send + Sync + 'static) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.write();
         state.objects = Some(Arc::new(objects));
     }
 
     fn objects(&self) -> String {
-        let source = self.lock().objects.clone();
+        let source = self.0.read().objects.clone();
         match source.filter(|_| self.has("/debug/")) {
             Some(source) => source(),
             None => String::new(),
