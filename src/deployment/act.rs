@@ -43,12 +43,15 @@ impl SyncError {
         self.status().is_some_and(Status::is_namespace_terminating)
     }
 
-    /// True for what the next sync will not see again: another writer was faster.
+    /// True for what the next sync will not see again: another writer was faster, or deleted the
+    /// Deployment.
     pub(crate) fn is_race(&self) -> bool {
         matches!(
             self,
             Self::Behind(_) | Self::Client(ClientError::Stopped | ClientError::Fenced)
-        ) || self.status().is_some_and(Status::is_conflict)
+        ) || self
+            .status()
+            .is_some_and(|it| it.is_conflict() || it.is_not_found())
     }
 
     /// How long the API server asks to wait.

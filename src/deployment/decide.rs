@@ -150,6 +150,14 @@ impl Set {
         self.rs.available().min(self.replicas)
     }
 
+    fn counted(&self, is_new: bool) -> Counted<'_> {
+        Counted {
+            replicas: self.replicas,
+            status: &self.rs.status,
+            is_new,
+        }
+    }
+
     fn scale(&mut self, d: &Deployment, replicas: i32) {
         if self.replicas != replicas {
             self.replicas = replicas;
@@ -442,33 +450,28 @@ impl<'a> Plan<'a> {
         let name = &self.d.key.name;
         let mut annotations = self.d.annotations.clone();
         annotations.remove(ROLLBACK_TO);
-        let (template, note) = match found {
+        let mut template = None;
+        let note = match found {
             None => {
                 let message = match revision {
                     0 => "Unable to find last revision.",
                     _ => "Unable to find the revision to rollback to.",
                 };
-                (
-                    None,
-                    Note::warning("DeploymentRollbackRevisionNotFound", message),
-                )
+                Note::warning("DeploymentRollbackRevisionNotFound", message)
             }
             Some(set) if set.rs.template == self.d.template => {
                 let what = "The rollback revision contains the same template as current deployment";
                 let message = format!("{what} \"{name}\"");
-                (
-                    None,
-                    Note::warning("DeploymentRollbackTemplateUnchanged", message),
-                )
+                Note::warning("DeploymentRollbackTemplateUnchanged", message)
             }
             Some(set) => {
                 annotations = rolled_back(self.d, &set.annotations);
-                let note = Note {
+                template = Some(set.rs.template.clone());
+                Note {
                     type_: EventType::Normal,
                     reason: "DeploymentRollback",
                     message: format!("Rolled back deployment \"{name}\" to revision {revision}"),
-                };
-                (Some(set.rs.template.clone()), note)
+                }
             }
         };
         self.write_replica_sets();
@@ -492,15 +495,9 @@ impl<'a> Plan<'a> {
     }
 
     fn counted(&self) -> Vec<Counted<'_>> {
-        let counted = |set: &'_ Set, is_new| (set.replicas, is_new);
-        let old = self.old.iter().map(|set| (set, counted(set, false)));
-        let all = old.chain(self.new.iter().map(|set| (set, counted(set, true))));
-        all.map(|(set, (replicas, is_new))| Counted {
-            replicas,
-            status: &set.rs.status,
-            is_new,
-        })
-        .collect()
+        let old = self.old.iter().map(|set| set.counted(false));
+        old.chain(self.new.iter().map(|set| set.counted(true)))
+            .collect()
     }
 
     fn finish_without_progress(self) -> Step {
@@ -531,7 +528,7 @@ impl<'a> Plan<'a> {
         self.step
     }
 
-    /// The new ReplicaSet first: what it needs, such as quota, is missing before old pods go.
+    /// The new ReplicaSet first: if it cannot be created, the old ones stay as they are.
     fn write_replica_sets(&mut self) {
         let mut writes = Vec::new();
         for set in self.new.iter().chain(&self.old) {

@@ -4,6 +4,7 @@
 //! Each test runs with the kubectl of the control plane and with the one in `PATH`. Without any,
 //! the tests print a line and pass, but they fail if `CONTROL_PLANE_URL` is set.
 
+mod rollouts;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use replicaset_controller::client::ClientConfig;
+use replicaset_controller::deployment::CONTROLLER;
 use replicaset_controller::devserver::{
     ApiRequest, DevServer, DevServerOptions, KubeletOptions, Matcher,
 };
@@ -56,7 +58,7 @@ fn with_each_kubectl(test: impl Fn(&Rig)) {
     }
     for kubectl in all {
         log::info!("with {}", kubectl.display());
-        test(&Rig::start(kubectl));
+        test(&Rig::start(kubectl, false));
     }
 }
 
@@ -78,7 +80,8 @@ pub(crate) fn kubectls() -> BTreeSet<PathBuf> {
 }
 
 impl Rig {
-    fn start(kubectl: PathBuf) -> Self {
+    /// Starts all parts; `deployments`: with the Deployment controller, too.
+    fn start(kubectl: PathBuf, deployments: bool) -> Self {
         let stop = Stop::new();
         let options = DevServerOptions {
             garbage_collection: true,
@@ -87,11 +90,16 @@ impl Rig {
                 terminate_after: Duration::from_millis(50),
                 ..KubeletOptions::default()
             }),
+            controllers: deployments
+                .then(|| CONTROLLER.to_owned())
+                .into_iter()
+                .collect(),
             ..DevServerOptions::default()
         };
         let server = DevServer::start(&options, &stop).expect("a free port");
         let options = ManagerOptions {
             kube_api_qps: 0.0,
+            deployments,
             ..ManagerOptions::default()
         };
         Self {

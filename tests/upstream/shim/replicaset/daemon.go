@@ -19,7 +19,6 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
-	"k8s.io/kubernetes/pkg/features"
 )
 
 // Daemon is one controller of the daemon, with what the test gave upstream's
@@ -110,11 +109,16 @@ func startProxy(client *rest.RESTClient) (string, func()) {
 // and that can change, as a value of --feature-gates.
 func featureGates() string {
 	value := ""
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for _, gate := range []featuregate.Feature{
-		features.PodDeletionCost,
-		features.DeploymentReplicaSetTerminatingReplicas,
-		features.StaleControllerConsistencyReplicaSet,
+		"PodDeletionCost",
+		"DeploymentReplicaSetTerminatingReplicas",
+		"StaleControllerConsistencyReplicaSet",
 	} {
+		// Older versions lack some.
+		if _, ok := known[gate]; !ok {
+			continue
+		}
 		if value != "" {
 			value += ","
 		}
