@@ -44,7 +44,7 @@ def metadata(version, notices):
 Metadata-Version: 2.4
 Name: replicaset-controller
 Version: {version}
-Summary: A Kubernetes API server for tests, in which ReplicaSets get pods, with fixtures for pytest
+Summary: A Kubernetes API server for tests, in which Deployments get pods, with fixtures for pytest
 License-Expression: Apache-2.0
 {licences}
 Requires-Python: >=3.10

@@ -228,6 +228,9 @@ fn rounded_up(limit: Duration) -> Duration {
 
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     setsockopt(stream, sockopt::KeepAlive, &true)?;
+    #[cfg(target_os = "macos")]
+    setsockopt(stream, sockopt::TcpKeepAlive, &IDLE_SECONDS)?;
+    #[cfg(not(target_os = "macos"))]
     setsockopt(stream, sockopt::TcpKeepIdle, &IDLE_SECONDS)?;
     setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_SECONDS)?;
     setsockopt(stream, sockopt::TcpKeepCount, &N_PROBES)?;

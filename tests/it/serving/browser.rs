@@ -112,7 +112,7 @@ fn a_browser_shows_the_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("page.png");
     let picture = format!("--screenshot={}", file.display());
-    let taken = browser(&[&picture, "--window-size=1180,400", &url]).map(|mut it| it.output());
+    let taken = browser(&[&picture, "--window-size=1180,430", &url]).map(|mut it| it.output());
     assert!(taken.is_some_and(|it| it.is_ok_and(|it| it.status.success())));
     let manual = root().join("src/manual/page.png");
     if std::env::var_os("UPDATE_EXPECT").is_some_and(|what| what == OsStr::new("picture")) {

@@ -26,9 +26,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// By default client-go sends the built-in kinds as protobuf, which this server reads of a few kinds
-	// only.
-	cluster.ContentType = "application/json"
 	code := m.Run()
 	server.Stop()
 	os.Exit(code)

@@ -47,6 +47,23 @@ def test_pods_become_ready(dev_namespace):
     assert all(pod["spec"]["nodeName"] for pod in pods)
 
 
+def test_a_deployment_rolls_out(dev_namespace):
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": template}
+    deployments = f"/apis/apps/v1/namespaces/{dev_namespace}/deployments"
+    dev_namespace.server.request("POST", deployments, {"metadata": {"name": "web"}, "spec": spec})
+    dev_namespace.wait_for_pods(3, "app=web")
+    image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "web:2"}]
+    dev_namespace.server.request("PATCH", f"{deployments}/web", image, "application/json-patch+json")
+
+    def has_the_new_image():
+        pods = dev_namespace.pods("app=web")
+        return len(pods) == 3 and {pod["spec"]["containers"][0]["image"] for pod in pods} == {"web:2"}
+
+    wait_until(has_the_new_image, "three pods with the new image")
+
+
 @pytest.mark.parametrize(
     "fate, is_met",
     [
