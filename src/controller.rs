@@ -87,7 +87,6 @@ use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 pub use self::act::SyncError;
 
-/// The collaborators of the controller.
 pub struct Parts {
     pub kind: &'static WorkloadKind,
     pub cache: Cache,
@@ -237,7 +236,6 @@ impl ReplicaSetController {
     }
 }
 
-/// Maps a failed write to the outcome in the metrics.
 fn outcome_of(error: &WriteError) -> WriteOutcome {
     match error {
         WriteError::Refused(_) => WriteOutcome::Refused,

@@ -97,7 +97,6 @@ pub struct Manager {
     instances: Vec<ControllerInstance>,
     deployments: Option<DeploymentInstance>,
     stop: Stop,
-    /// Stopped once the workers, which record the events, have ended.
     events_stop: Stop,
     watches: Vec<Thread>,
     self_check: Option<Thread>,

@@ -19,7 +19,6 @@ pub use self::self_check::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightsOptions {
-    /// The only namespace to control; `None` for all.
     pub namespace: Option<String>,
     pub workloads: Vec<&'static WorkloadKind>,
     /// Whether the Deployment controller runs too.
@@ -55,7 +54,6 @@ pub struct Grant {
 pub enum Role {
     /// A ClusterRole that every API server with RBAC creates and maintains.
     Stock(&'static str),
-    /// A role with exactly the grant's permissions; holds the suffix of its name.
     Own(&'static str),
 }
 

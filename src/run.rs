@@ -46,7 +46,6 @@ pub use local::local;
 /// Maximum wait for the thread `systemd`, which sends a last notification at the stop.
 const SYSTEMD_WITHIN: Duration = Duration::from_secs(5);
 
-/// Hint after the error that no API server is configured.
 const WITHOUT_CLUSTER: &str = if cfg!(feature = "devserver") {
     "\nwithout a cluster, try: replicaset-controller demo"
 } else {

@@ -73,10 +73,8 @@ pub struct ServingOptions {
     pub secure_port: u16,
     /// The port for plain HTTP on 127.0.0.1; 0 disables it.
     pub insecure_port: u16,
-    /// Host names that plain HTTP accepts besides the loopback names.
     pub accept_hosts: Vec<String>,
     pub certificates: CertificateFiles,
-    /// Rejects TLS below 1.3.
     pub tls13_only: bool,
     pub authentication: ClientConfig,
     pub authorization: ClientConfig,

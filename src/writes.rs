@@ -67,12 +67,10 @@ impl WriteError {
         self.status().is_some_and(Status::is_already_exists)
     }
 
-    /// True if the object's version, or a precondition's version or UID, does not match.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(Status::is_conflict)
     }
 
-    /// True if the resulting object would be invalid.
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(Status::is_invalid)
     }

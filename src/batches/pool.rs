@@ -85,7 +85,6 @@ impl BatchRunner for Pools {
 pub struct FairPool {
     /// Without a pool, each worker runs its batches itself.
     pool: Option<ThreadPool>,
-    /// How many helpers each tenant has.
     helpers: Mutex<HashMap<u64, usize>>,
 }
 

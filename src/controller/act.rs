@@ -65,7 +65,6 @@ impl Writer {
         self.own_writes(rs, |writes| writes.expect(creations, deletions, now));
     }
 
-    /// Changes the own writes in the record of `rs`.
     pub(in crate::controller) fn own_writes<R>(
         &self,
         rs: &ReplicaSet,

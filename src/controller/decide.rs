@@ -69,7 +69,6 @@ pub enum Pods {
         /// Time until the next pod becomes available.
         next_check: Option<Duration>,
     },
-    /// Listed one by one.
     Listed {
         /// Pods controlled by the ReplicaSet.
         owned: Vec<Arc<Pod>>,

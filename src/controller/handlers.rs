@@ -16,7 +16,6 @@ use crate::cache::CacheEvent;
 use crate::workqueue::Priority;
 
 impl ReplicaSetController {
-    /// Handles one event of the ReplicaSet store.
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
         match event {
             CacheEvent::Added(rs) => self.add_replica_set(rs),
@@ -33,7 +32,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Handles one event of the pod store.
     pub fn handle_pod_event(&self, event: &CacheEvent<Pod>) {
         match event {
             CacheEvent::Added(pod) => self.add_pod(pod),
@@ -215,7 +213,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Handles a pod that left the cache or moved out of its controller's reach.
     fn delete_pod(&self, pod: &Pod) {
         let shown = self.cache.pods_resource_version();
         let observe = |memory: &mut Memory| self.observe_deletion(memory, pod, &shown);
@@ -297,7 +294,6 @@ impl ReplicaSetController {
             .filter(|rs| rs.uid == controller.uid)
     }
 
-    /// Enqueues every ReplicaSet that may adopt this orphan.
     fn enqueue_replica_sets_matching(&self, pod: &Pod) {
         let matching = self.replica_sets_matching(pod);
         if matching.len() > 1 {

@@ -178,7 +178,6 @@ pub(super) struct Siblings<'a> {
 }
 
 impl<'a> Siblings<'a> {
-    /// The related pods of `rs`. Reads the cache only when asked.
     pub(super) fn of(
         kind: &'static WorkloadKind,
         cache: &'a Cache,

@@ -26,7 +26,6 @@ fn spread(retry_after: Duration, random: f64) -> Duration {
     least + least.mul_f64(random / 2.0)
 }
 
-/// Displays a time as `30s` or `1.5s`, exact to the millisecond.
 pub(super) struct Milliseconds(pub(super) Duration);
 
 impl fmt::Display for Milliseconds {
@@ -125,24 +124,8 @@ impl ReplicaSetController {
         }
         let next = Milliseconds(retry_in);
         match batch {
-            Some(
-                batch @ Batch {
-                    did: Did::Created,
-                    done,
-                    count,
-                },
-            ) => log::log!(
-                level, object:% = object, error:%, created = done, wanted = count, nextTry:% = next;
-                "{batch}, next attempt in {next}"
-            ),
-            Some(
-                batch @ Batch {
-                    did: Did::Deleted,
-                    done,
-                    count,
-                },
-            ) => log::log!(
-                level, object:% = object, error:%, deleted = done, wanted = count, nextTry:% = next;
+            Some(batch @ Batch { done, count, .. }) => log::log!(
+                level, object:% = object, error:%, done, wanted = count, nextTry:% = next;
                 "{batch}, next attempt in {next}"
             ),
             None => log::log!(
@@ -152,7 +135,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Runs one sync, or the dry run in its place.
     pub(super) fn sync(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
         match &self.mode {
             Mode::Writes(writer) => self.sync_replica_set(key, writer),
@@ -210,7 +192,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Records how many pods of `rs` wait for its back-off.
     pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
         let n_held_back = step.opt_ins.n_held_back();
         let note = |memory: &mut Memory| memory.history.n_held_back = n_held_back;
@@ -222,7 +203,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Records that `rs` has as many pods as its spec asks for.
     pub(super) fn note_converged(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
         let note = |memory: &mut Memory| memory.history.note_converged(rs, now);

@@ -51,7 +51,6 @@ impl ApiError {
 #[derive(Debug)]
 pub struct ApiFacts {
     pub facts: ReplicaSetFacts,
-    /// Events, finalizers and other context.
     pub sources: Sources,
 }
 
@@ -349,7 +348,6 @@ pub(super) fn for_each(
     }
 }
 
-/// Reads one page and returns the continue token, empty after the last page.
 fn read_page(
     client: &Client,
     request: &Request,

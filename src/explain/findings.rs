@@ -398,7 +398,6 @@ fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
     }
 }
 
-/// Reports pods that fail as fast as they are replaced, and the remedy. `None` if they do not.
 pub(super) fn failing(
     facts: &ReplicaSetFacts,
     sources: &Sources,

@@ -78,12 +78,10 @@ pub struct Report {
     pub next: NextStep,
     pub deletion_order: Vec<Deletion>,
     pub deletion_order_total: usize,
-    /// Pods that do not count as replicas, and why.
     pub not_counted: Vec<NotCounted>,
     pub not_counted_total: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
-    /// `status.conditions`.
     pub conditions: Vec<Condition>,
     /// Recent events, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +100,6 @@ pub struct Sibling {
 }
 
 impl Report {
-    /// True if the ReplicaSet has converged: no problem, and nothing for a sync to do.
     pub fn has_converged(&self) -> bool {
         self.findings.is_empty() && self.next.is_nothing()
     }
@@ -153,12 +150,10 @@ impl NextStep {
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
     pub pod: String,
-    /// The deciding rule, such as `deletion-cost`; absent for the last pod, or if no rule decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
     /// The rule in words, with this pod's value and the next pod's.
     pub because: String,
-    /// The pod with which it ties: either of the two may be deleted first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ties_with: Option<String>,
 }
@@ -189,10 +184,8 @@ pub struct MemoryReport {
     /// Pods whose creation or deletion had an unknown outcome. The next sync retries these first.
     pub unresolved: Vec<String>,
     pub unresolved_total: usize,
-    /// The version that the pod cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for_pods_version: Option<String>,
-    /// The version that the ReplicaSet cache must reach before the next sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for_replica_sets_version: Option<String>,
     pub cached_pods_version: String,
@@ -210,7 +203,6 @@ pub struct MemoryReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<Timestamp>,
     pub failures: u32,
-    /// Time until the queue adds the key by itself, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_try_seconds: Option<f64>,
     pub is_queued: bool,

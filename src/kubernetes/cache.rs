@@ -26,7 +26,6 @@ use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
 pub use pods::{PodStore, PodTally, ReplicaSetStore};
 pub use store::{CacheEvent, Store};
 
-/// Maximum delay before a watch reads what has arrived.
 pub use crate::client::READ_WAIT_MAX;
 
 /// The pods and ReplicaSets that the watches have delivered. Clones share the same cache.

@@ -41,7 +41,6 @@ use crate::stdx::tls::{Certificate, certificates};
 /// A set of checks with a common consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Does the daemon make progress? For people and alerts.
     Healthz,
     /// Would a restart help? For the kubelet's liveness probe and systemd's watchdog.
     Livez,
@@ -122,7 +121,6 @@ impl Health {
         Some(self.find(probe, check))
     }
 
-    /// Name and message of the first failing check of a probe.
     pub fn first_failure(&self, probe: Probe) -> Option<(String, String)> {
         let all = self.ask(probe, |_| false).into_iter();
         let mut failed = all.filter_map(|check| Some((check.name, check.finding?.err()?)));

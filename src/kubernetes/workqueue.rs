@@ -62,7 +62,6 @@ pub struct KeyState {
     /// The key waits for a worker or a permit, or will when its current worker is done.
     pub is_waiting: bool,
     pub is_processing: bool,
-    /// Time until the key is queued after its delay; `None` without a delay.
     pub due_in: Option<Duration>,
     /// Its failures since its last success.
     pub n_failures: u32,
@@ -216,7 +215,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.is_shutting_down()
     }
 
-    /// Queues the keys that are due at `now`, and returns their number. Never blocks.
     pub fn advance(&self, now: Instant) -> usize {
         let due = self.delayed.due(now);
         let n_due = due.len();
@@ -226,7 +224,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         n_due
     }
 
-    /// Returns when the next delayed key is due, which is how far a manual clock may jump.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.delayed.next_deadline()
     }

@@ -45,7 +45,6 @@ pub struct ControllerInstance {
 }
 
 impl ControllerInstance {
-    /// Starts the threads. The workers wait until the pods and the objects of `kind` are listed.
     pub(super) fn start(kind: &'static WorkloadKind, shared: &Shared<'_>) -> Self {
         let (options, stop) = (shared.options, shared.stop);
         let n_workers = options.concurrent_syncs(kind);
@@ -117,7 +116,6 @@ impl ControllerInstance {
         self.kind
     }
 
-    /// The cache that the watches fill: all pods, and the objects of this kind.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }

@@ -24,7 +24,6 @@ use crate::stdx::turns;
 pub(super) struct ElectedInstance {
     /// A controller that must learn of the takeover.
     pub(super) controller: Option<Arc<ReplicaSetController>>,
-    /// The clients that write.
     pub(super) clients: [Client; 2],
     pub(super) recorder: Arc<EventRecorder>,
 }
@@ -74,7 +73,6 @@ impl Leadership {
         }
     }
 
-    /// Starts the thread `lease`.
     pub(super) fn start(
         &mut self,
         config: &ClientConfig,
@@ -134,7 +132,6 @@ impl Leadership {
         &self.leads
     }
 
-    /// The health check, once started.
     pub(super) fn health(&self) -> Option<&LeaderElectionHealth> {
         self.running.as_ref().map(|running| &running.health)
     }

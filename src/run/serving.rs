@@ -16,7 +16,6 @@ use crate::telemetry::logging;
 /// two ports, some 60 connections of its own for each controlled kind, and files.
 const DESCRIPTORS_WANTED: u64 = 400;
 
-/// Returns the options of the servers. `config` is that of the controlled cluster.
 pub(super) fn serving_options(
     args: &RunArgs,
     config: &ClientConfig,

@@ -21,7 +21,6 @@ use super::authorization::{Reviews, TokenFinding, TtlCache};
 use crate::http_server::{Peer, Request};
 use crate::stdx::tls::{Certificate, in_words};
 
-/// How long a token review stays valid (apiserver `pkg/server/options/authentication.go:CacheTTL`).
 const TOKEN_TTL: Duration = Duration::from_secs(10);
 
 /// The cache skips longer tokens, so that it has a bound in bytes.

@@ -123,7 +123,6 @@ pub(super) enum ReviewError {
 /// The user of a token, or why the token is invalid.
 pub(super) type TokenFinding = Result<User, String>;
 
-/// Sends reviews to the API server.
 pub(super) struct Reviews {
     client: Client,
     slots: Slots,
@@ -256,7 +255,6 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
         Self(Mutex::default())
     }
 
-    /// The value, unless it has expired at `now`.
     pub(super) fn get(&self, key: &K, now: Instant) -> Option<V> {
         let entries = self.0.lock();
         let (expires, value) = entries.get(key)?;

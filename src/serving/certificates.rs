@@ -41,7 +41,6 @@ pub struct CertificateFiles {
     pub client_ca: Option<PathBuf>,
 }
 
-/// The current certificates. Shared by `Arc`.
 pub(super) struct Certificates {
     files: CertificateFiles,
     versions: &'static [&'static SupportedProtocolVersion],

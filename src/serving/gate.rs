@@ -56,7 +56,6 @@ impl AllowedPaths {
     }
 }
 
-/// The pages behind authentication and authorization.
 pub(super) struct Gate {
     pub(super) authentication: Authentication,
     pub(super) authorization: Authorization,

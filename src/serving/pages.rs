@@ -33,7 +33,6 @@ struct State {
     trees: BTreeMap<String, Page>,
     /// What the pages show, by path or by the form of the paths below a prefix.
     index: BTreeMap<String, String>,
-    /// Prefixes of paths that return 404.
     hidden: Vec<String>,
     status: Option<StatusSource>,
     objects: Option<ObjectsSource>,
@@ -51,7 +50,6 @@ type ObjectsSource = Arc<dyn Fn() -> String + Send + Sync>;
 pub(super) struct Entry {
     /// The path, or the form of several, such as `/debug/replicasets/NAMESPACE/NAME`.
     pub(super) path: String,
-    /// What the page shows.
     pub(super) about: String,
     #[serde(skip)]
     pub(super) is_form: bool,
@@ -155,7 +153,6 @@ impl Pages {
         self.find(path).is_some()
     }
 
-    /// Serves the page at the request's path, or returns 404.
     pub fn answer(&self, request: &Request) -> Response {
         let Some(page) = self.find(&request.path) else {
             return Response::text(404, "404 page not found\n");

@@ -21,7 +21,6 @@ use crate::telemetry::{Health, Probe, metrics};
 
 const COMPONENT: &str = "replicaset-controller";
 
-/// The first line of both pages.
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                        formatting compatibility guarantees and is for debugging purposes only.";
 

@@ -286,7 +286,6 @@ impl From<Pod> for WrittenPod {
     }
 }
 
-/// Updates ReplicaSets at the API server. Each call blocks for one request.
 pub trait ReplicaSetControl: Send + Sync {
     /// Replaces the status of `rs`, on condition that the object still has the version of `rs`.
     /// Returns the updated object.

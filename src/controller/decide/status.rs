@@ -66,7 +66,6 @@ impl Availability {
     }
 }
 
-/// Number of pods of a ReplicaSet in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Active pods.

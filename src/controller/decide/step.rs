@@ -169,7 +169,6 @@ impl Reason {
     }
 }
 
-/// The earliest time of each priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Next {
     /// When pods may have to be created or deleted.

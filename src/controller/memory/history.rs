@@ -144,7 +144,6 @@ impl History {
         std::mem::replace(&mut self.reported[what as usize], reported) != reported
     }
 
-    /// True if the history may be dropped.
     pub fn is_over(&self, now: Instant) -> bool {
         let is_old = |(since, _): &_| now.saturating_duration_since(*since) >= FAILURES_PERIOD;
         self.last_error.is_none()

@@ -154,7 +154,6 @@ pub struct HeldBack {
     pub position: Option<QueuePosition>,
 }
 
-/// A ReplicaSet's position in the queue of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePosition {
     /// ReplicaSets that retry before it.

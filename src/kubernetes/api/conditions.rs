@@ -30,7 +30,6 @@ pub struct Condition {
     pub status: String,
     /// When `status` last changed.
     pub last_transition_time: Option<Timestamp>,
-    /// A machine-readable reason in one word.
     pub reason: Option<String>,
     pub message: Option<String>,
     /// The condition as it was received; a new one has none.
@@ -44,7 +43,6 @@ pub enum Original {
     None,
     Json(Box<RawValue>),
     Protobuf(Box<[u8]>),
-    /// Further conditions that are not decoded, in JSON, one after the other.
     FurtherJson(String),
 }
 
@@ -62,7 +60,6 @@ impl fmt::Debug for Original {
     }
 }
 
-/// The fields that are read.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ConditionJson<'a> {

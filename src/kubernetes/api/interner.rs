@@ -205,7 +205,6 @@ fn starts(packed: &[u8]) -> Vec<u32> {
     starts.collect()
 }
 
-/// The value of `key`, if present.
 pub(super) fn get<'a>(packed: &'a [u8], key: &str) -> Option<&'a str> {
     let (mut low, mut high) = (0, packed.len());
     while low < high {

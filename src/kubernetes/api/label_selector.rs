@@ -37,7 +37,6 @@ pub enum SelectorError {
     /// An unknown operator.
     #[error("\"{0}\" is not a valid label selector operator")]
     UnknownOperator(String),
-    /// `In` or `NotIn` without values.
     #[error("for label \"{0}\": operators 'In' and 'NotIn' need a value")]
     NoValues(String),
     /// `Exists` or `DoesNotExist` with values.
@@ -52,7 +51,6 @@ pub enum SelectorError {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Selector(Box<[u8]>);
 
-/// The values of one requirement.
 #[derive(Debug, Default)]
 pub struct Values(Packed);
 

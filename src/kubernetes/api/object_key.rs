@@ -90,7 +90,6 @@ impl Uid {
         }
     }
 
-    /// True if the object has no UID (yet).
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, UidRepr::Text(text) if text.is_empty())
     }
@@ -198,15 +197,12 @@ fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
 pub struct ControllerRef {
     /// The owner's kind, such as `ReplicaSet`.
     pub kind: Arc<str>,
-    /// The owner's name, in the namespace of the owned object.
     pub name: Arc<str>,
     pub uid: Uid,
 }
 
-/// Key of the index "pods by owner".
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerKey {
-    /// Namespace of both owner and owned object.
     pub namespace: Arc<str>,
     /// The owner in the owned object's reference.
     pub owner: ControllerRef,

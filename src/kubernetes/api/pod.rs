@@ -67,7 +67,6 @@ pub struct Pod {
     pub restarts: i32,
     /// The highest restart count of an init container with `restartPolicy: Always`.
     pub sidecar_restarts: i32,
-    /// [`POD_DELETION_COST`]; 0 if absent or malformed.
     pub deletion_cost: i32,
     /// The annotation [`SCALE_DOWN`].
     pub scale_down: ScaleDownMark,

@@ -88,7 +88,6 @@ impl Status {
         &self.0
     }
 
-    /// The HTTP code; 0 if unknown.
     pub fn code(&self) -> u16 {
         self.0
             .code

@@ -107,7 +107,6 @@ pub struct Unread {
     pub key: Option<UnreadKey>,
     /// Its resource version, possibly empty.
     pub resource_version: ResourceVersion,
-    /// Why it could not be decoded.
     pub error: String,
 }
 
@@ -153,7 +152,6 @@ pub enum Frame<T> {
     Modified(Decoded<T>),
     /// The object was deleted; this is its last state.
     Deleted(Decoded<T>),
-    /// No change up to this version.
     Bookmark {
         resource_version: ResourceVersion,
         /// True if the initial list is complete.
@@ -222,7 +220,6 @@ pub trait ReadList<T: Decode> {
     fn metadata(&self) -> &ListMetadata;
 }
 
-/// The body of one watch.
 pub trait ReadWatch<T: Decode> {
     /// Returns the next message; `None` once the server has closed the watch. Blocks until it has
     /// arrived; the body's own read ends the wait.

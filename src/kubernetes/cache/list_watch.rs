@@ -99,15 +99,12 @@ pub enum Reaction {
     Check(Duration),
 }
 
-/// The state machine.
 pub struct ListWatch {
     streams_lists: bool,
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
-    /// The back-off while the server refuses connections.
     refused_backoff: Backoff,
-    /// The back-off for lists that replace an expired version.
     expiry_backoff: Backoff,
     /// The version of the last message or list; empty before the first list.
     last_resource_version: ResourceVersion,
@@ -147,7 +144,6 @@ struct Stream {
     /// Time of the request, not of the response: some proxies delay the response until the first
     /// message.
     requested: Instant,
-    /// A message has arrived.
     has_spoken: bool,
     /// False while a watch from an unset version sends the server's current objects. They come in
     /// no order, so their versions do not show how far the watch has come.

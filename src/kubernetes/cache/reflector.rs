@@ -39,10 +39,8 @@ use crate::stdx::{thread, turns};
 /// Receives the events of a watch. The watch thread calls it without holding a lock; a handler that
 /// blocks delays the watch.
 pub trait Handler<T>: Send {
-    /// The store has changed.
     fn on_event(&mut self, event: &CacheEvent<T>);
 
-    /// All events up to the store's version have been delivered.
     fn on_position(&mut self);
 
     /// The API server answers again after an outage: a watch is open, or a list is complete.
@@ -86,9 +84,7 @@ impl Default for ReflectorOptions {
 }
 
 pub struct ReflectorParts<T: Decode> {
-    /// The store to keep equal to the server.
     pub store: Arc<Store<T::Object>>,
-    /// Opens the lists and watches.
     pub source: Box<dyn Source>,
     pub handler: Box<dyn Handler<T::Object>>,
     pub stats: Arc<CacheStats>,
@@ -594,11 +590,9 @@ pub struct Body {
     /// The response's body. Reads block until bytes arrive. They fail once the stop signal is
     /// triggered, or when no bytes arrive for too long.
     pub reader: Box<dyn Read + Send>,
-    /// How the body's reads wait.
     pub state: StreamState,
 }
 
-/// A collection of the API server.
 pub struct Collection {
     client: StreamClient,
     path: String,

@@ -91,7 +91,6 @@ impl<T: Indexed> Store<T> {
         Some(Arc::clone(&entry.object))
     }
 
-    /// The objects of one bucket, in an order that depends only on the store's history.
     pub fn bucket(&self, bucket: &T::Bucket) -> Vec<Arc<T>> {
         let [objects] = self.buckets([bucket]);
         objects

@@ -21,7 +21,6 @@ use crate::client::live_tls::Pem;
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 
-/// The command line's settings for the API server.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSource {
     pub kubeconfig: Option<PathBuf>,
@@ -58,7 +57,6 @@ struct Draft {
     proxy_url: Option<String>,
     namespace: Option<String>,
     origin: String,
-    /// The source of the credentials, such as `user "dev"`, for the log.
     user: String,
 }
 
@@ -433,7 +431,6 @@ pub enum ConfigError {
         /// Where a kubeconfig was looked for.
         searched: Vec<SearchedPlace>,
     },
-    /// A kubeconfig file cannot be used.
     #[error("kubeconfig {}: {problem}", file.display())]
     File { file: PathBuf, problem: String },
     /// An entry of a kubeconfig cannot be used.

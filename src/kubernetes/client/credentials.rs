@@ -57,7 +57,6 @@ pub(super) struct Impersonation {
     pub(super) extra: Vec<(String, String)>,
 }
 
-/// The credentials of a request's headers. `Debug` never prints secrets.
 pub(super) struct Credentials {
     source: Source,
     impersonation: HeaderMap,

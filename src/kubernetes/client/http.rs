@@ -356,7 +356,6 @@ fn describe(timeout: Timeout) -> String {
 // Request metrics of one client. The metric handles of a verb are resolved at its first request;
 // after that, counting a request costs a few nanoseconds and no allocation.
 
-/// The metric handles for one API server.
 #[derive(Debug)]
 pub(super) struct Meter {
     host: String,

@@ -166,14 +166,12 @@ impl Request {
         Self::new(Method::Delete, path)
     }
 
-    /// The same request with one more pair in the query.
     #[must_use]
     pub fn query(mut self, name: &str, value: impl Into<String>) -> Self {
         self.query.push((name.to_owned(), value.into()));
         self
     }
 
-    /// The same request with this body.
     #[must_use]
     pub fn body(
         mut self,
@@ -187,7 +185,6 @@ impl Request {
         self
     }
 
-    /// The same request with this object as its body.
     #[must_use]
     pub fn object(self, object: Encoded) -> Self {
         self.body(object.media_type, object.bytes)
@@ -261,7 +258,6 @@ impl Request {
         self.path_and_query_under("")
     }
 
-    /// The same, under the path of the server's URL.
     pub(super) fn path_and_query_under(&self, prefix: &str) -> String {
         let pair = |(name, value): &(String, String)| name.len() + value.len() + 2;
         let n_bytes = prefix.len() + self.path.len() + self.query.iter().map(pair).sum::<usize>();

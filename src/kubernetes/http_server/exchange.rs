@@ -105,7 +105,6 @@ impl fmt::Debug for PeerParts {
 }
 
 impl Request {
-    /// The first value of a query parameter, or the empty string.
     pub fn query_value(&self, name: &str) -> &str {
         self.query_values(name).next().unwrap_or_default()
     }
@@ -116,7 +115,6 @@ impl Request {
         pairs.map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a header, or the empty string.
     pub fn header(&self, name: &str) -> &str {
         let mut pairs = self.headers.iter();
         let pair = pairs.find(|(key, _)| key == name);
@@ -198,7 +196,6 @@ impl Response {
         response
     }
 
-    /// The same response with another media type.
     #[must_use]
     pub fn with_content_type(mut self, content_type: &str) -> Self {
         content_type.clone_into(&mut self.content_type);
@@ -253,7 +250,6 @@ pub trait ChunkStream: Send {
 pub enum Next {
     /// Bytes to send; never empty.
     Chunk(Vec<u8>),
-    /// No chunk within the timeout.
     Idle,
     End,
     /// The connection breaks inside the body.

@@ -95,7 +95,6 @@ impl Clock for FakeClock {
 
 /// A clock that includes suspend.
 pub trait BootClock: Debug + Send + Sync {
-    /// Time since a fixed point in the past; only differences are meaningful.
     fn boot_time(&self) -> Duration;
 }
 

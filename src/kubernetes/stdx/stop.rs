@@ -88,7 +88,6 @@ impl Stop {
         wake();
     }
 
-    /// Blocks until the signal is given or `timeout` has passed; returns whether it was given.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let given = || self.is_stopped().then_some(());
         match turns::wait_timeout(&[&self.0.spot], timeout, given) {
@@ -100,7 +99,6 @@ impl Stop {
         }
     }
 
-    /// Blocks until the signal is given; returns its cause.
     pub fn wait(&self) -> Cause {
         if let Waited::Ready(cause) = turns::wait(&[&self.0.spot], None, || self.cause()) {
             return cause;

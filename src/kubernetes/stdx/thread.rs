@@ -127,7 +127,6 @@ impl Thread {
         }
     }
 
-    /// Blocks until the thread has ended, at most until `deadline`; returns whether it has.
     pub fn has_ended_by(&self, deadline: Instant) -> bool {
         self.ended.wait_until(deadline)
     }
@@ -297,7 +296,6 @@ pub fn heard() {
     OWN.try_with(record).unwrap_or_default();
 }
 
-/// The current activities of every registered thread, in no particular order.
 pub fn snapshot() -> Vec<ThreadActivity> {
     let slots: Vec<Arc<Slot>> = all().clone();
     let activity = |slot: Arc<Slot>| {

@@ -35,7 +35,6 @@ pub use self::levels::Levels;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Plain lines for people.
     #[default]
     Text,
     /// One JSON object per line, with klog's field names.

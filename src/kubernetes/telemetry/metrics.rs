@@ -47,7 +47,6 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// A set without any samples.
     pub fn new() -> Self {
         let (main, slis) = (Registry::default(), Registry::default());
         process::register(&main);
@@ -66,12 +65,10 @@ impl Metrics {
         }
     }
 
-    /// The body of `/metrics`, of type [`CONTENT_TYPE`]. Does not block.
     pub fn render(&self) -> String {
         self.main.render()
     }
 
-    /// The body of `/metrics/slis`, of type [`CONTENT_TYPE`]. Does not block.
     pub fn render_slis(&self) -> String {
         self.slis.render()
     }

@@ -42,7 +42,6 @@ pub struct Daemon {
     pub status: Box<dyn Fn() -> String + Send>,
 }
 
-/// Starts the thread if `$NOTIFY_SOCKET` is set. The thread ends with `stop`.
 pub fn start(health: &Arc<Health>, daemon: Daemon, stop: &Stop) -> Option<Thread> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let watchdog = sd_notify::watchdog_enabled();

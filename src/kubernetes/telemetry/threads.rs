@@ -96,7 +96,6 @@ impl ThreadReport {
         text
     }
 
-    /// Logs one record per thread at level info.
     pub fn log(&self) {
         for thread in &self.threads {
             log::info!(

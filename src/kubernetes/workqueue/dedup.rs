@@ -58,7 +58,6 @@ struct Dirty {
     tenant: Tenant,
     /// When it became dirty.
     added: Instant,
-    /// Its number in its lane.
     number: u64,
 }
 
@@ -122,7 +121,6 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         known.is_none()
     }
 
-    /// Puts a dirty key into its lane.
     fn enqueue(&mut self, key: &K) {
         self.last_number += 1;
         if let Some(dirty) = self.dirty.get_mut(key) {
@@ -284,7 +282,6 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         oldest.map_or(Duration::ZERO, |added| now.saturating_duration_since(added))
     }
 
-    /// Returns how long the workers have processed their current keys.
     pub fn in_progress(&self, now: Instant) -> InProgress {
         let since = |at: Instant| now.saturating_duration_since(at);
         let all = self.processing.values();

@@ -70,7 +70,6 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         heap.by_time.first_key_value().map(|(first, _)| *first) == Some(slot)
     }
 
-    /// Takes out the keys that are due at `now`, in order of time.
     pub fn due(&self, now: Instant) -> Vec<(K, Priority)> {
         let mut heap = self.heap.lock();
         let heap = &mut *heap;

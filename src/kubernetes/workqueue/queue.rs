@@ -147,7 +147,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         found
     }
 
-    /// The part of a look under the lock.
     fn find(&self) -> (Found<K>, bool) {
         let now = self.clock.now();
         let mut state = self.state.lock();

@@ -17,7 +17,6 @@ use crate::api::protobuf::meta::{ObjectMeta, Time, controller_in, labels_in};
 use crate::api::protobuf::{Field, Fields, Parts, ProtobufError, contents, last};
 use crate::api::{CompactTimestamp, ObjectKey, ResourceVersion, Uid};
 
-/// Field numbers of `spec` and of its init containers.
 mod spec {
     pub(super) const NODE_NAME: u32 = 10;
     pub(super) const INIT_CONTAINERS: u32 = 20;
@@ -25,7 +24,6 @@ mod spec {
     pub(super) const CONTAINER_RESTART_POLICY: u32 = 24;
 }
 
-/// Field numbers of `status` and of its lists.
 mod status {
     pub(super) const PHASE: u32 = 1;
     pub(super) const CONDITIONS: u32 = 2;

@@ -12,7 +12,6 @@ use serde::{Deserialize, Deserializer};
 use crate::client::lenient::{documents, list, or_default};
 use crate::stdx::bounded_file;
 
-/// A document of a kubeconfig file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(super) struct Kubeconfig {
@@ -52,7 +51,6 @@ pub(super) struct NamedContext {
     pub(super) context: Context,
 }
 
-/// An API server's address and how to connect to it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(super) struct Cluster {
@@ -103,7 +101,6 @@ pub(super) struct User {
     pub(super) exec: Option<Exec>,
 }
 
-/// An authentication method that Kubernetes no longer supports.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AuthProvider {
@@ -133,7 +130,6 @@ pub(super) struct Variable {
     pub(super) value: Option<String>,
 }
 
-/// A cluster, a user and a namespace.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Context {

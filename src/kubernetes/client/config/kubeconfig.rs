@@ -105,7 +105,6 @@ pub(super) fn find(
     Ok(Some(files))
 }
 
-/// Returns the documents of a file as if each were a file; an empty one if the file holds none.
 fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
     let error = |problem| ConfigError::File {
         file: path.to_owned(),
