@@ -50,7 +50,7 @@
 //! | [`batches`] | slow start, and the threads that send creates and deletes | stdx |
 //! | [`controller`] | handlers, sync, decide, act, memory | above, not client, leader_election |
 //! | [`deployment`] | the Deployment controller | kubernetes |
-//! | [`explain`] | facts → report → text or JSON | api, client, controller, stdx |
+//! | [`explain`] | facts → report → text or JSON | api, cache, client, controller, stdx |
 //! | [`http_server`] | HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's pages; access control | api, client, http_server, stdx, telemetry |
 //! | [`rights`] | required RBAC rights: manifests, self-check | api, client, stdx, telemetry |
