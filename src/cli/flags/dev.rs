@@ -45,12 +45,17 @@ impl LocalCommand {
     }
 }
 
+/// Help of `--controllers`, whose `*` means all here.
+const CONTROLLERS: &str = "Controllers to run: replicaset-controller, \
+                           replicationcontroller-controller, deployment-controller, or * for all; \
+                           -NAME disables one";
+
 /// Flags of `dev`.
 #[derive(Args, Clone, Debug)]
 // The limit protects an API server that others use; this one has no other users.
 #[command(mut_arg("kube_api_qps", |arg| arg.default_value("0").hide_short_help(true)))]
 // No other controller runs here.
-#[command(mut_arg("controllers", |arg| arg.default_value("*").hide_short_help(true)))]
+#[command(mut_arg("controllers", |arg| arg.default_value("*").help(CONTROLLERS)))]
 #[command(mut_arg("concurrent_replicaset_syncs", |arg| arg.hide_short_help(true)))]
 #[expect(
     clippy::struct_excessive_bools,

@@ -179,6 +179,25 @@ fn bools_are_shown_as_true_or_false() {
     }
 }
 
+/// A cluster has a Deployment controller already; `dev` has none.
+#[test]
+fn deployments_are_controlled_only_if_named_except_in_dev() {
+    for (list, named, in_dev) in [
+        ("*", false, true),
+        ("*,-deployment-controller", false, false),
+        ("replicaset-controller", false, false),
+        ("replicaset-controller,deployment-controller", true, true),
+        ("deployment", true, true),
+    ] {
+        let parsed = of(&[&*format!("--controllers={list}")]).parsed();
+        let args = &parsed.run_args().controller;
+        let runs = (args.runs_deployments(), args.runs_deployments_in_dev());
+        assert_eq!(runs, (named, in_dev), "{list}");
+    }
+    let usage = of(&["--controllers=deployment-controller", "--dry-run"]).usage();
+    assert!(usage.contains("has no dry run"), "{usage}");
+}
+
 #[test]
 fn controllers_are_chosen_as_upstream_does() {
     let (rs, rc) = (&REPLICA_SET, &REPLICATION_CONTROLLER);
