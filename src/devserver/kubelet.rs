@@ -19,7 +19,7 @@ use crate::resource::Resource;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 
-use step::{Step, next_step};
+use step::{Step, next_step, node_name};
 
 use crate::store::{Change, Object, State, Store};
 use crate::write::create;
@@ -198,11 +198,6 @@ impl Kubelet {
 
 /// The pod capacity in a node's status; nothing enforces it.
 const CAPACITY_PODS: &str = "10000";
-
-/// The name of a node.
-pub(crate) fn node_name(number: usize) -> String {
-    format!("node-{number}")
-}
 
 /// Creates the nodes that do not exist yet.
 pub(crate) fn create_nodes(state: &mut State, n_nodes: usize) {

@@ -47,7 +47,7 @@ pub(crate) fn complete_new(resource: Resource, object: &mut Value) {
     if resource == Resource::Pods && is_gated {
         object["status"]["conditions"] = json!([{
             "type": "PodScheduled", "status": "False", "lastProbeTime": null,
-            "lastTransitionTime": null, "reason": "SchedulingGated",
+            "lastTransitionTime": metadata::now(), "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }

@@ -103,7 +103,8 @@ cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-
 horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status first={}
   idle=horizontal-pod-autoscaler-controller Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas
   Replicas=+/status/currentReplicas
-poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status first={}
+poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status
+  first={"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}
 ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
 networkpolicies networking.k8s.io/v1 NetworkPolicy short=netpol counted
 ingressclasses networking.k8s.io/v1 IngressClass cluster counted

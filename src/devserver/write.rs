@@ -258,9 +258,15 @@ pub(crate) fn replace_managed(
         let updated = Stored::new(key, object.version, &new);
         return Ok(Arc::new(updated));
     }
+    let was_terminal = object.is_terminal;
     let object = state.put(resource, key, new);
-    // The status that a client has written to a quota stays.
-    if resource != Resource::Quotas || part == Part::Main {
+    // Most changes count nothing anew, and the status that a client has written to a quota stays.
+    let is_counted = match resource {
+        Resource::Quotas => part == Part::Main,
+        Resource::Pods => object.is_terminal != was_terminal,
+        resource => matches!(resource.plural(), "services" | "persistentvolumeclaims"),
+    };
+    if is_counted {
         quota::refresh(state, object.namespace());
     }
     Ok(object)

@@ -171,6 +171,7 @@ fn the_dev_server_responds_like_a_real_api_server() {
         scenes::apply(&namespace),
         scenes::malformed(&namespace),
         scenes::namespaces(&namespace),
+        scenes::fields(&namespace),
     ];
     for step in scenes.iter().flatten() {
         pair.send(step);

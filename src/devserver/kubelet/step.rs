@@ -166,7 +166,8 @@ pub(crate) fn take(
             return delete(state, Resource::Pods, key, &options).map(|_| ());
         }
         Step::Bind => {
-            let node = behaviour.node.as_deref().unwrap_or(node);
+            let free = schedulable(state, node, options.n_nodes);
+            let node = behaviour.node.as_deref().unwrap_or(&free);
             return write::bind(state, key, &json!({"target": {"name": node}}));
         }
         Step::MarkUnschedulable => set_unschedulable(&mut pod),
@@ -203,6 +204,23 @@ pub(crate) fn take(
         }
     }
     write::replace(state, Resource::Pods, &object, Part::Status, pod).map(|_| ())
+}
+
+/// The name of a node.
+pub(crate) fn node_name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// The node that is next in turn and not cordoned.
+fn schedulable(state: &State, first: &str, n_nodes: usize) -> String {
+    let is_free = |node: &String| {
+        let node = state.get(Resource::Nodes, node).map(|node| node.value());
+        node.is_none_or(|node| node["spec"]["unschedulable"] != true)
+    };
+    let number = first.rsplit('-').next().and_then(|it| it.parse().ok());
+    let number: usize = number.unwrap_or(0);
+    let mut all = (0..n_nodes).map(|more| node_name((number + more) % n_nodes));
+    all.find(is_free).unwrap_or_else(|| first.to_owned())
 }
 
 /// The highest restart count in `list`, which is a member of the status.

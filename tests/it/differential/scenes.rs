@@ -137,6 +137,78 @@ pub(super) fn quota(namespace: &str) -> (Vec<Step>, Step, Vec<Step>) {
     (setup, rejected, steps)
 }
 
+/// Defaults and checks of fields at any depth, evictions, and both groups of events.
+pub(super) fn fields(namespace: &str) -> Vec<Step> {
+    let pods = Subject::Pods.collection(namespace);
+    let sets = Subject::ReplicaSets.collection(namespace);
+    let mut full = plain_pod("full");
+    full["spec"]["containers"][0] = json!({
+        "name": "c", "image": "i:1", "resources": {"limits": {"cpu": "100m"}},
+        "ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": 80}},
+        "readinessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 5},
+        "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    });
+    full["spec"]["volumes"] = json!([
+        {"name": "a"}, {"name": "b", "secret": {"secretName": "s"}},
+        {"name": "c", "configMap": {"name": "m", "defaultMode": 256}},
+        {"name": "d", "hostPath": {"path": "/x"}}, {"name": "e", "downwardAPI": {}},
+        {"name": "f", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+    ]);
+    let mut template = plain_set("full", 0);
+    template["spec"]["template"]["spec"] = full["spec"].clone();
+    let mut gated = plain_pod("gated");
+    gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+    let mut protocol = plain_pod("protocol");
+    protocol["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "protocol": "tcp"}]);
+    let mut lun = plain_pod("lun");
+    lun["spec"]["volumes"] = json!([{"name": "v", "fc": {"targetWWNs": ["5"], "lun": "2"}}]);
+    let mut typo = plain_set("typo", 0);
+    typo["kind"] = json!("Deployment");
+    typo["spec"]["template"]["spec"]["containers"][0]["livenessProbe"] =
+        json!({"exec": {"comand": ["x"]}});
+    let deployments = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    let budgets = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "plain"}}},
+    });
+    let evict = |name: &str| {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
+        });
+        Step::post(format!("{pods}/{name}/eviction"), eviction)
+    };
+    let runs = json!({"status": {
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    let counted = |allowed: i64| {
+        json!({"status": {
+            "observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1,
+            "desiredHealthy": 1, "expectedPods": 1,
+        }})
+    };
+    let (full_path, budget_path) = (format!("{pods}/full"), format!("{budgets}/b"));
+    vec![
+        Step::post(&pods, full),
+        Step::post(&sets, template),
+        Step::post(&pods, gated),
+        Step::post(&pods, protocol),
+        Step::post(&pods, lun),
+        Step::post(&deployments, typo).query("fieldValidation", "Strict"),
+        evict("absent"),
+        evict("gated"),
+        Step::put_edited(&full_path, "/status", runs),
+        Step::post(&budgets, budget),
+        evict("full"),
+        Step::put_edited(&budget_path, "/status", counted(0)),
+        evict("full"),
+        Step::put_edited(&budget_path, "/status", counted(1)),
+        evict("full"),
+        Step::delete(&budget_path, Value::Null),
+        Step::delete(format!("{sets}/full"), Value::Null),
+    ]
+}
+
 /// The lifecycle of a namespace.
 pub(super) fn namespaces(namespace: &str) -> Vec<Step> {
     let all = "/api/v1/namespaces";

@@ -1,6 +1,7 @@
 """Everyday calls of the official Python client to the server of $KUBECONFIG."""
 
 import time
+from datetime import datetime, timezone
 
 from kubernetes import client, config, dynamic, watch
 from kubernetes.client.rest import ApiException
@@ -74,12 +75,24 @@ maps = dynamic_client.resources.get(api_version="v1", kind="ConfigMap")
 body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"x": "y"}}
 applied = maps.server_side_apply(body=body, name="s", namespace="default", field_manager="rig")
 ok("server-side apply", applied.data.x == "y")
-client.EventsV1Api().list_namespaced_event("default")
-ok("events.k8s.io")
+event = client.EventsV1Event(
+    metadata=client.V1ObjectMeta(name="e"),
+    event_time=datetime.now(timezone.utc),
+    reporting_controller="rig",
+    reporting_instance="rig",
+    action="Try",
+    reason="Tried",
+    type="Normal",
+    note="a note",
+    regarding=client.V1ObjectReference(kind="ConfigMap", name="m", namespace="default"),
+)
+client.EventsV1Api().create_namespaced_event("default", event)
+ok("events.k8s.io", core.read_namespaced_event("e", "default").message == "a note")
+core.create_namespaced_pod(
+    "default", client.V1Pod(metadata=client.V1ObjectMeta(name="evicted"), spec=spec)
+)
 core.create_namespaced_pod_eviction(
-    pods[0].metadata.name,
-    "default",
-    client.V1Eviction(metadata=client.V1ObjectMeta(name=pods[0].metadata.name)),
+    "evicted", "default", client.V1Eviction(metadata=client.V1ObjectMeta(name="evicted"))
 )
 ok("eviction")
 apps.delete_namespaced_replica_set("web", "default", propagation_policy="Foreground")
