@@ -90,7 +90,7 @@ class DevServer:
         except (DevServerError, TimeoutError) as error:
             said = self.log.read_text(errors="replace").strip()
             self.stop()
-            raise DevServerError(f"{' '.join(command)}: {error}\n{said}") from error
+            raise DevServerError(f"{' '.join(command)}: {error}\n{said}".rstrip()) from None
         line = next(line for line in self.kubeconfig.read_text().splitlines() if "server:" in line)
         self.url = line.split('"')[1]
         # A proxy of the environment does not reach this machine's ports.

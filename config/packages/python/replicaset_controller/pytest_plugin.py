@@ -18,10 +18,13 @@ def dev_server_arguments():
 @pytest.fixture(scope="session")
 def dev_server(dev_server_arguments, tmp_path_factory):
     """A `DevServer`, which stops after the last test."""
+    server, failure = None, ""
     try:
         server = DevServer(*dev_server_arguments, folder=tmp_path_factory.mktemp("dev-server"))
     except DevServerError as error:
-        pytest.fail(f"the dev server does not start: {error}", pytrace=False)
+        failure = str(error)
+    if server is None:
+        pytest.fail(f"the dev server does not start: {failure}", pytrace=False)
     with server:
         yield server
 
