@@ -46,7 +46,7 @@ fn a_saved_state_is_loaded_again() {
     let data = folder.path().join("state.json");
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&data, new_replica_set("web", 3).to_string()).expect("a manifest");
-    let all = "default/web: all 3 pods are available";
+    let all = "replicaset default/web: all 3 pods are available";
     let output = run_until(&data, &kubeconfig, all);
     for line in [
         "API server    http://127.0.0.1:",

@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::files;
 use super::files::Document;
 use super::world::World;
+use crate::api::WorkloadKind;
+use crate::api::workload_kind::ALL;
 use crate::cli::flags::DevArgs;
 use crate::client::ClientConfig;
 use crate::deployment;
@@ -238,8 +240,15 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
         if looked_at.replace(version) != Some(version) {
             let pods = server.tally("pods", "", cursor);
             cursor = pods.version.max(cursor);
-            let mut sets = server.objects("replicasets", "");
-            sets.extend(server.objects("replicationcontrollers", ""));
+            let of_kind = |kind: &WorkloadKind| {
+                let mut sets = server.objects(kind.resource, "");
+                // The members of a list do not name their kind.
+                for set in &mut sets {
+                    set["kind"] = kind.kind.into();
+                }
+                sets
+            };
+            let sets: Vec<Value> = ALL.into_iter().flat_map(of_kind).collect();
             let world = World::read(&sets, &[], &[]);
             let now = Timestamp::now().strftime("%H:%M:%S");
             for line in changes.lines(&world.sets, &pods) {
