@@ -238,7 +238,7 @@ impl ReplicaSetController {
 
 fn outcome_of(error: &WriteError) -> WriteOutcome {
     match error {
-        WriteError::Refused(_) => WriteOutcome::Refused,
+        WriteError::Refused(_) => WriteOutcome::Rejected,
         WriteError::Unknown { .. } => WriteOutcome::Unknown,
         WriteError::Local(_) | WriteError::Stopped => WriteOutcome::NotSent,
     }

@@ -51,7 +51,7 @@ impl Work {
         let (has, replicas, delete) = (decision.active.len(), rs.replicas, &decision.delete);
         let wanted = usize::try_from(replicas).unwrap_or(0);
         let n_pods = match decision.plan {
-            Plan::Create(_) => wanted - has - decision.opt_ins.n_held_back(),
+            Plan::Create(_) => wanted - has - decision.opt_ins.n_backed_off(),
             Plan::Delete(_) => has - wanted - decision.opt_ins.n_kept(),
             Plan::Nothing => 0,
         };
@@ -116,7 +116,7 @@ impl ReplicaSetController {
         let [owned, orphans] = self.cache.pods_for(&self.owner_key(&rs), &key.namespace);
         let pods = Pods::Listed { owned, orphans };
         let decision = self.view_of(&rs, selector, pods).decide();
-        self.note_held_back(&rs, &decision);
+        self.note_backed_off(&rs, &decision);
         self.requeue(key, decision.next(&rs, self.clock.now()));
         if let Some(text) = dry_run.decided(key, Work::of(&rs, &decision)) {
             self.metrics.other_writers.would(first_word(&text));

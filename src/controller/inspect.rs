@@ -15,7 +15,7 @@ use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
-use crate::controller::memory::refusals::HeldBack;
+use crate::controller::memory::refusals::BackedOff;
 use crate::controller::memory::{Memory as Record, Totals};
 use crate::controller::view::{Siblings, cached_versions};
 use crate::workqueue::KeyState;
@@ -128,7 +128,7 @@ pub struct Memory {
     pub last_sync: Option<LastSync>,
     pub last_error: Option<LastError>,
     /// Why and how long its creates are backed off after a rejection.
-    pub held_back: Option<HeldBack>,
+    pub backed_off: Option<BackedOff>,
     /// What another controller wrote lately, to any ReplicaSet.
     pub other_writer: Option<String>,
     /// True if quotas are watched, so that free quota ends the back-off.
@@ -144,7 +144,7 @@ impl Memory {
             && self.unresolved_deletions.is_empty()
             && self.waits_for.is_none()
             && self.last_error.is_none()
-            && self.held_back.is_none()
+            && self.backed_off.is_none()
             && !self.queue.is_waiting
             && self.queue.n_failures == 0
     }
@@ -238,7 +238,7 @@ impl Inspector<'_> {
 
     fn memory_of(&self, rs: &ReplicaSet) -> Memory {
         let (cached, now) = (cached_versions(&self.0.cache), self.0.clock.now());
-        let held_back = self.0.memories.held_back(rs);
+        let backed_off = self.0.memories.backed_off(rs);
         let quotas_are_watched = self.0.memories.quota_watch.is_open.load(Ordering::Relaxed);
         let other_writer = self.0.mode.other_writer(now);
         let queue = self.0.queue.state_of(&rs.key);
@@ -253,7 +253,7 @@ impl Inspector<'_> {
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync.clone(),
                 last_error: memory.history.last_error.clone(),
-                held_back: held_back.clone(),
+                backed_off: backed_off.clone(),
                 other_writer: other_writer.clone(),
                 quotas_are_watched,
                 queue,

@@ -83,7 +83,7 @@ pub struct Totals {
     /// Open expectations of creations and of deletions.
     pub expected: (usize, usize),
     /// Missing pods that wait for a back-off to end.
-    pub pods_held_back: usize,
+    pub pods_backed_off: usize,
     /// ReplicaSets whose creates wait, by [`Refusal::kind`].
     pub refused: [usize; Refusal::KINDS.len()],
 }
@@ -394,7 +394,7 @@ impl Memories {
             let (creations, deletions) = memory.own_writes.n_expected();
             totals.expected.0 += creations;
             totals.expected.1 += deletions;
-            totals.pods_held_back += memory.history.n_held_back;
+            totals.pods_backed_off += memory.history.n_backed_off;
             if let Some(refused) = &memory.refused {
                 totals.refused[refused.refusal.kind()] += 1;
             }

@@ -10,7 +10,7 @@ use super::decide::status::{Failure, bounded};
 use super::decide::step::Plan;
 use super::decide::{May, Step, View};
 use super::memory::Memory;
-use super::memory::refusals::{HeldBack, Refusal};
+use super::memory::refusals::{BackedOff, Refusal};
 use super::worker::Milliseconds;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
@@ -100,18 +100,18 @@ impl ReplicaSetController {
     }
 
     /// The last rejected create of the ReplicaSet `key`, and how long its creates are backed off.
-    pub fn held_back_of(&self, key: &ObjectKey) -> Option<HeldBack> {
-        self.memories.held_back(&*self.cache.replica_set(key)?)
+    pub fn backed_off_of(&self, key: &ObjectKey) -> Option<BackedOff> {
+        self.memories.backed_off(&*self.cache.replica_set(key)?)
     }
 }
 
 /// Describes a quota's error and when a create is tried again. `missing` pods are to be created.
 pub(super) fn why_quota_refuses(
-    held_back: &HeldBack,
+    backed_off: &BackedOff,
     error: &str,
     missing: usize,
 ) -> Option<String> {
-    let (Refusal::Quota(quota), Some(position)) = (&held_back.refusal, held_back.position) else {
+    let (Refusal::Quota(quota), Some(position)) = (&backed_off.refusal, backed_off.position) else {
         return None;
     };
     let why = match error.split_once(", used: ") {

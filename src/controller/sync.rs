@@ -17,7 +17,7 @@ pub enum SyncOutcome {
     TooEarly,
     /// The API server rejected a create, and the back-off is not over. Everything else ran to its
     /// end.
-    HeldBack,
+    BackedOff,
 }
 
 impl ReplicaSetController {
@@ -82,7 +82,7 @@ impl ReplicaSetController {
             Ok(()) => writer.lasting_failure(&rs, &step),
         };
         let mut next = step.next(&rs, began);
-        self.note_held_back(&rs, &step);
+        self.note_backed_off(&rs, &step);
         let written = writer.sync_status(&rs, &step, failure.as_ref(), &mut next);
         let ended = managed.and(written);
         writer.delete_leftovers(&rs, &step, ended.is_err(), &mut next);
@@ -102,7 +102,7 @@ impl ReplicaSetController {
         Ok(if waits_for_permit {
             SyncOutcome::TooEarly
         } else if failure.is_some() {
-            SyncOutcome::HeldBack
+            SyncOutcome::BackedOff
         } else {
             SyncOutcome::Synced
         })

@@ -55,7 +55,7 @@ impl ReplicaSetController {
         let end = match &result {
             Ok(SyncOutcome::Synced) => SyncEnd::Synced,
             Ok(SyncOutcome::TooEarly) => SyncEnd::TooEarly,
-            Ok(SyncOutcome::HeldBack) => SyncEnd::HeldBack,
+            Ok(SyncOutcome::BackedOff) => SyncEnd::BackedOff,
             Err(SyncError::Panic(_)) => SyncEnd::Panicked,
             Err(_) => SyncEnd::Failed,
         };
@@ -72,7 +72,7 @@ impl ReplicaSetController {
             Ok(outcome) => {
                 self.metrics.sync_ended(end);
                 // A skipped sync proves nothing, so an earlier failure's back-off stays.
-                if matches!(outcome, SyncOutcome::Synced | SyncOutcome::HeldBack) {
+                if matches!(outcome, SyncOutcome::Synced | SyncOutcome::BackedOff) {
                     self.queue.forget(key);
                 }
             }
@@ -87,17 +87,17 @@ impl ReplicaSetController {
     fn retry(&self, key: &ObjectKey, error: &SyncError, is_news: bool) {
         let batch = error.batch();
         let is_create = batch.is_some_and(|batch| batch.did == Did::Created);
-        let held_back = is_create.then(|| self.held_back_of(key)).flatten();
-        let (n_failures, retry_in) = if let Some(held_back) = &held_back {
+        let backed_off = is_create.then(|| self.backed_off_of(key)).flatten();
+        let (n_failures, retry_in) = if let Some(backed_off) = &backed_off {
             // No token of the bucket that all failed keys share: another ReplicaSet's first retry
             // must not wait behind thousands of rejected ones.
             self.queue.forget(key);
-            if held_back.position.is_none() {
-                self.add_to_queue(key, Priority::High, held_back.remaining);
+            if backed_off.position.is_none() {
+                self.add_to_queue(key, Priority::High, backed_off.remaining);
             }
             // The next sync is held back, and schedules everything but creates.
             self.add_to_queue(key, Priority::Low, Duration::ZERO);
-            (held_back.n_refusals, held_back.remaining)
+            (backed_off.n_refusals, backed_off.remaining)
         } else if let Some(after) = error.retry_after() {
             // The key waits, and no worker does.
             let after = spread(after, fastrand::f64());
@@ -116,9 +116,9 @@ impl ReplicaSetController {
             return;
         }
         let object = self.kind.named(key);
-        if let (Some(held_back), Some(batch)) = (&held_back, batch) {
+        if let (Some(backed_off), Some(batch)) = (&backed_off, batch) {
             let missing = batch.count - batch.done;
-            if let Some(what) = why_quota_refuses(held_back, &error.to_string(), missing) {
+            if let Some(what) = why_quota_refuses(backed_off, &error.to_string(), missing) {
                 return log::log!(level, object:% = object; "{what}");
             }
         }
@@ -192,10 +192,10 @@ impl ReplicaSetController {
         }
     }
 
-    pub(super) fn note_held_back(&self, rs: &ReplicaSet, step: &Step) {
-        let n_held_back = step.opt_ins.n_held_back();
-        let note = |memory: &mut Memory| memory.history.n_held_back = n_held_back;
-        if n_held_back > 0 {
+    pub(super) fn note_backed_off(&self, rs: &ReplicaSet, step: &Step) {
+        let n_backed_off = step.opt_ins.n_backed_off();
+        let note = |memory: &mut Memory| memory.history.n_backed_off = n_backed_off;
+        if n_backed_off > 0 {
             self.memories.with(rs, note);
         } else {
             // Without a record nothing was held back.

@@ -16,7 +16,7 @@ use crate::controller::decide::optional::protection::Block;
 use crate::controller::decide::status::is_available;
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
-use crate::controller::memory::refusals::{HeldBack, PAUSE_MAX, Refusal};
+use crate::controller::memory::refusals::{BackedOff, PAUSE_MAX, Refusal};
 use crate::controller::other_writers;
 use crate::controller::warnings::back_off_command;
 
@@ -89,8 +89,9 @@ pub fn findings(
         add(format!("the last attempt failed: {message}"), fix);
     }
     if let Some(memory) = memory {
-        if let Some(held_back) = &memory.held_back {
-            let finding = back_off_finding(held_back, &rs.key.namespace, memory.quotas_are_watched);
+        if let Some(backed_off) = &memory.backed_off {
+            let finding =
+                back_off_finding(backed_off, &rs.key.namespace, memory.quotas_are_watched);
             add(finding.what, finding.fix);
         }
         memory_findings(memory, report, &mut add);
@@ -437,14 +438,14 @@ pub(super) fn failing(
 
 /// Reports how failing pods delay their replacements, and the remedy.
 pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Timestamp) -> Finding {
-    let n_held_back = back_off.n_held_back;
-    let next = match (n_held_back, now.checked_add(back_off.remaining)) {
+    let n_backed_off = back_off.n_backed_off;
+    let next = match (n_backed_off, now.checked_add(back_off.remaining)) {
         (0, _) => "their replacements are not Ready yet".to_owned(),
         (_, Ok(at)) if at > now => format!(
-            "{n_held_back} missing pods are backed off, the next one is due at {}",
+            "{n_backed_off} missing pods are backed off, the next one is due at {}",
             at.round(Unit::Second).unwrap_or(at)
         ),
-        _ => format!("{n_held_back} missing pods are backed off, one is due now"),
+        _ => format!("{n_backed_off} missing pods are backed off, one is due now"),
     };
     let rs = &facts.replica_set;
     let namespace = &rs.key.namespace;
@@ -471,9 +472,9 @@ fn describe(pod: &Pod) -> String {
 }
 
 /// The finding about a ReplicaSet in this namespace. `is_watched`: whether quotas are watched.
-pub fn back_off_finding(held_back: &HeldBack, namespace: &str, is_watched: bool) -> Finding {
+pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: bool) -> Finding {
     let longest = PAUSE_MAX.as_secs();
-    let fix = match &held_back.refusal {
+    let fix = match &backed_off.refusal {
         Refusal::Quota(quota) => {
             let ways = if is_watched {
                 "free some of the quota, or raise it; a change of its status triggers the next \
@@ -495,18 +496,21 @@ pub fn back_off_finding(held_back: &HeldBack, namespace: &str, is_watched: bool)
             .to_owned(),
     };
     Finding {
-        what: format!("pod creation is backed off: {}", why(held_back, is_watched)),
+        what: format!(
+            "pod creation is backed off: {}",
+            why(backed_off, is_watched)
+        ),
         fix: Some(fix),
     }
 }
 
 /// Why, and until when.
-fn why(held_back: &HeldBack, is_watched: bool) -> String {
-    let (n, seconds) = (held_back.n_refusals, held_back.since.as_secs_f64());
+fn why(backed_off: &BackedOff, is_watched: bool) -> String {
+    let (n, seconds) = (backed_off.n_refusals, backed_off.since.as_secs_f64());
     let plural = if n == 1 { "" } else { "s" };
-    let next = next_try(held_back);
+    let next = next_try(backed_off);
     let times = format!("{n} create{plural} rejected in {seconds:.0} s; {next}");
-    match (&held_back.refusal, held_back.position) {
+    match (&backed_off.refusal, backed_off.position) {
         (Refusal::Quota(quota), position) => {
             let position = position.map_or_else(String::new, |it| {
                 format!(" (number {} of {} in its queue)", it.n_before + 1, it.len)
@@ -516,7 +520,7 @@ fn why(held_back: &HeldBack, is_watched: bool) -> String {
             } else {
                 ""
             };
-            let own = held_back.remaining.as_secs_f64();
+            let own = backed_off.remaining.as_secs_f64();
             format!(
                 "blocked by quota \"{quota}\"{position}; {times}{sooner}; own attempt in {own:.0} \
                  s at the latest"
@@ -530,11 +534,11 @@ fn why(held_back: &HeldBack, is_watched: bool) -> String {
 }
 
 /// When a create is tried again: its own, or that of another one in the queue of its quota.
-pub fn next_try(held_back: &HeldBack) -> String {
-    let of_queue = held_back.position.map(|it| it.next_try_in);
+pub fn next_try(backed_off: &BackedOff) -> String {
+    let of_queue = backed_off.position.map(|it| it.next_try_in);
     let next = of_queue
-        .unwrap_or(held_back.remaining)
-        .min(held_back.remaining);
+        .unwrap_or(backed_off.remaining)
+        .min(backed_off.remaining);
     format!("next attempt in {:.1} s", next.as_secs_f64())
 }
 
@@ -543,10 +547,10 @@ mod tests {
     use std::time::Duration;
 
     use super::{back_off_finding, why};
-    use crate::controller::memory::refusals::{HeldBack, QueuePosition, Refusal};
+    use crate::controller::memory::refusals::{BackedOff, QueuePosition, Refusal};
 
-    fn held_back(refusal: Refusal) -> HeldBack {
-        HeldBack {
+    fn backed_off(refusal: Refusal) -> BackedOff {
+        BackedOff {
             refusal,
             n_refusals: 3,
             since: Duration::from_secs(70),
@@ -565,7 +569,7 @@ mod tests {
             (false, ""),
             (true, ", or as soon as its status shows free quota"),
         ] {
-            let quota = held_back(Refusal::Quota("few".into()));
+            let quota = backed_off(Refusal::Quota("few".into()));
             let finding = back_off_finding(&quota, "shop", is_watched);
             assert_eq!(
                 finding.what,
@@ -582,9 +586,9 @@ mod tests {
 
     #[test]
     fn the_other_kinds_name_the_next_try() {
-        let overload = why(&held_back(Refusal::Overload { retry_after: None }), true);
+        let overload = why(&backed_off(Refusal::Overload { retry_after: None }), true);
         assert!(overload.contains("overloaded") && overload.contains("next attempt in 12.3 s"));
-        let invalid = back_off_finding(&held_back(Refusal::Invalid), "shop", true);
+        let invalid = back_off_finding(&backed_off(Refusal::Invalid), "shop", true);
         assert!(invalid.what.contains("next attempt in 12.3 s"));
         assert!(
             invalid

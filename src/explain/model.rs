@@ -128,7 +128,7 @@ pub struct NextStep {
     pub leftovers: usize,
     /// Why the sync does not act yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_back: Option<String>,
+    pub backed_off: Option<String>,
 }
 
 impl NextStep {
@@ -139,8 +139,8 @@ impl NextStep {
 
     /// What the sync would do, and what it waits for.
     pub fn in_words(&self) -> String {
-        match &self.held_back {
-            Some(held_back) => format!("{self}, but not yet: {held_back}"),
+        match &self.backed_off {
+            Some(backed_off) => format!("{self}, but not yet: {backed_off}"),
             None => self.to_string(),
         }
     }
@@ -458,7 +458,7 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
                 "tooEarly" => {
                     "postponed until the watch shows earlier writes, or large syncs have ended"
                 }
-                "heldBack" => "synced, but creates are backed off",
+                "backedOff" => "synced, but creates are backed off",
                 end => end,
             };
             writeln!(f, "  last sync: {at:.3}, {took:?}, {end}")?;

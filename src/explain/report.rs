@@ -117,8 +117,8 @@ fn since(facts: &ReplicaSetFacts, active: &[Arc<Pod>], now: Timestamp) -> Option
     let objects = pods.chain(rs.deletion).map(CompactTimestamp::timestamp);
     let memory = facts.memory.as_ref();
     let error = memory.and_then(|memory| memory.last_error.as_ref());
-    let held_back = memory.and_then(|memory| memory.held_back.as_ref());
-    let rejected = held_back.and_then(|held_back| now.checked_sub(held_back.since).ok());
+    let backed_off = memory.and_then(|memory| memory.backed_off.as_ref());
+    let rejected = backed_off.and_then(|backed_off| now.checked_sub(backed_off.since).ok());
     let record = error.map(|error| error.at).into_iter().chain(rejected);
     conditions.chain(objects).chain(record).min()
 }
@@ -281,7 +281,7 @@ fn next_step(
             (pods, chosen.len())
         })
         .unwrap_or_default();
-    let held_back = match (&rs.selector, wanted) {
+    let backed_off = match (&rs.selector, wanted) {
         (Err(error), _) => Some(format!("the selector cannot be used: {error}")),
         (Ok(_), Plan::Nothing) => None,
         (Ok(_), _) if rs.is_terminating() => {
@@ -290,9 +290,9 @@ fn next_step(
         (Ok(_), Plan::Create(_)) if sources.namespace_is_terminating == Some(true) => {
             Some("the namespace is being terminated".to_owned())
         }
-        (Ok(_), _) => facts.memory.as_ref().and_then(held_back).or_else(|| {
+        (Ok(_), _) => facts.memory.as_ref().and_then(backed_off).or_else(|| {
             let n_pods = decision
-                .map(|decision| decision.opt_ins.n_held_back())
+                .map(|decision| decision.opt_ins.n_backed_off())
                 .filter(|n_pods| *n_pods > 0);
             n_pods.map(|n_pods| format!("{n_pods} of them are backed off because pods fail"))
         }),
@@ -305,11 +305,11 @@ fn next_step(
         adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
         releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
         leftovers: decision.map_or(0, |decision| decision.opt_ins.extra_deletes().len()),
-        held_back,
+        backed_off,
     }
 }
 
-fn held_back(memory: &Memory) -> Option<String> {
+fn backed_off(memory: &Memory) -> Option<String> {
     if let Some(open) = &memory.expectations {
         let (creations, deletions) = (open.creations.len(), open.deletions.len());
         return Some(format!(
@@ -320,8 +320,8 @@ fn held_back(memory: &Memory) -> Option<String> {
         return Some("the cache does not show the last write yet".to_owned());
     }
     // The problems say why, so this says when.
-    if let Some(held_back) = &memory.held_back {
-        return Some(super::findings::next_try(held_back));
+    if let Some(backed_off) = &memory.backed_off {
+        return Some(super::findings::next_try(backed_off));
     }
     let next = memory
         .queue
@@ -501,7 +501,7 @@ fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
         last_sync_end: last_sync.map(|sync| match sync.end {
             SyncEnd::Synced => "synced",
             SyncEnd::TooEarly => "tooEarly",
-            SyncEnd::HeldBack => "heldBack",
+            SyncEnd::BackedOff => "backedOff",
             SyncEnd::Failed => "failed",
             SyncEnd::Panicked => "panicked",
         }),

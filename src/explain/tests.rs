@@ -91,7 +91,7 @@ fn memory() -> Memory {
         cached: Versions::default(),
         last_sync: None,
         last_error: None,
-        held_back: None,
+        backed_off: None,
         other_writer: None,
         quotas_are_watched: false,
         queue: KeyState::default(),

@@ -105,16 +105,16 @@ pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
         count(controller.inspector().n_not_converged())
     });
     export(
-        &families.pods_held_back,
+        &families.pods_backed_off,
         &[name],
         controller,
-        |controller| count(controller.inspector().totals().pods_held_back),
+        |controller| count(controller.inspector().totals().pods_backed_off),
     );
 }
 
 /// Exports how many objects of the controller `name` are in back-off after a rejected create.
 pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>) {
-    let family = &global().controller.held_back;
+    let family = &global().controller.backed_off;
     for (index, kind) in Refusal::KINDS.into_iter().enumerate() {
         export(family, &[name, kind], controller, move |controller| {
             count(controller.inspector().totals().refused[index])

@@ -96,14 +96,14 @@ fn all_families() -> Metrics {
     expectations.register(&["replicaset", "creation"], || Some(1.0));
     let computed = [
         &controller.not_converged,
-        &controller.pods_held_back,
+        &controller.pods_backed_off,
         &controller.scale_down_blocked_pods,
     ];
     for family in computed {
         family.register(&["replicaset"], || Some(1.0));
     }
     controller
-        .held_back
+        .backed_off
         .register(&["replicaset", "quota"], || Some(1.0));
     let controller = controller.of("replicaset", "apps", "replicasets");
     controller.pods_created.count(WriteOutcome::Success);

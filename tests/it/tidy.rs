@@ -52,7 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "writes",
         ],
     ),
-    ("explain", &["api", "client", "controller", "stdx"]),
+    ("explain", &["api", "cache", "client", "controller", "stdx"]),
     (
         "manager",
         &[

@@ -118,7 +118,7 @@ impl Writer {
         counters.count(match &patched {
             Ok(()) => WriteOutcome::Success,
             // The pod is gone, was recreated, or has changed its owner already.
-            Err(error) if error.is_not_found() || error.is_invalid() => WriteOutcome::Moot,
+            Err(error) if error.is_not_found() || error.is_invalid() => WriteOutcome::NotNeeded,
             Err(error) => outcome_of(error),
         });
         match patched {

@@ -99,8 +99,8 @@ impl Writer {
         self.queue.progressed(&rs.key);
         let (outcome, result) = match deleted {
             Ok(()) => (WriteOutcome::Success, Ok(Deleted::Success)),
-            Err(error) if error.is_not_found() => (WriteOutcome::Moot, Ok(Deleted::Gone)),
-            Err(error) if error.is_conflict() => (WriteOutcome::Moot, Ok(Deleted::Superseded)),
+            Err(error) if error.is_not_found() => (WriteOutcome::NotNeeded, Ok(Deleted::Gone)),
+            Err(error) if error.is_conflict() => (WriteOutcome::NotNeeded, Ok(Deleted::Superseded)),
             Err(error) => (outcome_of(&error), Err(error)),
         };
         self.metrics.leftovers_deleted.count(outcome);

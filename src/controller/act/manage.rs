@@ -109,7 +109,7 @@ impl Writer {
             self.queue.progressed(&rs.key);
             self.metrics.pods_created.count(match &created {
                 Ok(_) => WriteOutcome::Success,
-                Err(error) if error.is_already_exists() => WriteOutcome::Moot,
+                Err(error) if error.is_already_exists() => WriteOutcome::NotNeeded,
                 Err(error) => outcome_of(error),
             });
             let error = match created {
@@ -230,7 +230,7 @@ impl Writer {
         self.queue.progressed(&rs.key);
         self.metrics.pods_deleted.count(match &deleted {
             Ok(Deleted::Success) => WriteOutcome::Success,
-            Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::Moot,
+            Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::NotNeeded,
             Err(error) => outcome_of(error),
         });
         if !matches!(deleted, Ok(Deleted::Success | Deleted::Gone)) {

@@ -58,8 +58,8 @@ impl OptIns {
         plan.limited_by(self.back_off.as_ref().map(|it| it.n_permitted))
     }
 
-    pub fn n_held_back(&self) -> usize {
-        self.back_off.as_ref().map_or(0, |it| it.n_held_back)
+    pub fn n_backed_off(&self) -> usize {
+        self.back_off.as_ref().map_or(0, |it| it.n_backed_off)
     }
 
     /// How many pods the ReplicaSet keeps beyond `spec.replicas`.
@@ -69,7 +69,7 @@ impl OptIns {
 
     /// True if the ReplicaSet has what its spec asks for, as far as the opt-ins know.
     pub fn are_content(&self) -> bool {
-        self.block.is_none() && self.n_held_back() == 0
+        self.block.is_none() && self.n_backed_off() == 0
     }
 
     /// Which pods a scale-down spares or takes first.
@@ -109,7 +109,7 @@ impl OptIns {
             }
         };
         if let Some(back_off) = &self.back_off {
-            let reason = match back_off.n_held_back {
+            let reason = match back_off.n_backed_off {
                 0 => Reason::OptInReport,
                 _ => Reason::OptIn,
             };

@@ -50,7 +50,7 @@ pub struct History {
     pub last_sync: Option<LastSync>,
     pub last_error: Option<LastError>,
     /// Missing pods that wait for a back-off to end.
-    pub n_held_back: usize,
+    pub n_backed_off: usize,
     change: Option<Change>,
     /// How many pods have failed, and since when.
     failures: Option<(Instant, usize)>,
@@ -148,7 +148,7 @@ impl History {
         let is_old = |(since, _): &_| now.saturating_duration_since(*since) >= FAILURES_PERIOD;
         self.last_error.is_none()
             && self.change.is_none()
-            && self.n_held_back == 0
+            && self.n_backed_off == 0
             && self.reported == [None; 3]
             && self.failures.as_ref().is_none_or(is_old)
     }
@@ -203,7 +203,7 @@ mod tests {
             &|it| it.observe_change(None, &changed, now),
             &|it| assert!(it.note_mistake(Mistake::Selector, 1, 0)),
             &|it| assert!(it.note_mistake(Mistake::Annotations, 1, 2)),
-            &|it| it.n_held_back = 1,
+            &|it| it.n_backed_off = 1,
             &|it| assert!(it.note_mistake(Mistake::Marks, 1, 0)),
             &|it| assert!(it.count_failure(&changed, now).is_none()),
         ];

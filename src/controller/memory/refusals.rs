@@ -142,7 +142,7 @@ impl Refused {
 
 /// Why and how long the creates of a ReplicaSet are backed off, for `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldBack {
+pub struct BackedOff {
     pub refusal: Refusal,
     /// Consecutive rejections of this kind.
     pub n_refusals: u32,
@@ -334,7 +334,7 @@ impl Memories {
     }
 
     /// Why and how long creates of `rs` wait. The cost follows the queue of a quota.
-    pub fn held_back(&self, rs: &ReplicaSet) -> Option<HeldBack> {
+    pub fn backed_off(&self, rs: &ReplicaSet) -> Option<BackedOff> {
         let now = self.clock.now();
         let state = self.state.lock();
         let memory = state.records.get(&rs.key)?;
@@ -356,7 +356,7 @@ impl Memories {
                 next_try_in,
             })
         });
-        Some(HeldBack {
+        Some(BackedOff {
             refusal: refused.refusal.clone(),
             n_refusals: refused.n,
             since: now.saturating_duration_since(refused.since),

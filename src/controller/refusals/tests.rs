@@ -427,7 +427,7 @@ fn an_overload_is_waited_for_as_long_as_the_server_says() {
 /// A hazard: upstream tries, fails and keeps the condition, so a sync that does not try must not
 /// remove it.
 #[test]
-fn the_condition_stays_while_creates_are_held_back() {
+fn the_condition_stays_while_creates_are_backed_off() {
     let (fixture, _) = with_quota(1);
     let web = created_at("web", 1, 3);
     fixture.deliver_replica_set(web.clone());
@@ -507,14 +507,14 @@ fn an_error_of_no_kind_ends_the_hold() {
     let (fixture, _) = with_quota(0);
     fixture.deliver_replica_set(created_at("a", 1, 1));
     work(&fixture);
-    let n_held_back = || fixture.controller.memories.totals().refused;
-    assert_eq!(n_held_back(), [1, 0, 0]);
+    let n_backed_off = || fixture.controller.memories.totals().refused;
+    assert_eq!(n_backed_off(), [1, 0, 0]);
     let message = "error looking up service account default/default";
     fixture
         .writes
         .on_create(|_, _| Some(Err(refused(403, "Forbidden", message))));
     pass(&fixture, 2 * SECOND);
-    assert_eq!(n_held_back(), [0, 0, 0]);
+    assert_eq!(n_backed_off(), [0, 0, 0]);
     assert!(fixture.queue.num_requeues(&key("a")) > 0);
 }
 
@@ -539,7 +539,7 @@ fn a_terminating_namespace_does_not_hasten_the_queue() {
 }
 
 #[test]
-fn deletes_go_on_while_creates_are_held_back() {
+fn deletes_go_on_while_creates_are_backed_off() {
     let (fixture, _) = with_quota(0);
     let mut web = created_at("web", 1, 2);
     let labels: crate::api::Labels = [("app", "web")].into_iter().collect();

@@ -10,7 +10,7 @@ use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::refusals::{
-    HeldBack, INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
+    BackedOff, INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
 };
 
 /// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.
@@ -44,11 +44,11 @@ type Tries = (u32, Option<(Refusal, u32)>);
 
 /// The longest time until a ReplicaSet in back-off retries, if nothing wakes it. In the queue of a
 /// quota all others may try first.
-fn longest_hold(held_back: &HeldBack) -> Duration {
-    match held_back.refusal {
+fn longest_hold(backed_off: &BackedOff) -> Duration {
+    match backed_off.refusal {
         Refusal::Quota(_) => {
             PAUSE_MAX
-                * held_back
+                * backed_off
                     .position
                     .map_or(1, |it| u32::try_from(it.len).unwrap_or(u32::MAX))
         }
@@ -139,15 +139,15 @@ impl World {
         waits.retain(|key, _| waiting.iter().any(|(of, _)| of == key));
         for (key, what) in waiting {
             let n_failures = daemon.queue.num_requeues(&key);
-            let held_back = daemon.controller.held_back_of(&key);
+            let backed_off = daemon.controller.backed_off_of(&key);
             let back_off = match n_failures {
                 0 => Duration::ZERO,
                 n => BACK_OFF_BASE.saturating_mul(1 << (n - 1).min(18)),
             };
             // A status update may fail while creates are held back.
-            let hold = held_back.as_ref().map_or(Duration::ZERO, longest_hold);
+            let hold = backed_off.as_ref().map_or(Duration::ZERO, longest_hold);
             let back_off = back_off.max(hold);
-            let refusals = held_back.map(|it| (it.refusal, it.n_refusals));
+            let refusals = backed_off.map(|it| (it.refusal, it.n_refusals));
             let tries = (n_failures, refusals);
             let (since, waited) = waits.entry(key).or_default();
             if *since != tries {

@@ -364,17 +364,17 @@ impl State {
         let Some((process, _, controller)) = self.leading() else {
             return Some("nobody leads".to_owned());
         };
-        let (facts, n_held_back) = in_process(process, || {
+        let (facts, n_backed_off) = in_process(process, || {
             (
                 controller.inspector().inspect(&key),
-                controller.inspector().totals().pods_held_back,
+                controller.inspector().totals().pods_backed_off,
             )
         });
         let memory = facts.and_then(|facts| facts.memory);
         let is_known = memory.as_ref().is_some_and(|it| it.last_sync.is_some());
         let backs_off = step.n_beyond < 0 && step.warnings != [FAILED_CREATE];
-        let is_told = n_held_back == usize::from(backs_off);
-        (!is_known || !is_told).then(|| format!("the leader tells {n_held_back}, {memory:?}"))
+        let is_told = n_backed_off == usize::from(backs_off);
+        (!is_known || !is_told).then(|| format!("the leader tells {n_backed_off}, {memory:?}"))
     }
 
     /// How many warnings there are about the ReplicaSet, by reason.

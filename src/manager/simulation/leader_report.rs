@@ -34,7 +34,7 @@ impl World {
                 queue.stats().depth,
                 queue.in_progress().total.is_zero(),
                 controller.inspector().totals().refused,
-                controller.inspector().totals().pods_held_back,
+                controller.inspector().totals().pods_backed_off,
                 controller.inspector().totals().expected,
                 controller.inspector().n_not_converged(),
             );

@@ -223,12 +223,12 @@ impl World {
         let mut now = Holds::default();
         for rs in state.server.all(Kind::ReplicaSet) {
             let key = ObjectKey::new(NAMESPACE, &*rs.name);
-            let held_back = in_process(process, || controller.held_back_of(&key));
-            let Some(held_back) = held_back.filter(|_| unsettled(&state.server, rs).is_some())
+            let backed_off = in_process(process, || controller.backed_off_of(&key));
+            let Some(backed_off) = backed_off.filter(|_| unsettled(&state.server, rs).is_some())
             else {
                 continue;
             };
-            let longest = match held_back.refusal {
+            let longest = match backed_off.refusal {
                 Refusal::Quota(_) => PAUSE_MAX,
                 Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
                 Refusal::Invalid => INVALID_WAIT_MAX,
@@ -240,7 +240,7 @@ impl World {
             };
             let waited = step + holds.get(&rs.name).copied().unwrap_or_default();
             if waited > longest + SETTLES_WITHIN {
-                return Some(format!("{} waits {waited:?}: {held_back:?}", rs.name));
+                return Some(format!("{} waits {waited:?}: {backed_off:?}", rs.name));
             }
             now.insert(rs.name.clone(), waited);
         }

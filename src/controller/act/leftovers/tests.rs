@@ -193,7 +193,13 @@ fn a_pod_that_has_changed_since_is_left_alone() {
             .on_delete(move |_, _| Some(Err(refused(code, reason, "changed"))));
         fixture.sync_ok("web");
         assert_eq!(discarded(&fixture).len(), 8);
-        assert_eq!(fixture.metrics.leftovers_deleted.get(WriteOutcome::Moot), 8);
+        assert_eq!(
+            fixture
+                .metrics
+                .leftovers_deleted
+                .get(WriteOutcome::NotNeeded),
+            8
+        );
         fixture.queued();
         let soon = fixture.queued_after(Duration::from_millis(500));
         assert_eq!(!soon.is_empty(), is_tried_soon, "{code}");
@@ -215,7 +221,10 @@ fn a_rejected_delete_fails_no_sync_and_is_retried() {
         "the others would be refused too"
     );
     assert_eq!(
-        fixture.metrics.leftovers_deleted.get(WriteOutcome::Refused),
+        fixture
+            .metrics
+            .leftovers_deleted
+            .get(WriteOutcome::Rejected),
         1
     );
     fixture.queued();

@@ -54,7 +54,7 @@ pub struct BackOff {
     /// How many missing pods may be created now, the probe included.
     pub n_permitted: usize,
     /// How many missing pods wait.
-    pub n_held_back: usize,
+    pub n_backed_off: usize,
     /// Time until the condition reports the last step; zero if it does now.
     pub settles_in: Duration,
 }
@@ -110,7 +110,7 @@ impl BackOff {
             failed_ago: age(last.at, now),
             expires_in: self::remaining(last.at, window, now),
             n_permitted,
-            n_held_back: n_missing.saturating_sub(n_permitted),
+            n_backed_off: n_missing.saturating_sub(n_permitted),
             settles_in: self::remaining(step_began, SETTLE.min(policy.first), now),
         })
     }
@@ -130,7 +130,7 @@ impl BackOff {
     }
 
     pub fn changes_in(&self) -> Duration {
-        match self.n_held_back {
+        match self.n_backed_off {
             0 => self.expires_in,
             _ if self.remaining.is_zero() => self.wait.max(Duration::from_secs(1)),
             _ => self.remaining,

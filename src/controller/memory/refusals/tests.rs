@@ -32,7 +32,7 @@ fn refuse(memories: &Memories, rs: &ReplicaSet, refusal: Refusal) {
 
 /// Its wait.
 fn wait(memories: &Memories, rs: &ReplicaSet) -> Option<Duration> {
-    memories.held_back(rs).map(|it| it.remaining)
+    memories.backed_off(rs).map(|it| it.remaining)
 }
 
 /// The keys that the queues bring back, with the delay in milliseconds.
@@ -77,10 +77,10 @@ fn each_quota_has_a_queue_of_its_own() {
     assert!(waits(&memories, "default", Some("pods")));
     assert!(!waits(&memories, "default", Some("other")));
     assert!(!waits(&memories, "elsewhere", None));
-    let held_back = memories.held_back(&all[1]).expect("b is held back");
-    let position = held_back.position.map(|it| (it.n_before, it.len));
+    let backed_off = memories.backed_off(&all[1]).expect("b is held back");
+    let position = backed_off.position.map(|it| (it.n_before, it.len));
     assert_eq!(position, Some((1, 2)));
-    assert!(memories.held_back(&all[0]).is_none(), "a may try");
+    assert!(memories.backed_off(&all[0]).is_none(), "a may try");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn who_does_not_try_passes_the_turn() {
     assert_eq!(turns(&memories, &a), [], "its time has not come");
     clock.advance(PACE);
     assert_eq!(turns(&memories, &a), [at("b", 1500)]);
-    assert!(memories.held_back(&a).is_none(), "a may try all the same");
+    assert!(memories.backed_off(&a).is_none(), "a may try all the same");
     clock.advance(PACE);
     assert_eq!(turns(&memories, &b), [at("a", 1500)]);
 }
@@ -268,8 +268,12 @@ fn only_refusals_of_one_kind_count_together() {
     let overload = || Refusal::Overload { retry_after: None };
     let row = |refusal| {
         refuse(&memories, &rs, refusal);
-        let held_back = memories.held_back(&rs).expect("it waits");
-        (held_back.n_refusals, held_back.since, held_back.remaining)
+        let backed_off = memories.backed_off(&rs).expect("it waits");
+        (
+            backed_off.n_refusals,
+            backed_off.since,
+            backed_off.remaining,
+        )
     };
     let (_, _, first) = row(overload());
     clock.advance(SECOND);
@@ -292,8 +296,8 @@ fn refusals_between_accepted_creates_are_no_row() {
     assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
     memories.get(&rs, Memory::create_was_accepted);
     assert_eq!(refuse(), waits[0]);
-    let held_back = memories.held_back(&rs).expect("it waits");
-    assert_eq!(held_back.n_refusals, 1);
+    let backed_off = memories.backed_off(&rs).expect("it waits");
+    assert_eq!(backed_off.n_refusals, 1);
 }
 
 /// The kind of the error as writes report it: from 500 on, its outcome is unknown.

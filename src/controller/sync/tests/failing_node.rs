@@ -71,8 +71,8 @@ impl Cluster {
         self.pods.borrow().iter().filter(|pod| pod.is_ready).count()
     }
 
-    fn n_held_back(&self) -> usize {
-        self.fixture.controller.inspector().totals().pods_held_back
+    fn n_backed_off(&self) -> usize {
+        self.fixture.controller.inspector().totals().pods_backed_off
     }
 
     fn condition(&self) -> Option<Condition> {
@@ -217,7 +217,7 @@ fn one_ready_probe_brings_the_rest_at_once() {
     );
     cluster.advance(2 * READY_AFTER);
     assert_eq!(cluster.n_running(), 10);
-    assert_eq!(cluster.n_held_back(), 0);
+    assert_eq!(cluster.n_backed_off(), 0);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn each_step_has_one_event_and_one_condition() {
         assert!(message.contains(&format!("every {wait} s")), "{message}");
         assert_eq!(warnings[i], format!("{FAILED_POD_BACKOFF}: {message}"));
     }
-    assert_eq!(cluster.n_held_back(), 10);
+    assert_eq!(cluster.n_backed_off(), 10);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn whoever_deletes_the_failed_pods_ends_the_wait() {
 }
 
 #[test]
-fn held_back_pods_are_no_convergence_and_old_failures_expire() {
+fn backed_off_pods_are_no_convergence_and_old_failures_expire() {
     let cluster = Cluster::new(1, &[("failed-pod-backoff", "1s..1s")]);
     cluster.advance(Duration::from_millis(500));
     assert_eq!(cluster.fixture.metrics.converge.get_sample_count(), 0);
@@ -365,7 +365,7 @@ fn the_pods_that_wait_are_counted_while_creates_fail() {
         .writes
         .on_create(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
     fixture.sync("web").expect_err("refused");
-    let n_held_back = |memory: &mut Memory| memory.history.n_held_back;
+    let n_backed_off = |memory: &mut Memory| memory.history.n_backed_off;
     let memories = &fixture.controller.memories;
-    assert_eq!(memories.get(&rs, n_held_back), Some(2));
+    assert_eq!(memories.get(&rs, n_backed_off), Some(2));
 }

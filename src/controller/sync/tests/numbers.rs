@@ -89,7 +89,7 @@ fn pod_requests_are_counted_by_outcome() {
         ),
         (1, 1)
     );
-    assert!(created.get(WriteOutcome::Refused) >= 1);
+    assert!(created.get(WriteOutcome::Rejected) >= 1);
 
     let rs = replica_set("web", 0);
     let fixture = self::fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
@@ -100,7 +100,7 @@ fn pod_requests_are_counted_by_outcome() {
     let deleted = &fixture.metrics.pods_deleted;
     assert_eq!(
         (
-            deleted.get(WriteOutcome::Moot),
+            deleted.get(WriteOutcome::NotNeeded),
             deleted.get(WriteOutcome::Success)
         ),
         (1, 1)

@@ -22,8 +22,8 @@ pub enum WriteOutcome {
     Success,
     /// The request changed nothing: the pod to delete is gone or replaced, or the name of the pod
     /// to create is taken.
-    Moot,
-    Refused,
+    NotNeeded,
+    Rejected,
     /// The outcome is unknown, since no conclusive response arrived.
     Unknown,
     NotSent,
@@ -32,8 +32,8 @@ pub enum WriteOutcome {
 impl WriteOutcome {
     const ALL: [Self; 5] = [
         Self::Success,
-        Self::Moot,
-        Self::Refused,
+        Self::NotNeeded,
+        Self::Rejected,
         Self::Unknown,
         Self::NotSent,
     ];
@@ -41,8 +41,8 @@ impl WriteOutcome {
     fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
-            Self::Moot => "moot",
-            Self::Refused => "refused",
+            Self::NotNeeded => "not_needed",
+            Self::Rejected => "rejected",
             Self::Unknown => "unknown",
             Self::NotSent => "not_sent",
         }
@@ -55,7 +55,7 @@ pub enum SyncEnd {
     /// The cache did not contain the controller's last writes yet.
     TooEarly,
     /// The API server rejected a create before, and the next attempt is not due yet.
-    HeldBack,
+    BackedOff,
     /// An error occurred, and the worker requeues the key.
     Failed,
     /// The sync panicked, and the worker requeues the key.
@@ -66,7 +66,7 @@ impl SyncEnd {
     const ALL: [Self; 5] = [
         Self::Synced,
         Self::TooEarly,
-        Self::HeldBack,
+        Self::BackedOff,
         Self::Failed,
         Self::Panicked,
     ];
@@ -75,7 +75,7 @@ impl SyncEnd {
         match self {
             Self::Synced => "synced",
             Self::TooEarly => "too_early",
-            Self::HeldBack => "held_back",
+            Self::BackedOff => "backed_off",
             Self::Failed => "failed",
             Self::Panicked => "panicked",
         }
@@ -88,9 +88,9 @@ pub struct ControllerFamilies {
     /// Objects whose status is not what their spec asks for.
     pub not_converged: Computed,
     /// Objects whose pod creation is backed off after a rejection of this kind.
-    pub held_back: Computed,
+    pub backed_off: Computed,
     /// Missing pods that wait for a back-off.
-    pub pods_held_back: Computed,
+    pub pods_backed_off: Computed,
     /// Pods kept beyond the number that the spec asks for, because they are protected.
     pub scale_down_blocked_pods: Computed,
     sorting_deletion_age_ratio: Histogram,
@@ -122,14 +122,14 @@ impl ControllerFamilies {
                  than the spec, an unavailable one, or an older generation.",
                 &["name"],
             ),
-            held_back: registry.computed_gauges(
-                "replicaset_controller_held_back",
+            backed_off: registry.computed_gauges(
+                "replicaset_controller_backed_off",
                 "Objects whose pod creation is backed off after a rejection, by kind: quota, \
                  overload (429, 503 or a webhook that did not respond), invalid (422).",
                 &["name", "kind"],
             ),
-            pods_held_back: registry.computed_gauges(
-                "replicaset_controller_pods_held_back",
+            pods_backed_off: registry.computed_gauges(
+                "replicaset_controller_pods_backed_off",
                 "Missing pods whose creation is backed off because pods of their object fail.",
                 &["name"],
             ),
@@ -174,7 +174,7 @@ impl ControllerFamilies {
                 &["name"],
             ),
             leftovers_deleted: by_outcome(
-                "replicaset_controller_leftovers_deleted_total",
+                "replicaset_controller_old_failed_pods_deleted_total",
                 "Requests to delete an old Failed pod (--failed-pods-kept), by outcome.",
             ),
             syncs: by_outcome(

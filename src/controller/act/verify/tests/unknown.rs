@@ -55,7 +55,7 @@ fn a_create_that_was_stored_after_all_counts_as_done() {
     let created = fixture.writes.created();
     assert_eq!((created.len(), &created[0]), (2, &name));
     assert!(fixture.writes.take().contains(&Write::FindPod(name)));
-    assert_eq!(fixture.metrics.pods_created.get(WriteOutcome::Moot), 1);
+    assert_eq!(fixture.metrics.pods_created.get(WriteOutcome::NotNeeded), 1);
     assert_eq!(fixture.open(&rs), Some((2, 0)));
     let written = fixture.written(&rs);
     assert_eq!(written.expect("a record").pods, "11".into());

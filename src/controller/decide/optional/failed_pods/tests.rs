@@ -71,7 +71,7 @@ fn the_wait_doubles_with_each_step_up_to_the_longest() {
         let back_off = back_off(&rs, rejected(&rs, &ago)).expect("pods failed");
         assert_eq!(back_off.wait, secs(expected.unsigned_abs()), "{ago:?}");
         assert_eq!(back_off.n_steps, ago.len());
-        assert_eq!((back_off.n_permitted, back_off.n_held_back), (0, 1));
+        assert_eq!((back_off.n_permitted, back_off.n_backed_off), (0, 1));
     }
 }
 
@@ -160,7 +160,7 @@ fn the_first_pods_never_wait() {
         let mut pods = rejected(&rs, &vec![2; n_failed]);
         pods.extend((0..n_active).map(|i| owned_pod(&format!("a{i}"), &rs)));
         let back_off = back_off(&rs, pods).expect("pods failed");
-        (back_off.n_permitted, back_off.n_held_back)
+        (back_off.n_permitted, back_off.n_backed_off)
     };
     assert_eq!(permitted(3, 0), (7, 3));
     assert_eq!(permitted(3, 4), (3, 3));
@@ -169,7 +169,7 @@ fn the_first_pods_never_wait() {
     // A scale-up creates its pods at once, whatever failed before.
     let larger = replica_set("web", 20);
     let found = back_off(&larger, rejected(&rs, &[2; 10])).expect("pods failed");
-    assert_eq!((found.n_permitted, found.n_held_back), (10, 10));
+    assert_eq!((found.n_permitted, found.n_backed_off), (10, 10));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn nothing_is_over_unless_pods_are_missing_or_not_ready() {
     assert_eq!(back_off(&replica_set("web", 0), rejected(&rs, &[3])), None);
     pods[1].is_ready = false;
     let probed = back_off(&rs, pods).expect("the probe is not Ready yet");
-    assert_eq!(probed.n_held_back, 0);
+    assert_eq!(probed.n_backed_off, 0);
     assert_eq!(probed.changes_in() + secs(3), POLICY.window());
 }
 
@@ -238,11 +238,11 @@ fn nothing_is_over_unless_pods_are_missing_or_not_ready() {
 fn after_a_probe_the_next_one_waits_again() {
     let rs = replica_set("web", 3);
     let due = back_off(&rs, rejected(&rs, &[40, 40, 40])).expect("pods failed");
-    assert_eq!((due.n_permitted, due.n_held_back), (1, 2));
+    assert_eq!((due.n_permitted, due.n_backed_off), (1, 2));
     assert!(due.remaining.is_zero() && due.wait >= secs(10));
     assert_eq!(due.changes_in(), due.wait);
     let waits = back_off(&rs, rejected(&rs, &[3, 3, 3])).expect("pods failed");
-    assert_eq!((waits.n_permitted, waits.n_held_back), (0, 3));
+    assert_eq!((waits.n_permitted, waits.n_backed_off), (0, 3));
     assert_eq!(waits.changes_in(), waits.remaining);
 }
 
