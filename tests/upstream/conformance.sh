@@ -5,7 +5,7 @@
 # only says that pods run. Prints the verdicts; exits with 1 unless all pass.
 #
 # K8S chooses the Kubernetes version; REPLICASET_CONTROLLER names another binary than that of `cargo
-# build`.
+# build`. DEPLOYMENTS=1 takes the place of upstream's Deployment controller as well.
 set -euo pipefail
 
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
@@ -27,8 +27,14 @@ if [[ ${1:-} == inside ]]; then
     kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0 \
         >"$logs/kube-scheduler.log" 2>&1 &
     "$2" >"$logs/kubelet.log" 2>&1 &
-    "$REPLICASET_CONTROLLER" --kubeconfig="$CONTROL_PLANE_CONTROLLER_KUBECONFIG" --controllers='*' \
-        --leader-elect=false --secure-port=0 >"$logs/daemon.log" 2>&1 &
+    controllers='*'
+    if [[ -n ${DEPLOYMENTS:-} ]]; then
+        controllers+=,deployment-controller
+        kubectl create clusterrolebinding daemon-deployments --user=replicaset-controller \
+            --clusterrole=system:controller:deployment-controller
+    fi
+    "$REPLICASET_CONTROLLER" --kubeconfig="$CONTROL_PLANE_CONTROLLER_KUBECONFIG" \
+        --controllers="$controllers" --leader-elect=false --secure-port=0 >"$logs/daemon.log" 2>&1 &
     code=0
     "$E2E" -provider=skeleton -kubeconfig="$KUBECONFIG" -report-dir="$logs" \
         -ginkgo.focus="$tests" -ginkgo.skip="$needs_containers" -ginkgo.v -ginkgo.no-color \
@@ -67,7 +73,8 @@ fi
 
 rm -f "$logs"/*
 code=0
-KCM_CONTROLLERS='*,-replicaset-controller,-replicationcontroller-controller' \
+ours=-replicaset-controller,-replicationcontroller-controller${DEPLOYMENTS:+,-deployment-controller}
+KCM_CONTROLLERS="*,$ours" \
     "$repo/tests/control-plane/run.sh" "$here/conformance.sh" inside "$work/kubelet" || code=$?
 
 echo "Kubernetes $version"
