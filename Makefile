@@ -34,7 +34,7 @@ rendered_links := s|href="([a-z]+)\.md|href="../\1/index.html|g; \
 	s|href="\.\./(devserver)/([a-z_/]+\.rs)"|href="../../../src/\1/\2.html"|g; \
 	s|href="\.\./([a-z_/]+\.rs)"|href="../../../src/replicaset_controller/\1.html"|g; \
 	s|href="\.\./\.\./([a-z]+/)|href="../../../../../\1|g; \
-	s|src="([a-z-]+\.(svg|png))"|src="../../../../../src/manual/\1"|g
+	s,src="([a-z-]+\.(svg|png))",src="../../../../../src/manual/\1",g
 installed_links := s|](src/manual/|](manual/|g; s|](\.\./\.\./config/|](../|g; s|](config/|](|g; \
 	s|](\.\./\.\./\([A-Z]\)|](../\1|g; s|\[\([^]]*\)\]([^)]*\.rs)|\1|g; \
 	s,\[\([^]]*\)\](\(\.\./\.\./\|tests/\|\(\.\./\)*CONTRIBUTING\)[^)]*),\1,g; \
