@@ -154,12 +154,30 @@ def test_namespaces_are_separate(dev_server, dev_namespace):
 
 
 def test_a_program_finds_the_namespace_by_its_kubeconfig(dev_namespace, dev_kubeconfig):
-    assert os.environ["KUBECONFIG"] == str(dev_kubeconfig)
+    assert os.environ["KUBECONFIG"] == dev_kubeconfig
     create(dev_namespace)
     dev_namespace.wait_for_pods(1)
     module = [sys.executable, "-m", "replicaset_controller", "explain", "web"]
     report = subprocess.run(module, capture_output=True, text=True, check=True)
     assert f"ReplicaSet {dev_namespace}/web" in report.stdout
+
+
+def test_a_client_that_was_imported_before_finds_the_server(dev_server, dev_kubeconfig):
+    config = pytest.importorskip("kubernetes.config")
+    client = config.new_client_from_config()
+    assert client.configuration.host == dev_server.url
+
+
+def test_a_mistyped_fate_is_an_error(dev_namespace):
+    with pytest.raises(ValueError, match="crash-loop"):
+        dev_namespace.annotate_pod("any", fate="crashloop")
+
+
+def test_a_wait_says_what_there_is(dev_namespace):
+    create(dev_namespace)
+    dev_namespace.wait_for_pods(1)
+    with pytest.raises(TimeoutError, match="web-.* Running"):
+        dev_namespace.wait_for_pods(9, seconds=0)
 
 
 def test_the_plugin_of_kubectl_is_installed(dev_kubeconfig):

@@ -8,6 +8,7 @@ It starts in a moment, needs neither containers nor network, and has nodes that 
 Tests with pytest use the fixtures of `replicaset_controller.pytest_plugin` instead.
 """
 
+import atexit
 import json
 import os
 import shutil
@@ -22,6 +23,9 @@ from pathlib import Path
 
 # Annotations control the simulated nodes: the manual's page "Dev server" lists them.
 ANNOTATIONS = "dev.replicaset-controller/"
+
+# The values of the annotation `fate`; an empty one stands for a healthy pod.
+FATES = ("", "unscheduled", "pending", "rejected", "failed", "unknown", "crash-loop", "unready")
 
 # Ends only a wait that will never end by itself.
 SECONDS = 60
@@ -82,6 +86,8 @@ class DevServer:
                 )
             except OSError as error:
                 raise DevServerError(f"{command[0]} does not run: {error}") from error
+        # Without `stop()`, it ends with this program.
+        atexit.register(self._process.kill)
         try:
             # The file appears when the server answers.
             wait_until(lambda: self._process.poll() is not None or self.kubeconfig.exists(), "it answers")
@@ -98,6 +104,7 @@ class DevServer:
 
     def stop(self):
         """Stops the server, and waits for its end."""
+        atexit.unregister(self._process.kill)
         self._process.terminate()
         try:
             self._process.wait(SECONDS)
@@ -161,11 +168,27 @@ class Namespace(str):
             found[:] = self.pods(selector, ready)
             return len(found) == count
 
-        wait_until(has_count, f"{count} pods {selector!r} with ready={ready} in {self}", seconds)
+        try:
+            wait_until(has_count, f"{count} pods {selector!r} with ready={ready} in {self}", seconds)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {self._state()}") from None
         return found
+
+    def _state(self):
+        """The pods and the warnings of the namespace, for an error."""
+        pods = [
+            f"{pod['metadata']['name']} {pod['status'].get('phase')}{' Ready' * is_ready(pod)}"
+            for pod in self.pods()
+        ]
+        events = self.server.request("GET", f"/api/v1/namespaces/{self}/events")["items"]
+        warnings = {event["message"] for event in events if event.get("type") == "Warning"}
+        return f"pods: {', '.join(pods) or 'none'}; warnings: {'; '.join(sorted(warnings)) or 'none'}"
 
     def annotate_pod(self, pod, **annotations):
         """Controls how the nodes treat a pod: `fate="unready"`, `restarts=3`, or None to remove one."""
+        fate = annotations.get("fate")
+        if fate is not None and fate not in FATES:
+            raise ValueError(f"fate {fate!r} is none of {', '.join(FATES)}")
         of = {
             ANNOTATIONS + name.replace("_", "-"): value if value is None else str(value)
             for name, value in annotations.items()

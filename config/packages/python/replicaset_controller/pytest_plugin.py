@@ -1,6 +1,7 @@
 """Fixtures: one server for all tests of a run, and for each test that asks for it a namespace."""
 
 import itertools
+import sys
 
 import pytest
 
@@ -45,8 +46,13 @@ def dev_namespace(dev_server):
 
 @pytest.fixture
 def dev_kubeconfig(dev_namespace, tmp_path, monkeypatch):
-    """A kubeconfig with the test's namespace, which $KUBECONFIG names during the test."""
-    path = tmp_path / "kubeconfig"
+    """The path of a kubeconfig with the test's namespace, which $KUBECONFIG names during the test."""
+    path = str(tmp_path / "kubeconfig")
     dev_namespace.write_kubeconfig(path)
-    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("KUBECONFIG", path)
+    # The package `kubernetes` reads the variable when it is imported, and not again: without this, a
+    # test would reach the cluster of the person who runs it.
+    imported = sys.modules.get("kubernetes.config.kube_config")
+    if imported:
+        monkeypatch.setattr(imported, "KUBE_CONFIG_DEFAULT_LOCATION", path)
     return path
