@@ -63,7 +63,10 @@ func Start(arguments ...string) (*Server, error) {
 		os.RemoveAll(folder)
 		return nil, fmt.Errorf("%w: install the program, or name it in $REPLICASET_CONTROLLER", err)
 	}
-	go func() { server.exited <- command.Wait() }()
+	go func() {
+		server.exited <- command.Wait()
+		close(server.exited)
+	}()
 	// The file appears when the server answers.
 	for deadline := time.Now().Add(patience); ; {
 		if server.Kubeconfig, err = os.ReadFile(path); err == nil {

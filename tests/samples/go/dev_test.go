@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	server.Stop()
+	// A second one, of a clean-up, returns at once.
+	server.Stop()
 	os.Exit(code)
 }
 
