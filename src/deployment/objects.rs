@@ -405,10 +405,6 @@ impl Indexed for Deployment {
     fn buckets(&self) -> [Option<Arc<str>>; 2] {
         [Some(Arc::clone(&self.key.namespace)), None]
     }
-
-    fn count(&self, (): &mut ()) {}
-
-    fn discount(&self, (): &mut ()) {}
 }
 
 impl Indexed for ReplicaSet {
@@ -434,10 +430,6 @@ impl Indexed for ReplicaSet {
         };
         [Some(bucket), None]
     }
-
-    fn count(&self, (): &mut ()) {}
-
-    fn discount(&self, (): &mut ()) {}
 }
 
 /// No API server answers in an encoding that the watch does not accept.

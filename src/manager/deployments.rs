@@ -67,6 +67,7 @@ impl DeploymentInstance {
             engine,
         }
     }
+
     /// Set once the first lists are complete.
     pub(super) fn listed(&self) -> Vec<Arc<Latch>> {
         [self.deployments.synced(), self.replica_sets.synced()]

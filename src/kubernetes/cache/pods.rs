@@ -107,10 +107,6 @@ impl Indexed for ReplicaSet {
             controller.map(|controller| ReplicaSetBucket::ControlledBy(controller.uid.clone())),
         ]
     }
-
-    fn count(&self, (): &mut ()) {}
-
-    fn discount(&self, (): &mut ()) {}
 }
 
 /// Counters of one watch thread since its start, and its current outage. Each counter is exact;

@@ -42,11 +42,11 @@ pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
     /// object is never in one bucket twice.
     fn buckets(&self) -> [Option<Self::Bucket>; BUCKETS_MAX];
 
-    /// Adds this object to the counts.
-    fn count(&self, tally: &mut Self::Tally);
+    /// Adds this object to the counts. Without counts there is nothing to add.
+    fn count(&self, _: &mut Self::Tally) {}
 
     /// Removes this object, which was counted, from the counts.
-    fn discount(&self, tally: &mut Self::Tally);
+    fn discount(&self, _: &mut Self::Tally) {}
 }
 
 /// An object on the wire that this build cannot decode.
