@@ -1,20 +1,13 @@
 //! Pods on simulated nodes.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::rig::{PODS, Rig};
-use crate::{DevServerOptions, KubeletOptions};
+use super::rig::{PODS, Rig, quick_kubelet};
+use crate::DevServerOptions;
 
 fn rig() -> Rig {
     Rig::with(&DevServerOptions {
-        kubelet: Some(KubeletOptions {
-            n_nodes: 2,
-            ready_after: Duration::from_millis(20),
-            terminate_after: Duration::from_millis(20),
-            schedules: true,
-        }),
+        kubelet: Some(quick_kubelet()),
         ..DevServerOptions::default()
     })
 }

@@ -1,11 +1,9 @@
 //! The simulated controllers, evictions and logs.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::rig::{PODS, Rig, names, pod};
-use crate::{DevServerOptions, KubeletOptions, simulated_controllers};
+use super::rig::{PODS, Rig, names, pod, quick_kubelet};
+use crate::{DevServerOptions, simulated_controllers};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
@@ -16,12 +14,7 @@ fn rig() -> Rig {
     Rig::with(&DevServerOptions {
         controllers: simulated_controllers().map(str::to_owned).collect(),
         garbage_collection: true,
-        kubelet: Some(KubeletOptions {
-            n_nodes: 2,
-            ready_after: Duration::from_millis(20),
-            terminate_after: Duration::from_millis(20),
-            schedules: true,
-        }),
+        kubelet: Some(quick_kubelet()),
         ..DevServerOptions::default()
     })
 }

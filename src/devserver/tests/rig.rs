@@ -6,10 +6,20 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::stdx::stop::Stop;
-use crate::{DevServer, DevServerOptions};
+use crate::{DevServer, DevServerOptions, KubeletOptions};
 
 /// A limit that only a hang meets.
 pub(super) const LONG: Duration = Duration::from_mins(10);
+
+/// Two nodes on which pods start and end at once.
+pub(super) fn quick_kubelet() -> KubeletOptions {
+    KubeletOptions {
+        n_nodes: 2,
+        ready_after: Duration::from_millis(20),
+        terminate_after: Duration::from_millis(20),
+        schedules: true,
+    }
+}
 
 pub(super) struct Rig {
     pub(super) server: DevServer,
