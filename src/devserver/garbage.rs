@@ -23,14 +23,6 @@ use crate::store::{Consequence, Object, State, Store, key_of};
 use crate::write::Part;
 use crate::{delete, write};
 
-/// Kinds whose objects are gone if they are not here. Owners of other kinds may exist outside this
-/// server: in the cluster that the objects were exported from.
-const OWNERS: [Resource; 3] = [
-    Resource::ReplicaSets,
-    Resource::ReplicationControllers,
-    Resource::Pods,
-];
-
 /// Minimum delay between a change and its garbage collection.
 pub(crate) const COLLECTED_AFTER: Duration = Duration::from_millis(20);
 
@@ -78,12 +70,12 @@ fn on_owner_deleting(state: &mut State, resource: Resource, key: &str) {
     let uid = text(&value, "/metadata/uid").to_owned();
     if has_finalizer(&value, ORPHAN) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
-            remove_owner(state, resource, &dependent.key, &uid);
+            remove_owners(state, resource, &dependent.key, &[&uid]);
         }
         remove_finalizer(state, resource, key, ORPHAN);
     } else if has_finalizer(&value, FOREGROUND) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
-            begin_delete(state, resource, &dependent.key);
+            on_owned(state, resource, &dependent.key);
         }
         finish_foreground(state, resource, key);
     }
@@ -96,11 +88,7 @@ fn on_removed(state: &mut State, object: &Object) {
     let is_pod = value.pointer("/spec/containers").is_some();
     if !is_pod {
         for (resource, dependent) in dependents(state, object, uid) {
-            if dependent.owners.len() > 1 {
-                remove_owner(state, resource, &dependent.key, uid);
-            } else {
-                begin_delete(state, resource, &dependent.key);
-            }
+            on_owned(state, resource, &dependent.key);
         }
     }
     // An owner in foreground deletion may have waited for this object.
@@ -112,56 +100,47 @@ fn on_removed(state: &mut State, object: &Object) {
     finish_namespace(state, object.namespace());
 }
 
-/// Deletes an object whose owners are all gone: a controller created it while its owner was being
-/// deleted.
+/// Deletes an object that no owner keeps; otherwise removes the references to the owners that do
+/// not keep it (`attemptToDeleteItem` in pkg/controller/garbagecollector).
 fn on_owned(state: &mut State, resource: Resource, key: &str) {
     let Some(object) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
     let value = object.value();
     let owners = entries(&value, "/metadata/ownerReferences").iter();
-    let fates: Vec<OwnerFate> = owners
-        .map(|owner| owner_fate(state, object.namespace(), owner))
-        .collect();
-    let are_all_owners_gone =
-        !fates.is_empty() && fates.iter().all(|fate| *fate == OwnerFate::Gone);
-    if are_all_owners_gone || fates.contains(&OwnerFate::DeletesDependents) {
+    let (keep, others): (Vec<_>, Vec<_>) =
+        owners.partition(|owner| keeps_dependents(state, object.namespace(), owner));
+    if keep.is_empty() && !others.is_empty() {
         begin_delete(state, resource, key);
+    } else if !others.is_empty() {
+        let uids: Vec<&str> = others.iter().map(|owner| text(owner, "/uid")).collect();
+        remove_owners(state, resource, key, &uids);
     }
 }
 
-/// The state of an owner reference.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OwnerFate {
-    /// The owner exists, or may exist elsewhere, see [`OWNERS`].
-    MayExist,
-    /// The owner waits for its dependents' deletion, including newer dependents.
-    DeletesDependents,
-    Gone,
-}
-
-fn owner_fate(state: &State, namespace: &str, reference: &Value) -> OwnerFate {
+/// True unless the owner is gone or waits for the deletion of its dependents.
+fn keeps_dependents(state: &State, namespace: &str, reference: &Value) -> bool {
     let Some((resource, key)) = owner_key(state, namespace, reference) else {
-        return OwnerFate::MayExist;
+        return true;
     };
+    let uid = text(reference, "/uid");
     let owner = state.get(resource, &key).map(|found| found.value());
     match owner {
-        Some(owner) if text(&owner, "/metadata/uid") == text(reference, "/uid") => {
-            if has_finalizer(&owner, FOREGROUND) {
-                OwnerFate::DeletesDependents
-            } else {
-                OwnerFate::MayExist
-            }
+        Some(owner) if text(&owner, "/metadata/uid") == uid => {
+            !(is_deleting(&owner) && has_finalizer(&owner, FOREGROUND))
         }
-        _ if OWNERS.contains(&resource) => OwnerFate::Gone,
-        _ => OwnerFate::MayExist,
+        _ => state.owners_elsewhere.contains(uid),
     }
 }
 
-/// The resource and key of an owner; `None` for a kind that is not served.
+/// The resource and key of an owner; `None` for a kind that is not served, and for an owner in a
+/// namespace whose dependent is in none. Nobody can tell whether these exist.
 fn owner_key(state: &State, namespace: &str, reference: &Value) -> Option<(Resource, String)> {
     let kind = text(reference, "/kind");
     let resource = state.resource_of(kind, text(reference, "/apiVersion"))?;
+    if resource.is_namespaced() && namespace.is_empty() {
+        return None;
+    }
     let namespace = resource.is_namespaced().then_some(namespace);
     Some((resource, key_of(namespace, text(reference, "/name"))))
 }
@@ -210,9 +189,9 @@ fn begin_delete(state: &mut State, resource: Resource, key: &str) {
     }
 }
 
-fn remove_owner(state: &mut State, resource: Resource, key: &str, uid: &str) {
+fn remove_owners(state: &mut State, resource: Resource, key: &str, uids: &[&str]) {
     drop_entries(state, resource, key, "ownerReferences", |owner| {
-        text(owner, "/uid") == uid
+        uids.contains(&text(owner, "/uid"))
     });
 }
 

@@ -8,11 +8,11 @@
 //! The export omits events, leases and nodes, which the next server creates again. It also omits
 //! the objects of every cluster: the initial namespaces and the service accounts called `default`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::json::text;
+use crate::json::{entries, text};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{State, Store, key_of};
@@ -74,6 +74,7 @@ pub(crate) fn load(store: &Store, documents: &[Value]) -> Result<(), Vec<Rejecte
         for (resource, index, key) in created {
             restore(state, resource, &key, &documents[index]);
         }
+        state.owners_elsewhere.extend(owners_elsewhere(documents));
     });
     rejected.sort_by_key(|rejected| rejected.index);
     if rejected.is_empty() {
@@ -81,6 +82,20 @@ pub(crate) fn load(store: &Store, documents: &[Value]) -> Result<(), Vec<Rejecte
     } else {
         Err(rejected)
     }
+}
+
+/// The UIDs of the owners that the documents name and do not contain.
+fn owners_elsewhere(documents: &[Value]) -> impl Iterator<Item = String> {
+    let loaded: HashSet<&str> = documents
+        .iter()
+        .map(|it| text(it, "/metadata/uid"))
+        .collect();
+    let owners = documents
+        .iter()
+        .flat_map(|it| entries(it, "/metadata/ownerReferences"));
+    let uids = owners.map(|owner| text(owner, "/uid"));
+    uids.filter(move |uid| !loaded.contains(uid))
+        .map(str::to_owned)
 }
 
 /// Exports all objects that [`load`] needs to restore the state.

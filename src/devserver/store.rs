@@ -5,7 +5,7 @@
 //! them, and text takes a tenth of the memory of a value tree.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -124,6 +124,9 @@ pub(crate) struct State {
     is_dry_run: bool,
     /// The queue of the garbage collector; stays empty without one.
     pub(crate) consequences: VecDeque<Consequence>,
+    /// UIDs of owners that loaded objects name and that were not loaded. The garbage collector
+    /// takes them for living, in the cluster that the objects were exported from.
+    pub(crate) owners_elsewhere: HashSet<String>,
     pub(crate) custom: Custom,
     /// By the place of the resource.
     collections: Vec<Collection>,
@@ -159,6 +162,7 @@ impl Store {
                 settings,
                 is_dry_run: false,
                 consequences: VecDeque::new(),
+                owners_elsewhere: HashSet::new(),
                 custom: Custom::default(),
                 collections: vec![Collection::default(); n_built_in()],
                 touched: [false; N_SIGNALS],

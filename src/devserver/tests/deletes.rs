@@ -157,13 +157,16 @@ fn dependents_are_deleted_shortly_after_their_owner() {
 #[test]
 fn new_dependents_of_a_deleted_owner_are_deleted() {
     let (rig, web) = rig_with_garbage_collection();
-    let mut others = owner("else", "somewhere");
-    others["kind"] = json!("Deployment");
+    let mut deployment = owner("missing", &web);
+    deployment["kind"] = json!("Deployment");
+    let mut unknown = deployment.clone();
+    unknown["kind"] = json!("Rollout");
     for (name, owner, stays) in [
         ("late", owner("web", "before"), false),
         ("lost", owner("missing", &web), false),
         ("good", owner("web", &web), true),
-        ("other", others, true),
+        ("deployed", deployment, false),
+        ("unknown", unknown, true),
     ] {
         let mut pod = pod(name);
         pod["metadata"]["ownerReferences"] = json!([owner]);
@@ -180,6 +183,29 @@ fn new_dependents_of_a_deleted_owner_are_deleted() {
             rig.collected(|rig| !is_there(rig, name));
         }
     }
+}
+
+#[test]
+fn a_dependent_stays_as_long_as_one_owner_keeps_it() {
+    let (rig, web) = rig_with_garbage_collection();
+    let mut second = owner("db", &uid(&rig.create_replica_set("db", 1)));
+    second["controller"] = json!(false);
+    let mut gone = second.clone();
+    gone["uid"] = json!("before");
+    let mut shared = pod("shared");
+    shared["metadata"]["ownerReferences"] = json!([owner("web", &web), gone, second]);
+    rig.ok("POST", PODS, &shared);
+    let n_owners = |rig: &Rig| {
+        let pod = rig.get(&format!("{PODS}/shared")).1;
+        pod["metadata"]["ownerReferences"].as_array().map(Vec::len)
+    };
+    rig.collected(|rig| n_owners(rig) == Some(2));
+    let options = json!({"propagationPolicy": "Foreground"});
+    rig.delete(&format!("{REPLICA_SETS}/web"), &options);
+    rig.collected(|rig| rig.get(&format!("{REPLICA_SETS}/web")).0 == 404);
+    assert_eq!(n_owners(&rig), Some(1));
+    rig.delete(&format!("{REPLICA_SETS}/db"), &json!({}));
+    rig.collected(|rig| rig.get(&format!("{PODS}/shared")).0 == 404);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::DevServerOptions;
+
 use super::rig::{PODS, Rig, owner, pod, replica_set, uid};
 
 fn why(rig: &Rig, documents: &[Value]) -> Vec<(usize, String)> {
@@ -44,6 +46,28 @@ fn a_dump_restores_the_state() {
             .iter()
             .all(|document| document["metadata"].get("resourceVersion").is_none())
     );
+}
+
+/// An export of ReplicaSets and pods does not contain their Deployments.
+#[test]
+fn loaded_objects_outlive_owners_that_were_not_loaded() {
+    let rig = Rig::with(&DevServerOptions {
+        garbage_collection: true,
+        ..DevServerOptions::default()
+    });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "elsewhere",
+        "controller": true,
+    });
+    let mut set = replica_set("web", 1);
+    set["metadata"]["ownerReferences"] = json!([deployment]);
+    assert_eq!(rig.server.load(&[set]), Ok(()));
+    // The collector checks later objects later.
+    let mut lost = pod("lost");
+    lost["metadata"]["ownerReferences"] = json!([owner("web", "missing")]);
+    rig.ok("POST", PODS, &lost);
+    rig.collected(|rig| rig.get(&format!("{PODS}/lost")).0 == 404);
+    assert!(rig.server.object("replicasets", "default", "web").is_some());
 }
 
 #[test]

@@ -37,13 +37,13 @@ def test_every_pod_is_renewed(dev_client, dev_namespace):
 
 def test_a_pod_without_successor_is_reported(dev_client, dev_namespace):
     core, apps = client.CoreV1Api(dev_client), client.AppsV1Api(dev_client)
-    created = apps.create_namespaced_replica_set(dev_namespace, replica_set(1))
+    apps.create_namespaced_replica_set(dev_namespace, replica_set(1))
     wait_until(lambda: ready_pods(core, dev_namespace, "app=web"), "the pod is ready")
-    # From now on, new pods crash.
-    created = apps.read_namespaced_replica_set("web", dev_namespace)
+    # From now on, new pods crash. A patch, since the controller may write status meanwhile.
     fate = {"dev.replicaset-controller/fate": "crash-loop"}
-    created.spec.template.metadata.annotations = fate
-    apps.replace_namespaced_replica_set("web", dev_namespace, created)
+    template = {"metadata": {"annotations": fate}}
+    change = {"spec": {"template": template}}
+    apps.patch_namespaced_replica_set("web", dev_namespace, change)
 
     with pytest.raises(TimeoutError):
         renew(core, dev_namespace, "app=web", seconds=1)
