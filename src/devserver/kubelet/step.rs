@@ -1,17 +1,18 @@
 //! The next step of a pod, as a pure function of the pod, its execution, and the pod status that a
 //! kubelet writes.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::body::DeleteOptions;
 use crate::delete::delete;
-use crate::json::{condition, entries, is_deleting, number, text};
+use crate::json::{condition, entries, is_deleting, maps_mut, number, text};
 use crate::kubelet::behaviour::{Behaviour, Fate};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
-use crate::store::State;
+use crate::store::{State, key_of};
 use crate::write::{Part, set_condition};
 use crate::{metadata, write};
 
@@ -193,6 +194,7 @@ pub(crate) fn take(
             if is_first {
                 set_ready(&mut pod, false);
             }
+            warn_of_back_off(state, &pod);
         }
         Step::Fail => end(&mut pod, &behaviour, "Failed"),
         Step::Succeed => end(&mut pod, &behaviour, "Succeeded"),
@@ -273,9 +275,86 @@ pub(crate) fn set_containers(pod: &mut Value, behaviour: &Behaviour, is_ready: b
 
 /// The containers have crashed once more and wait for their restart.
 pub(crate) fn crash(pod: &mut Value, behaviour: &Behaviour) {
-    let message = "back-off restarting failed container";
-    let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+    let before = entries(pod, "/status/containerStatuses").to_vec();
+    let waiting = json!({"waiting": {"reason": "CrashLoopBackOff"}});
     write_containers(pod, behaviour, false, 1, &waiting);
+    let (now, pod_name) = (metadata::now(), full_name(pod));
+    for status in maps_mut(pod, "/status/containerStatuses") {
+        let name = &status["name"];
+        let before = before.iter().find(|before| before["name"] == *name);
+        // A container that waited for its restart has run for a moment.
+        let started_at = before.map_or("", |it| text(it, "/state/running/startedAt"));
+        let started_at = if started_at.is_empty() {
+            &now
+        } else {
+            started_at
+        };
+        let pause = crash_pause(status["restartCount"].as_i64().unwrap_or(0));
+        let message = format!(
+            "back-off {pause:?} restarting failed container={} pod={pod_name}",
+            name.as_str().unwrap_or_default()
+        );
+        status["state"]["waiting"]["message"] = json!(message);
+        status["lastState"] = json!({"terminated": {
+            "exitCode": 1, "reason": "Error", "startedAt": started_at, "finishedAt": now,
+            "containerID": before.map_or(&Value::Null, |before| &before["containerID"]),
+        }});
+    }
+}
+
+/// How a kubelet calls a pod.
+fn full_name(pod: &Value) -> String {
+    let part = |name: &str| text(&pod["metadata"], name);
+    format!("{}_{}({})", part("/name"), part("/namespace"), part("/uid"))
+}
+
+/// Records an event for each container, or counts it once more (kubernetes
+/// `pkg/kubelet/kuberuntime/kuberuntime_manager.go:doBackOff`).
+fn warn_of_back_off(state: &mut State, pod: &Value) {
+    let namespace = text(pod, "/metadata/namespace");
+    let node = text(pod, "/spec/nodeName");
+    for container in entries(pod, "/spec/containers") {
+        let container = text(container, "/name");
+        let suffix = hash_of(&(text(pod, "/metadata/uid"), container));
+        let name = format!("{}.{suffix:x}", text(pod, "/metadata/name"));
+        let now = json!(metadata::now());
+        let known = state
+            .get(Resource::Events, &key_of(Some(namespace), &name))
+            .cloned();
+        let result = if let Some(known) = known {
+            let mut event = known.value();
+            event["count"] = json!(number(&event, "/count").unwrap_or(0) + 1);
+            event["lastTimestamp"] = now;
+            write::replace(state, Resource::Events, &known, Part::Main, event)
+        } else {
+            let event = json!({
+                "metadata": {"name": name},
+                "involvedObject": {
+                    "apiVersion": "v1", "kind": "Pod", "namespace": namespace,
+                    "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
+                    "resourceVersion": pod["metadata"]["resourceVersion"],
+                    "fieldPath": format!("spec.containers{{{container}}}"),
+                },
+                "type": "Warning", "reason": "BackOff", "count": 1,
+                "message": format!(
+                    "Back-off restarting failed container {container} in pod {}", full_name(pod)
+                ),
+                "firstTimestamp": now, "lastTimestamp": now,
+                "source": {"component": "kubelet", "host": node},
+                "reportingComponent": "kubelet", "reportingInstance": node,
+            });
+            write::create(state, Resource::Events, Some(namespace), event)
+        };
+        if let Err(error) = result {
+            log::debug!("event {name}: {error:?}");
+        }
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The containers have exited, and the pod is Failed or Succeeded.
@@ -327,26 +406,22 @@ fn write_containers(
 ) {
     let containers = entries(pod, "/spec/containers").iter();
     let statuses = containers.map(|container| {
-        let count = restart_count(pod, "containerStatuses", container);
-        let count = (count + more).max(behaviour.restarts);
-        container_status(container, is_ready, count, state)
+        let before = status_of(pod, "containerStatuses", container);
+        let count = (restart_count(before) + more).max(behaviour.restarts);
+        container_status(pod, container, is_ready, count, state, before)
     });
     let statuses: Vec<Value> = statuses.collect();
     pod["status"]["containerStatuses"] = json!(statuses);
     let containers = entries(pod, "/spec/initContainers").iter();
     let statuses = containers.map(|container| {
+        let before = status_of(pod, "initContainerStatuses", container);
         if !is_sidecar(container) {
             let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
-            return container_status(container, true, 0, &done);
+            return container_status(pod, container, true, 0, &done, before);
         }
-        let count = restart_count(pod, "initContainerStatuses", container);
         let running = json!({"running": {"startedAt": metadata::now()}});
-        container_status(
-            container,
-            true,
-            count.max(behaviour.sidecar_restarts),
-            &running,
-        )
+        let count = restart_count(before).max(behaviour.sidecar_restarts);
+        container_status(pod, container, true, count, &running, before)
     });
     let statuses: Vec<Value> = statuses.collect();
     if !statuses.is_empty() {
@@ -354,19 +429,40 @@ fn write_containers(
     }
 }
 
-fn container_status(container: &Value, is_ready: bool, restarts: i64, state: &Value) -> Value {
+/// The status of a container; `before` is its status so far.
+fn container_status(
+    pod: &Value,
+    container: &Value,
+    is_ready: bool,
+    restarts: i64,
+    state: &Value,
+    before: &Value,
+) -> Value {
+    let (uid, name) = (text(pod, "/metadata/uid"), text(container, "/name"));
+    let id = json!(format!(
+        "simulated://{:016x}",
+        hash_of(&(uid, name, restarts))
+    ));
+    let mut state = state.clone();
+    if let Some(ended) = state.get_mut("terminated") {
+        ended["containerID"] = id.clone();
+    }
     json!({
-        "name": container["name"], "image": container["image"], "imageID": "",
+        "name": name, "image": container["image"], "imageID": "", "containerID": id,
         "ready": is_ready, "started": state.get("running").is_some(), "restartCount": restarts,
-        "state": state,
+        "lastState": before.get("lastState").unwrap_or(&json!({})), "state": state,
     })
 }
 
-fn restart_count(pod: &Value, list: &str, container: &Value) -> i64 {
+/// The status of a container in `list`, if it has one.
+fn status_of<'a>(pod: &'a Value, list: &str, container: &Value) -> &'a Value {
     let mut statuses = entries(pod, &format!("/status/{list}")).iter();
     let status = statuses.find(|status| status["name"] == container["name"]);
-    let count = status.and_then(|status| number(status, "/restartCount"));
-    count.unwrap_or(0)
+    status.unwrap_or(&Value::Null)
+}
+
+fn restart_count(status: &Value) -> i64 {
+    number(status, "/restartCount").unwrap_or(0)
 }
 
 fn is_sidecar(container: &Value) -> bool {

@@ -126,3 +126,55 @@ fn a_running_pod_turns_unready_and_back() {
         }
     }
 }
+
+#[test]
+fn a_crash_loop_is_shown_as_a_kubelet_shows_it() {
+    let rig = rig();
+    let mut watch = rig.watch(PODS, "");
+    rig.ok("POST", PODS, &annotated(&[("fate", "crash-loop")]));
+    let pod = loop {
+        let pod = watch.next().expect("a frame")["object"].clone();
+        if pod["status"]["containerStatuses"][0]["restartCount"] == json!(2) {
+            break pod;
+        }
+    };
+    let status = &pod["status"]["containerStatuses"][0];
+    let full_name = format!(
+        "p_default({})",
+        pod["metadata"]["uid"].as_str().expect("a UID")
+    );
+    let message = format!("back-off 4s restarting failed container=c pod={full_name}");
+    let waiting = json!({"reason": "CrashLoopBackOff", "message": message});
+    assert_eq!(status["state"], json!({"waiting": waiting}));
+    let ended = &status["lastState"]["terminated"];
+    assert_eq!(
+        (&ended["exitCode"], &ended["reason"]),
+        (&json!(1), &json!("Error"))
+    );
+    for name in ["startedAt", "finishedAt", "containerID"] {
+        assert!(
+            ended[name].as_str().is_some_and(|text| !text.is_empty()),
+            "{name}: {ended}"
+        );
+    }
+    assert_ne!(ended["containerID"], status["containerID"]);
+    let events = rig.get("/api/v1/namespaces/default/events").1["items"].clone();
+    let event = &events[0];
+    assert_eq!(events.as_array().map(Vec::len), Some(1), "{events}");
+    let message = format!("Back-off restarting failed container c in pod {full_name}");
+    let said = ["type", "reason", "message", "count"].map(|name| &event[name]);
+    assert_eq!(
+        said,
+        [
+            &json!("Warning"),
+            &json!("BackOff"),
+            &json!(message),
+            &json!(2)
+        ]
+    );
+    assert_eq!(
+        event["involvedObject"]["fieldPath"],
+        json!("spec.containers{c}")
+    );
+    assert_eq!(event["involvedObject"]["uid"], pod["metadata"]["uid"]);
+}
