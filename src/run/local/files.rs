@@ -163,17 +163,19 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 /// Returns the valid documents of a file, and the errors of the others.
 fn parse(name: &str, text: &str) -> (Vec<Document>, Vec<String>) {
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
-    let is_json = text.trim_start().starts_with(['{', '[']);
-    let values: Vec<Result<Value, String>> = if is_json {
-        let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        values
-            .map(|value| value.map_err(|error| error.to_string()))
-            .collect()
-    } else {
-        let pieces = pieces(text).into_iter();
-        pieces
-            .map(|piece| serde_saphyr::from_str(&piece).map_err(|error| first_line(&error)))
-            .collect()
+    // What is no JSON may be YAML in flow style.
+    let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text)
+        .into_iter()
+        .collect();
+    let values: Vec<Result<Value, String>> = match json {
+        Ok(values) => values.into_iter().map(Ok).collect(),
+        Err(error) if is_json(Path::new(name)) => vec![Err(error.to_string())],
+        Err(_) => {
+            let pieces = pieces(text).into_iter();
+            pieces
+                .map(|piece| serde_saphyr::from_str(&piece).map_err(|error| first_line(&error)))
+                .collect()
+        }
     };
     for (index, value) in values.into_iter().enumerate() {
         let origin = format!("{name}, document {}", index + 1);
@@ -320,6 +322,22 @@ mod tests {
         assert_eq!(documents[2].object["kind"], json!("Other"));
         let (documents, errors) = parse("f", r#"{"name": "x"} {"name": "y"}"#);
         assert_eq!((documents.len(), errors.len()), (2, 0));
+    }
+
+    #[test]
+    fn yaml_in_flow_style_is_read() {
+        let text =
+            "{apiVersion: v1, kind: Namespace, name: a}\n---\n{\"name\": \"b\"}\n---\nname: c\n";
+        let (documents, errors) = parse("f", text);
+        assert_eq!(errors, [""; 0]);
+        let expected = [
+            ("f, document 1", "a"),
+            ("f, document 2", "b"),
+            ("f, document 3", "c"),
+        ];
+        assert_eq!(origins(&documents), expected);
+        assert_eq!(parse("f.json", "{name: a}").1.len(), 1);
+        assert_eq!(parse("f", "{name: a").1.len(), 1);
     }
 
     #[test]
