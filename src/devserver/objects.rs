@@ -43,6 +43,15 @@ fn complete_custom(resource: Resource, object: &mut Value) {
 
 /// Sets what the server adds to a new object only.
 pub(crate) fn complete_new(resource: Resource, object: &mut Value) {
+    let is_mirror = !object["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
+    if resource == Resource::Pods
+        && !is_mirror
+        && text(object, "/spec/serviceAccountName").is_empty()
+    {
+        // The rest of this admission, a volume with a token, is missing: nothing would mount it.
+        object["spec"]["serviceAccountName"] = json!("default");
+        object["spec"]["serviceAccount"] = json!("default");
+    }
     let is_gated = !entries(object, "/spec/schedulingGates").is_empty();
     if resource == Resource::Pods && is_gated {
         object["status"]["conditions"] = json!([{

@@ -19,6 +19,8 @@ fn a_pod_gets_its_name_and_defaults() {
         json!({"phase": "Pending", "qosClass": "BestEffort"})
     );
     let spec = &created["spec"];
+    assert_eq!(spec["serviceAccountName"], json!("default"));
+    assert_eq!(spec["serviceAccount"], json!("default"));
     assert_eq!(spec["restartPolicy"], json!("Always"));
     assert_eq!(spec["terminationGracePeriodSeconds"], json!(30));
     assert_eq!(

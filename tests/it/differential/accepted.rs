@@ -5,18 +5,12 @@ use super::compare::{Difference, Rule};
 /// All accepted differences. With the default seed each must occur, so that none outlives its
 /// reason.
 pub(super) const ACCEPTED: &[Rule] = &[
-    // Admission plugins add a service account, a priority and two tolerations to every pod. The dev
-    // server has no such plugins, and none of its components reads these fields.
+    // Admission plugins add a priority and two tolerations to every pod. The dev server has no such
+    // plugins, and none of its components reads these fields.
     Rule {
         name: "admission defaults",
         accepts: |_, difference| {
-            const ADDED: [&str; 5] = [
-                "serviceAccount",
-                "serviceAccountName",
-                "priority",
-                "preemptionPolicy",
-                "tolerations",
-            ];
+            const ADDED: [&str; 3] = ["priority", "preemptionPolicy", "tolerations"];
             let added = |name: &&str| difference.ends_with(&["spec", name]);
             difference.dev.is_none() && ADDED.iter().any(added)
         },
