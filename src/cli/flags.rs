@@ -28,11 +28,7 @@ pub use self::controller::{
 pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat, RbacArgs, ServiceAccount};
 
 #[cfg(feature = "devserver")]
-pub use self::dev::DemoArgs;
-#[cfg(feature = "devserver")]
-pub use self::dev::DevArgs;
-#[cfg(feature = "devserver")]
-pub use self::dev::LocalCommand;
+pub use self::dev::{DemoArgs, DevArgs, LocalCommand, SIMULATED};
 
 /// The last paragraph of `--help`.
 const SOURCES: &str = "\

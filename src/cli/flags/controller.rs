@@ -95,39 +95,55 @@ pub enum ControllerName {
     Of(&'static WorkloadKind),
     /// That of Deployments. `*` does not mean it, except for `dev`: a cluster has one.
     Deployments,
+    /// A simulated one of `dev`.
+    Simulated(&'static str),
 }
 
 impl FromStr for ControllerItem {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text, &[])
+    }
+}
+
+impl ControllerItem {
+    /// Parses an item that may also name one of `simulated`.
+    pub(super) fn parse(text: &str, simulated: &[&'static str]) -> Result<Self, String> {
         if text == "*" {
             return Ok(Self::Every);
         }
         let item = match text.strip_prefix('-') {
-            Some(name) => find(name).map(Self::Off),
-            None => find(text).map(Self::On),
+            Some(name) => find(name, simulated).map(Self::Off),
+            None => find(text, simulated).map(Self::On),
         };
         item.ok_or_else(|| {
-            let known = ALL.map(|kind| kind.controller).join(", ");
-            format!("expected *, or a name of {known}, {DEPLOYMENTS}, or -NAME to disable it")
+            let known = ALL.iter().map(|kind| kind.controller);
+            let known: Vec<_> = known
+                .chain([DEPLOYMENTS])
+                .chain(simulated.iter().copied())
+                .collect();
+            let known = known.join(", ");
+            format!("expected *, or a name of {known}, or -NAME to disable it")
         })
     }
 }
 
-/// Name of the Deployment controller, and its older name.
+/// Name of the Deployment controller.
 const DEPLOYMENTS: &str = "deployment-controller";
-const DEPLOYMENTS_ALIAS: &str = "deployment";
 
-/// The controller of this name. The older name is that of the kind
+/// The controller of this name, or of its older name without the suffix
 /// (kubernetes `cmd/kube-controller-manager/app/core.go`, `WithAliases` of the descriptors).
-fn find(text: &str) -> Option<ControllerName> {
-    if matches!(text, DEPLOYMENTS | DEPLOYMENTS_ALIAS) {
+fn find(text: &str, simulated: &[&'static str]) -> Option<ControllerName> {
+    let is = |name: &str| text == name || Some(text) == name.strip_suffix("-controller");
+    if is(DEPLOYMENTS) {
         return Some(ControllerName::Deployments);
     }
-    ALL.into_iter()
-        .find(|kind| text == kind.controller || text == kind.singular)
+    let of_kind = ALL.into_iter().find(|kind| is(kind.controller));
+    let simulated = simulated.iter().find(|name| is(name));
+    of_kind
         .map(ControllerName::Of)
+        .or_else(|| simulated.map(|name| ControllerName::Simulated(name)))
 }
 
 impl ControllerArgs {
@@ -154,6 +170,12 @@ impl ControllerArgs {
     /// The same for `dev`, where no other controller runs, so that `*` means this one too.
     pub fn runs_deployments_in_dev(&self) -> bool {
         self.is_named(ControllerName::Deployments)
+            .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
+    }
+
+    /// True if the simulated controller of `dev` is enabled.
+    pub fn simulates(&self, name: &'static str) -> bool {
+        self.is_named(ControllerName::Simulated(name))
             .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use log::LevelFilter;
 
+use super::controller::ControllerItem;
 use super::{ClientArgs, ControllerArgs, LogArgs, OptInArgs};
 use crate::api::compact_timestamp::parse_duration;
 use crate::cli::number;
@@ -46,16 +47,26 @@ impl LocalCommand {
 }
 
 /// Help of `--controllers`, whose `*` means all here.
-const CONTROLLERS: &str = "Controllers to run: replicaset-controller, \
-                           replicationcontroller-controller, deployment-controller, or * for all; \
-                           -NAME disables one";
+const CONTROLLERS: &str = "Controllers to run: * (all), NAME, -NAME (not that one): replicaset, \
+                           replicationcontroller, deployment; simulated: job, statefulset, \
+                           daemonset, endpointslice, disruption";
+
+/// The simulated controllers of the dev server, which this module does not know.
+pub const SIMULATED: [&str; 5] = [
+    "job-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "endpointslice-controller",
+    "disruption-controller",
+];
 
 /// Flags of `dev`.
 #[derive(Args, Clone, Debug)]
 // The limit protects an API server that others use; this one has no other users.
 #[command(mut_arg("kube_api_qps", |arg| arg.default_value("0").hide_short_help(true)))]
 // No other controller runs here.
-#[command(mut_arg("controllers", |arg| arg.default_value("*").help(CONTROLLERS)))]
+#[command(mut_arg("controllers", |arg| arg.default_value("*").help(CONTROLLERS)
+    .value_parser(|text: &str| ControllerItem::parse(text, &SIMULATED))))]
 #[command(mut_arg("concurrent_replicaset_syncs", |arg| arg.hide_short_help(true)))]
 #[expect(
     clippy::struct_excessive_bools,

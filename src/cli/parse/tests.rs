@@ -576,6 +576,36 @@ fn a_mistake_in_a_flag_of_dev_names_it_too() {
     );
 }
 
+#[cfg(feature = "devserver")]
+#[test]
+fn single_simulated_controllers_of_dev_are_chosen() {
+    use crate::cli::flags::{LocalCommand, SIMULATED};
+    for (list, expected) in [
+        ("*", &SIMULATED[..]),
+        ("*,-job-controller", &SIMULATED[1..]),
+        ("-job,*", &SIMULATED[1..]),
+        ("replicaset-controller,job", &SIMULATED[..1]),
+        ("deployment-controller", &[]),
+    ] {
+        let parsed = of(&["dev", &*format!("--controllers={list}")]).parsed();
+        let Some(Command::Local(local)) = &parsed.cli.command else {
+            panic!("{list}: another command");
+        };
+        let LocalCommand::Dev(args) = &**local else {
+            panic!("{list}: another command");
+        };
+        let chosen = SIMULATED
+            .iter()
+            .filter(|name| args.controller.simulates(name));
+        assert!(chosen.eq(expected), "{list}");
+    }
+    let usage = of(&["dev", "--controllers=*,-cronjob-controller"]).usage();
+    assert!(usage.contains("endpointslice-controller"), "{usage}");
+    // A cluster has these controllers.
+    let usage = of(&["--controllers=job-controller"]).usage();
+    assert!(!usage.contains("endpointslice-controller"), "{usage}");
+}
+
 #[test]
 fn only_a_near_name_is_offered() {
     let of_kcm = "unknown flag; it is one of kube-controller-manager: --kcm-compat ignores it";

@@ -55,11 +55,12 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     }
     let before = server.version();
     introduce(args, &url, documents.len());
-    let manager = if args.no_controller {
+    let [own, _] = controllers(args);
+    let manager = if own.is_empty() {
         None
     } else {
         let options = ManagerOptions {
-            deployments: runs_deployments(args),
+            deployments: own.contains(&deployment::CONTROLLER),
             ..manager_options(&args.client, &args.controller, &args.opt_ins)
         };
         let config = ClientConfig::plain(&url);
@@ -93,8 +94,19 @@ fn save_to(args: &DevArgs) -> Result<Option<&Path>, RunError> {
     }
 }
 
-fn runs_deployments(args: &DevArgs) -> bool {
-    !args.no_controller && args.controller.runs_deployments_in_dev()
+/// The names of the controllers of the daemon that run, and of the simulated ones that do.
+fn controllers(args: &DevArgs) -> [Vec<&'static str>; 2] {
+    let own = args
+        .controller
+        .enabled()
+        .into_iter()
+        .map(|kind| kind.controller);
+    let deployments = args.controller.runs_deployments_in_dev();
+    let own = own
+        .chain(deployments.then_some(deployment::CONTROLLER))
+        .filter(|_| !args.no_controller);
+    let simulated = simulated_controllers().filter(|name| args.controller.simulates(name));
+    [own.collect(), simulated.collect()]
 }
 
 fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
@@ -113,8 +125,9 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
         // `dev` can run for weeks, and nothing reads the recorded requests.
         recorder_length: 0,
         garbage_collection: true,
-        controllers: simulated_controllers()
-            .chain(runs_deployments(args).then_some(deployment::CONTROLLER))
+        controllers: controllers(args)
+            .concat()
+            .into_iter()
             .map(str::to_owned)
             .collect(),
         kubelet: (!args.no_kubelet).then_some(kubelet),
@@ -199,18 +212,13 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         format!("{n_nodes}; pods become Ready after {after:?}{who}")
     };
     say(&format!("nodes         {nodes}"));
-    let mut controllers = Vec::new();
-    if !args.no_controller {
-        controllers.extend(args.controller.enabled().iter().map(|kind| kind.controller));
-        controllers.extend(runs_deployments(args).then_some(deployment::CONTROLLER));
-    }
-    let controllers = match controllers[..] {
+    let [own, simulated] = controllers(args).map(|names| match names[..] {
         [] => "none".to_owned(),
-        _ => controllers.join(", "),
-    };
-    say(&format!("controllers   {controllers}"));
+        _ => names.join(", "),
+    });
+    say(&format!("controllers   {own}"));
     say("also active   pods, namespaces, quotas, owners");
-    say("simulated     Jobs, StatefulSets, DaemonSets, EndpointSlices, disruption budgets");
+    say(&format!("simulated     {simulated}"));
     say("stored only   ConfigMaps, Secrets, custom resources and more");
     if n_documents > 0 {
         say(&format!("loaded        {n_documents} objects"));
@@ -346,7 +354,8 @@ fn count(pods: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Changes, SetFacts, Tally};
+    use super::{Changes, SetFacts, Tally, simulated_controllers};
+    use crate::cli::flags::SIMULATED;
 
     fn set(desired: usize, available: usize) -> SetFacts {
         SetFacts {
@@ -370,6 +379,11 @@ mod tests {
             is_complete: true,
             ..Tally::default()
         }
+    }
+
+    #[test]
+    fn the_flag_knows_all_simulated_controllers() {
+        assert!(simulated_controllers().eq(SIMULATED));
     }
 
     #[test]
