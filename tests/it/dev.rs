@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -133,6 +133,21 @@ fn an_unwritable_state_exits_with_code_1() {
         log.contains("cannot write ") && log.contains("not-there"),
         "{log}"
     );
+}
+
+#[test]
+fn it_stops_with_the_program_that_holds_its_input() {
+    let binary = env!("CARGO_BIN_EXE_replicaset-controller");
+    let mut command = Command::new(binary);
+    command.args(["dev", "--port=0", "--until-stdin-closes"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut lines = output.lines().map(|line| line.expect("a text"));
+    assert!(lines.any(|line| line.starts_with("to stop")));
+    drop(child.stdin.take());
+    assert_eq!(lines.count(), 0, "nothing is left to print");
+    assert!(child.wait().expect("it is a child").success());
 }
 
 /// Checks that `dev` with these flags exits with this code, and that standard error contains

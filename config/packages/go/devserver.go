@@ -1,19 +1,17 @@
 // Package devserver starts the dev server of replicaset-controller: a Kubernetes API server for tests, in
-// which pods come, run and fail. It depends on no client:
-//
-//	server, err := devserver.Start()
-//	config, err := clientcmd.RESTConfigFromKubeConfig(server.Kubeconfig)
-//	defer server.Stop()
+// which pods come, run and fail. It depends on no client. README.md has an example.
 package devserver
 
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -34,7 +32,22 @@ type Server struct {
 
 	folder  string
 	command *exec.Cmd
-	exited  chan error
+	// The server ends when this process does, since that closes the pipe.
+	stdin  io.Closer
+	said   *log
+	exited chan error
+}
+
+// log is what the server prints, which is read while it is written.
+type log struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (l *log) Write(text []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.Write(text)
 }
 
 // Binary returns the program that Start runs: $REPLICASET_CONTROLLER, or that of $PATH.
@@ -53,13 +66,18 @@ func Start(arguments ...string) (*Server, error) {
 		return nil, err
 	}
 	path := filepath.Join(folder, "kubeconfig")
-	arguments = append([]string{"dev", "--port=0", "--pod-ready-after=0s", "--write-kubeconfig=" + path},
-		arguments...)
+	arguments = append([]string{"dev", "--port=0", "--pod-ready-after=0s", "--until-stdin-closes",
+		"--write-kubeconfig=" + path}, arguments...)
 	command := exec.Command(Binary(), arguments...)
-	var said bytes.Buffer
-	command.Stdout, command.Stderr = &said, &said
-	server := &Server{KubeconfigPath: path, folder: folder, command: command, exited: make(chan error, 1)}
-	if err := command.Start(); err != nil {
+	said := &log{}
+	command.Stdout, command.Stderr = said, said
+	server := &Server{KubeconfigPath: path, folder: folder, command: command, said: said,
+		exited: make(chan error, 1)}
+	server.stdin, err = command.StdinPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
 		os.RemoveAll(folder)
 		return nil, fmt.Errorf("%w: install the program, or name it in $REPLICASET_CONTROLLER", err)
 	}
@@ -75,19 +93,26 @@ func Start(arguments ...string) (*Server, error) {
 		select {
 		case err := <-server.exited:
 			os.RemoveAll(folder)
-			return nil, fmt.Errorf("%s: %v\n%s", strings.Join(command.Args, " "), err, said.String())
+			return nil, fmt.Errorf("%s: %v\n%s", strings.Join(command.Args, " "), err, server.Log())
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			server.Stop()
 			return nil, fmt.Errorf("%s did not answer within %s\n%s", strings.Join(command.Args, " "), patience,
-				said.String())
+				server.Log())
 		}
 	}
 	if found := regexp.MustCompile(`server: "(.*)"`).FindSubmatch(server.Kubeconfig); found != nil {
 		server.URL = string(found[1])
 	}
 	return server, nil
+}
+
+// Log returns what the server has printed.
+func (s *Server) Log() string {
+	s.said.mutex.Lock()
+	defer s.said.mutex.Unlock()
+	return s.said.text.String()
 }
 
 // Stop stops the server, and waits for its end.

@@ -25,8 +25,9 @@ function binary () {
 async function start ({ args = ['--pod-ready-after=0s'] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'dev-server-'))
   const kubeconfig = join(folder, 'kubeconfig')
-  const command = ['dev', '--port=0', `--write-kubeconfig=${kubeconfig}`, ...args]
-  const child = spawn(binary(), command, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const command = ['dev', '--port=0', '--until-stdin-closes', `--write-kubeconfig=${kubeconfig}`, ...args]
+  // It ends when this process does, however that ends, since that closes the pipe to it.
+  const child = spawn(binary(), command, { stdio: ['pipe', 'pipe', 'pipe'] })
   let said = ''
   const collect = chunk => { said = (said + chunk).slice(-8192) }
   child.stdout.on('data', collect)
@@ -36,13 +37,10 @@ async function start ({ args = ['--pod-ready-after=0s'] } = {}) {
     child.once('error', error => resolve(end = error.message))
     child.once('close', code => resolve(end = end || `exit code ${code}`))
   })
-  const kill = () => child.kill('SIGKILL')
-  process.once('exit', kill)
 
   async function stop () {
     child.kill('SIGTERM')
     await ended
-    process.removeListener('exit', kill)
     rmSync(folder, { recursive: true, force: true })
   }
 

@@ -104,6 +104,10 @@ pub struct DevArgs {
     #[arg(long, requires = "data")]
     pub save: bool,
 
+    /// Stop when standard input closes.
+    #[arg(long)]
+    pub until_stdin_closes: bool,
+
     /// Do not run the controller, to try out another one.
     #[arg(long)]
     pub no_controller: bool,

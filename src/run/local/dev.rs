@@ -3,6 +3,7 @@
 //! and when they are reached, and the number of pods created and deleted.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -24,8 +25,8 @@ use crate::manager::{Manager, ManagerOptions};
 use crate::run::local::world::SetFacts;
 use crate::run::{RunError, finish, manager_options, program, signals};
 use crate::stdx::escape::escaped;
-use crate::stdx::stderr;
 use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::{stderr, thread};
 use crate::telemetry::{Health, metrics};
 
 /// Interval of the checks for changes.
@@ -47,6 +48,9 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let mut server = start_server(args, &server_stop)?;
     load(&server, &documents, errors)?;
     signals::stop_in_order();
+    if args.until_stdin_closes {
+        stop_with_stdin(stop).map_err(RunError::DevServer)?;
+    }
     let url = local_url(&server, args);
     if let Some(path) = &args.write_kubeconfig {
         files::write_kubeconfig(path, &url).map_err(|error| {
@@ -80,6 +84,17 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     }
     server.stop();
     result
+}
+
+/// Gives `stop` when standard input closes. Nothing ends this wait before; the process takes the
+/// thread with it.
+fn stop_with_stdin(stop: &Stop) -> io::Result<()> {
+    let stopping = stop.clone();
+    let thread = thread::try_spawn("dev-stdin", stop, move || {
+        io::copy(&mut io::stdin(), &mut io::sink()).unwrap_or_default();
+        stopping.stop(Cause::Requested("standard input was closed".to_owned()));
+    });
+    thread.map(drop)
 }
 
 /// Returns the file for the state at the end, with `--save`.

@@ -2,7 +2,8 @@
 'use strict'
 
 const assert = require('node:assert/strict')
-const { execFileSync } = require('node:child_process')
+const { execFileSync, spawn } = require('node:child_process')
+const { once } = require('node:events')
 const { existsSync } = require('node:fs')
 const { after, before, test } = require('node:test')
 const { binary, start, waitUntil } = require('replicaset-controller')
@@ -51,6 +52,16 @@ test('a server stops', async () => {
   await other.stop()
   await assert.rejects(other.request('GET', '/api/v1/nodes'))
   assert.ok(!existsSync(other.kubeconfig))
+})
+
+test('a server ends with its program', async () => {
+  const program = "require('replicaset-controller').start().then(server => console.log(server.url))"
+  const child = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [url] = await once(child.stdout, 'data')
+  const answers = () => fetch(`${url}`.trim() + '/version').then(() => true, () => false)
+  assert.ok(await answers())
+  child.kill('SIGKILL')
+  await waitUntil(async () => !await answers(), 'the server is gone')
 })
 
 test('a server that does not start says why', async () => {

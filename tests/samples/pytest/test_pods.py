@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import urllib.parse
 
 import pytest
 from replicaset_controller import DevServer, DevServerError, is_ready, wait_until
@@ -191,6 +193,24 @@ def test_two_servers_run_side_by_side(dev_server):
         assert other.url != dev_server.url
         assert len(other.request("GET", "/api/v1/nodes")["items"]) == 1
     assert not other.folder.exists()
+
+
+def test_a_server_ends_with_its_program():
+    program = "import sys, replicaset_controller as it; s = it.DevServer(); print(s.url, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        address = urllib.parse.urlsplit(process.stdout.readline().strip())
+        socket.create_connection((address.hostname, address.port)).close()
+        process.kill()
+
+    def is_gone():
+        try:
+            socket.create_connection((address.hostname, address.port)).close()
+        except ConnectionRefusedError:
+            return True
+
+    wait_until(is_gone, "the server is gone")
 
 
 def test_a_server_that_does_not_start_says_why():

@@ -8,7 +8,6 @@ It starts in a moment, needs neither containers nor network, and has nodes that 
 Tests with pytest use the fixtures of `replicaset_controller.pytest_plugin` instead.
 """
 
-import atexit
 import json
 import os
 import shutil
@@ -78,16 +77,16 @@ class DevServer:
         self.folder = Path(folder or self._temporary.name)
         self.kubeconfig = self.folder / "kubeconfig"
         self.log = self.folder / "log"
-        command = [find_binary(), "dev", "--port=0", f"--write-kubeconfig={self.kubeconfig}", *arguments]
+        command = [find_binary(), "dev", "--port=0", "--until-stdin-closes"]
+        command += [f"--write-kubeconfig={self.kubeconfig}", *arguments]
         with open(self.log, "wb") as log:
             try:
+                # It ends when this process does, however that ends, since that closes the pipe.
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                    command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
                 )
             except OSError as error:
                 raise DevServerError(f"{command[0]} does not run: {error}") from error
-        # Without `stop()`, it ends with this program.
-        atexit.register(self._process.kill)
         try:
             # The file appears when the server answers.
             wait_until(lambda: self._process.poll() is not None or self.kubeconfig.exists(), "it answers")
@@ -104,8 +103,8 @@ class DevServer:
 
     def stop(self):
         """Stops the server, and waits for its end."""
-        atexit.unregister(self._process.kill)
         self._process.terminate()
+        self._process.stdin.close()
         try:
             self._process.wait(SECONDS)
         except subprocess.TimeoutExpired:
