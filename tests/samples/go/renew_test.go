@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"replicaset-controller/devserver"
 )
 
 func replicaSet(replicas int32, annotations map[string]string) *appsv1.ReplicaSet {
@@ -40,7 +40,7 @@ func TestEveryPodIsRenewed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	client := kubernetes.NewForConfigOrDie(cluster)
-	namespace := newNamespace(t, client)
+	namespace := server.Namespace(t)
 	_, err := client.AppsV1().ReplicaSets(namespace).Create(ctx, replicaSet(3, nil), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +56,7 @@ func TestEveryPodIsRenewed(t *testing.T) {
 		}
 		return uids
 	}
-	three := func(context.Context) (bool, error) { return uids().Len() == 3, nil }
-	if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, three); err != nil {
-		t.Fatal("three pods are not ready: ", err)
-	}
+	devserver.WaitUntil(t, "three pods are ready", func() bool { return uids().Len() == 3 })
 	before := uids()
 
 	if err := Renew(ctx, client, namespace, "app=web"); err != nil {
@@ -75,7 +72,7 @@ func TestAPodThatCrashesIsNotReady(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	client := kubernetes.NewForConfigOrDie(cluster)
-	namespace := newNamespace(t, client)
+	namespace := server.Namespace(t)
 	fate := map[string]string{"dev.replicaset-controller/fate": "crash-loop"}
 
 	// An informer works as it does on a cluster.
@@ -113,7 +110,7 @@ func TestAPodThatCrashesIsNotReady(t *testing.T) {
 func TestACustomResourceIsWatched(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	namespace := newNamespace(t, kubernetes.NewForConfigOrDie(cluster))
+	namespace := server.Namespace(t)
 	client := dynamic.NewForConfigOrDie(cluster)
 	definitions := client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})

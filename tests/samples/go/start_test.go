@@ -1,19 +1,22 @@
 package sample
 
 import (
+	"bufio"
+	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"replicaset-controller/devserver"
 )
 
 func TestAServerStartsAndStops(t *testing.T) {
-	server, err := devserver.Start("--nodes=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := devserver.ForTest(t, "--nodes=1")
 	answer, err := http.Get(server.URL + "/version")
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatal(answer, err)
@@ -25,6 +28,75 @@ func TestAServerStartsAndStops(t *testing.T) {
 	}
 	if _, err := os.Stat(server.KubeconfigPath); !os.IsNotExist(err) {
 		t.Fatal("the kubeconfig is still there")
+	}
+}
+
+func TestAServerEndsWithItsProgram(t *testing.T) {
+	program := exec.Command(os.Args[0])
+	program.Env = append(os.Environ(), "ONLY_START=1")
+	output, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(output)
+	lines.Scan()
+	url := lines.Text()
+	answers := func() bool {
+		answer, err := http.Get(url + "/version")
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err == nil
+	}
+	if !answers() {
+		t.Fatalf("no server at %q", url)
+	}
+	program.Process.Kill()
+	program.Wait()
+	devserver.WaitUntil(t, "the server is gone", func() bool { return !answers() })
+}
+
+// failing is a test that has failed.
+type failing struct {
+	testing.TB
+	log     string
+	cleanup func()
+}
+
+func (f *failing) Failed() bool                { return true }
+func (f *failing) Logf(text string, of ...any) { f.log += fmt.Sprintf(text, of...) }
+func (f *failing) Cleanup(do func())           { f.cleanup = do }
+
+func TestAFailedTestShowsTheLogOfTheServer(t *testing.T) {
+	failed := &failing{TB: t}
+	namespace := server.Namespace(failed)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "example.invalid/web:1"}}
+	pods := kubernetes.NewForConfigOrDie(cluster).CoreV1().Pods(namespace)
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	server.SetFate(t, namespace, "web", "no-such-fate")
+	devserver.WaitUntil(t, "the server logs the mistake", func() bool {
+		return strings.Contains(server.Log(), "no-such-fate")
+	})
+	failed.cleanup()
+	if !strings.Contains(failed.log, "no-such-fate") {
+		t.Fatalf("the log is %q", failed.log)
+	}
+}
+
+func TestTheReadmeHasTheExample(t *testing.T) {
+	example, err := os.ReadFile("manager_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../../config/packages/go/README.md")
+	if err != nil || !strings.Contains(string(readme), string(example)) {
+		t.Fatal("README.md has another example than manager_test.go: ", err)
 	}
 }
 
