@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import urllib.parse
+from pathlib import Path
 
 import pytest
 from replicaset_controller import DevServer, DevServerError, is_ready, wait_until
@@ -168,6 +169,14 @@ def test_a_client_that_was_imported_before_finds_the_server(dev_server, dev_kube
     config = pytest.importorskip("kubernetes.config")
     client = config.new_client_from_config()
     assert client.configuration.host == dev_server.url
+
+
+def test_the_sample_of_the_manual_runs(dev_namespace, request):
+    pytest.importorskip("kubernetes")
+    dev_client = request.getfixturevalue("dev_client")
+    page = Path(__file__).parents[3] / "src" / "manual" / "dev.md"
+    sample = page.read_text().split("```python\n")[1].split("```")[0]
+    exec(sample + "\ntest_a_pod_crashes(dev_namespace, dev_client)", dict(locals()))
 
 
 def test_a_mistyped_fate_is_an_error(dev_namespace):
