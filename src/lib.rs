@@ -50,10 +50,10 @@
 //! | [`batches`] | slow start, and the threads that send creates and deletes | stdx |
 //! | [`controller`] | handlers, sync, decide, act, memory | above, not client, leader_election |
 //! | [`deployment`] | the Deployment controller | kubernetes |
-//! | [`explain`] | facts → report → text or JSON | api, cache, client, controller, stdx |
+//! | [`explain`] | facts → report → text or JSON | api, cache, client, controller, live, stdx |
 //! | [`http_server`] | HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the daemon's pages; access control | api, client, http_server, stdx, telemetry |
-//! | [`rights`] | required RBAC rights: manifests, self-check | api, client, stdx, telemetry |
+//! | [`rights`] | RBAC rights: manifests, self-check | api, client, live, stdx, telemetry |
 //! | [`manager`] | every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server, simulated nodes | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, without effects | api, stdx |

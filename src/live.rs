@@ -9,6 +9,7 @@
 //! `metadata.managedFields` distinguishes the writers of a field ([`Manager`]).
 
 pub mod real_live_reader;
+pub mod workloads;
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -22,6 +23,7 @@ use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::writes::WriteError;
 
 pub use real_live_reader::RealLiveReader;
+pub use workloads::Workloads;
 
 /// Reads pods and ReplicaSets from the API server, without the caches. Unless noted otherwise, each
 /// call blocks for one request and its retries.
@@ -42,6 +44,12 @@ pub trait LiveReader: Send + Sync {
 
     /// The managers of the owner references of the pod `name`; empty if the pod is gone.
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError>;
+
+    /// The Workload that asks for gang scheduling and has the same owner as `rs`. Sends nothing
+    /// where the API server serves no Workloads.
+    fn gang_workload(&self, _rs: &ReplicaSet) -> Result<Option<String>, WriteError> {
+        Ok(None)
+    }
 }
 
 /// The field manager of this program's writes: the user agent up to its slash (apiserver

@@ -121,7 +121,7 @@ impl Manager {
         let mut leadership = Leadership::new(options.leader_election.as_ref());
         let batches = start_batch_threads(options.batch_parallelism, stop);
         let (runner, batches) = batches.map_err(StartError)?;
-        let quota_watch = Arc::default();
+        let (quota_watch, workloads) = (Arc::default(), Arc::default());
         let shared = Shared {
             config,
             options,
@@ -132,6 +132,7 @@ impl Manager {
             events_stop: &events_stop,
             leadership: &leadership,
             quota_watch: &quota_watch,
+            workloads: &workloads,
         };
         let instances = options.controllers.iter();
         let instances: Vec<ControllerInstance> = instances
@@ -163,7 +164,8 @@ impl Manager {
             .collect();
         health_checks::add_shared(health, listed, threads, stop);
         let self_check = options.self_check.as_ref();
-        let self_check = self_check.map(|rights| SelfCheck::start(config, rights, stop));
+        let self_check =
+            self_check.map(|rights| SelfCheck::start(config, rights, Arc::clone(&workloads), stop));
         if let Some(election) = &options.leader_election {
             let elected = instances.iter().map(ControllerInstance::elected);
             let elected = elected.chain(deployments_ref.map(|it| it.engine.elected()));

@@ -131,6 +131,8 @@ pub struct Memory {
     pub backed_off: Option<BackedOff>,
     /// What another controller wrote lately, to any ReplicaSet.
     pub other_writer: Option<String>,
+    /// The Workload whose gang scheduling is unsupported, if a sync found one.
+    pub gang_workload: Option<Box<str>>,
     /// True if quotas are watched, so that free quota ends the back-off.
     pub quotas_are_watched: bool,
     pub queue: KeyState,
@@ -255,6 +257,7 @@ impl Inspector<'_> {
                 last_error: memory.history.last_error.clone(),
                 backed_off: backed_off.clone(),
                 other_writer: other_writer.clone(),
+                gang_workload: memory.history.gang_workload.as_ref().map(|it| it.1.clone()),
                 quotas_are_watched,
                 queue,
                 cached: cached.clone(),

@@ -69,6 +69,7 @@ impl ReplicaSetController {
             step.may = May::Report(None);
         }
         writer.report_unreadable_marks(&view, &step);
+        writer.report_gang_scheduling(&rs, &step);
         // manageReplicas.
         let managed = writer.manage_replicas(&view, &step);
         writer.note_creates(&view, &step, &managed);

@@ -51,6 +51,17 @@ pub fn back_off_command(rs: &ReplicaSet, resource: &str) -> String {
 /// Reason of the event about an annotation without effect.
 const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 
+/// Reason of the event about a Workload that this daemon does not support.
+const GANG_SCHEDULING_UNSUPPORTED: &str = "GangSchedulingUnsupported";
+
+/// That the pods of a ReplicaSet are created without a PodGroup of this Workload.
+pub fn no_gang(workload: &str) -> String {
+    format!(
+        "Workload {workload} asks for gang scheduling, which this daemon does not support: pods \
+         are created without a PodGroup and scheduled one by one"
+    )
+}
+
 /// Logs annotations without effect, once per generation and text. Returns what it logged. No change
 /// of an annotation changes the generation.
 pub(in crate::controller) fn log_mistakes(
@@ -83,6 +94,33 @@ impl Writer {
     pub(in crate::controller) fn report_mistakes(&self, rs: &ReplicaSet) {
         if let Some(message) = log_mistakes(self.kind, &self.memories, rs) {
             self.pod_control.warn(rs, INVALID_ANNOTATION, message);
+        }
+    }
+
+    /// Reports before a create that a Workload asks for gang scheduling, once per generation: an
+    /// event, a log line and a metric. Blocks for one list where Workloads are served.
+    pub(in crate::controller) fn report_gang_scheduling(&self, rs: &ReplicaSet, step: &Step) {
+        if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
+            return;
+        }
+        let reported = |it: &mut Memory| Some(it.history.gang_workload.as_ref()?.0);
+        if self.memories.get(rs, reported).flatten() == Some(rs.generation) {
+            return;
+        }
+        let object = self.kind.named(&rs.key);
+        match self.live.gang_workload(rs) {
+            Ok(Some(workload)) => {
+                let message = no_gang(&workload);
+                log::warn!(object:%; "{message}");
+                self.metrics.gangs_ignored.inc();
+                self.pod_control
+                    .warn(rs, GANG_SCHEDULING_UNSUPPORTED, message);
+                let found = Some((rs.generation, workload.into()));
+                self.memories
+                    .with(rs, |it| it.history.gang_workload = found);
+            }
+            Ok(None) => {}
+            Err(error) => log::debug!(object:%, error:%; "cannot list Workloads"),
         }
     }
 

@@ -18,6 +18,7 @@ use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
 use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::inspect::{ReplicaSetFacts, current_of_deployment};
+use crate::live::{LiveReader, RealLiveReader, Workloads};
 use crate::stdx::HashSet;
 
 /// Objects per list page.
@@ -101,6 +102,7 @@ impl ApiFacts {
         let uid = &facts.replica_set.uid;
         sources.events = Some(events(client, namespace, uid));
         sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
+        sources.gang_workload = gang_workload(client, kind, &facts.replica_set);
         Ok(Self { facts, sources })
     }
 }
@@ -235,6 +237,13 @@ pub(super) fn terminating_namespaces(client: &Client) -> Option<HashSet<String>>
         return None;
     }
     Some(terminating)
+}
+
+fn gang_workload(client: &Client, kind: &'static WorkloadKind, rs: &ReplicaSet) -> Option<String> {
+    let workloads = Arc::<Workloads>::default();
+    workloads.discover(client).ok()?;
+    let live = RealLiveReader::new(client.clone(), kind, workloads);
+    live.gang_workload(rs).ok()?
 }
 
 #[derive(Deserialize)]

@@ -18,7 +18,7 @@ use crate::controller::inspect::{Memory, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::refusals::{BackedOff, PAUSE_MAX, Refusal};
 use crate::controller::other_writers;
-use crate::controller::warnings::back_off_command;
+use crate::controller::warnings::{back_off_command, no_gang};
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
 /// selector cannot be used.
@@ -123,8 +123,8 @@ pub fn findings(
             ),
         });
     }
-    found.extend(overlap(facts));
-    found.extend(storm);
+    let more = [ignored_gang(memory, sources), overlap(facts), storm];
+    found.extend(more.into_iter().flatten());
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
     let mistakes = Policy::mistakes(&rs.opt_ins).into_iter();
@@ -133,6 +133,20 @@ pub fn findings(
         fix: Some("correct or remove the annotation; until then it is ignored".to_owned()),
     }));
     found
+}
+
+/// Reports a Workload whose gang scheduling is unsupported.
+fn ignored_gang(memory: Option<&Memory>, sources: &Sources) -> Option<Finding> {
+    let workload = memory.and_then(|memory| memory.gang_workload.as_deref());
+    let workload = workload.or(sources.gang_workload.as_deref())?;
+    Some(Finding {
+        what: no_gang(workload),
+        fix: Some(
+            "remove gang scheduling from the Deployment, or let kube-controller-manager control \
+             ReplicaSets"
+                .to_owned(),
+        ),
+    })
 }
 
 /// Reports that the selector also matches the pods of another ReplicaSet.

@@ -24,6 +24,8 @@ pub struct Sources {
     pub reasons: HashMap<Uid, String>,
     /// True if the namespace is terminating; `None` if unknown.
     pub namespace_is_terminating: Option<bool>,
+    /// The Workload that asks for gang scheduling, if the API server serves any.
+    pub gang_workload: Option<String>,
 }
 
 impl Sources {

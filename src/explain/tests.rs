@@ -93,6 +93,7 @@ fn memory() -> Memory {
         last_error: None,
         backed_off: None,
         other_writer: None,
+        gang_workload: None,
         quotas_are_watched: false,
         queue: KeyState::default(),
     }

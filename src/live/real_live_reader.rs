@@ -1,10 +1,12 @@
 //! Live reads through a client. Called on the threads `sync-*` and `batch-*`.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::workloads::{Workloads, gang_of};
 use super::{LiveReader, Manager, of_owner_references};
 use crate::api::interner::Interner;
 use crate::api::json::JSON_WITHOUT_MANAGED_FIELDS;
@@ -24,13 +26,18 @@ const PAGE_SIZE: &str = "500";
 pub struct RealLiveReader {
     client: Client,
     kind: &'static WorkloadKind,
+    workloads: Arc<Workloads>,
 }
 
 impl RealLiveReader {
     /// Reads objects of `kind` and their pods through `client`. Sends no more requests after the
     /// client's stop signal.
-    pub fn new(client: Client, kind: &'static WorkloadKind) -> Self {
-        Self { client, kind }
+    pub fn new(client: Client, kind: &'static WorkloadKind, workloads: Arc<Workloads>) -> Self {
+        Self {
+            client,
+            kind,
+            workloads,
+        }
     }
 
     fn send(&self, owner: &ObjectKey, request: Request) -> Result<Response, WriteError> {
@@ -124,6 +131,15 @@ impl LiveReader for RealLiveReader {
         pod.map_or(Ok(Vec::new()), |pod| {
             of_owner_references(pod.get().as_bytes()).map_err(unreadable_pods)
         })
+    }
+
+    fn gang_workload(&self, rs: &ReplicaSet) -> Result<Option<String>, WriteError> {
+        let (Some(version), Some(owner)) = (self.workloads.served(), &rs.controller) else {
+            return Ok(None);
+        };
+        let path = collection_path(&version, "workloads", Some(&rs.key.namespace));
+        let response = self.send(&rs.key, Request::get(path))?;
+        gang_of(&response.body, &owner.uid).map_err(|error| unreadable("list", error))
     }
 }
 

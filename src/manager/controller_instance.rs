@@ -14,7 +14,7 @@ use crate::client::ClientConfig;
 use crate::controller::dry_run::DryRun;
 use crate::controller::refusals::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
-use crate::live::RealLiveReader;
+use crate::live::{RealLiveReader, Workloads};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 use crate::telemetry::Health;
@@ -32,6 +32,7 @@ pub(super) struct Shared<'a> {
     pub(super) events_stop: &'a Stop,
     pub(super) leadership: &'a Leadership,
     pub(super) quota_watch: &'a Arc<QuotaWatch>,
+    pub(super) workloads: &'a Arc<Workloads>,
 }
 
 /// The controller of one kind, with all its threads except the watches.
@@ -59,7 +60,11 @@ impl ControllerInstance {
         let controller = ReplicaSetController::new(Parts {
             kind,
             cache: cache.clone(),
-            live: Arc::new(RealLiveReader::new(client.clone(), kind)),
+            live: Arc::new(RealLiveReader::new(
+                client.clone(),
+                kind,
+                Arc::clone(shared.workloads),
+            )),
             pod_control: Arc::new(RealPodControl::new(
                 client.clone(),
                 Arc::clone(recorder),

@@ -1,8 +1,9 @@
 //! Checks the daemon's permissions at startup and logs all missing ones in one message. Then polls
-//! the API server's version, since it may be upgraded. Runs on the thread `self-check`; no other
-//! thread waits for it.
+//! the API server's version, since it may be upgraded, and looks for Workloads. Runs on the thread
+//! `self-check`; no other thread waits for it.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use super::manifests::Account;
 use super::{Grant, Right, RightsOptions, grants, rbac_command};
 use crate::api::{Status, WorkloadKind};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
+use crate::live::Workloads;
 use crate::stdx::build;
 use crate::stdx::clock::{Backoff, BackoffParameters};
 use crate::stdx::stop::Stop;
@@ -48,11 +50,17 @@ pub struct SelfCheck {
     /// The command that prints manifests for these grants, without the account:
     /// `replicaset-controller rbac --namespace=shop`.
     command: String,
+    workloads: Arc<Workloads>,
 }
 
 impl SelfCheck {
     /// Starts the thread `self-check`. `stop` aborts its connection.
-    pub fn start(config: &ClientConfig, rights: &RightsOptions, stop: &Stop) -> Thread {
+    pub fn start(
+        config: &ClientConfig,
+        rights: &RightsOptions,
+        workloads: Arc<Workloads>,
+        stop: &Stop,
+    ) -> Thread {
         let client_options = ClientOptions {
             connections: 1,
             request_timeout: REQUEST_TIMEOUT,
@@ -67,6 +75,7 @@ impl SelfCheck {
                 grants(rights)
             },
             command: rbac_command(rights),
+            workloads,
         };
         let (client, stopping) = (check.client.clone(), stop.clone());
         stop.on_stop(move || client.abort());
@@ -88,6 +97,9 @@ impl SelfCheck {
         let mut known = String::new();
         while !stop.is_stopped() {
             self.export_version(&mut known);
+            if let Err(error) = self.workloads.discover(&self.client) {
+                log::debug!(error:%; "cannot discover whether Workloads are served");
+            }
             stop.wait_timeout(VERSION_PERIOD);
         }
     }

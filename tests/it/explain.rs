@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, ApiCall};
 use replicaset_controller::manager::ManagerOptions;
 use serde_json::json;
@@ -536,4 +537,79 @@ fn a_deployment_stands_for_its_current_replica_set() {
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["owner"], "Deployment/both");
     }
+}
+
+/// As from Kubernetes 1.38 on. A real API server serves no definition of this group.
+#[test]
+fn gang_scheduling_is_reported_as_unsupported() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let group = "scheduling.k8s.io";
+    let post = |path: &str, object: serde_json::Value| {
+        let request = Request::post(path).body("application/json", object.to_string());
+        cluster.api().send(&request).expect("it is created")
+    };
+    let version = json!({"name": "v1alpha3", "served": true, "storage": true, "schema": {
+        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("workloads.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "workloads", "kind": "Workload"},
+        },
+    });
+    post(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        definition,
+    );
+    let deployment = cluster.create(
+        Kind::Deployments,
+        &json!({
+            "metadata": {"name": "a"},
+            "spec": new_replica_set("a", 0)["spec"],
+        }),
+    );
+    let owners = json!([controller_reference(&deployment)]);
+    let workloads = format!(
+        "/apis/{group}/v1alpha3/namespaces/{}/workloads",
+        cluster.namespace()
+    );
+    post(
+        &workloads,
+        json!({
+            "apiVersion": format!("{group}/v1alpha3"), "kind": "Workload",
+            "metadata": {"name": "whole", "ownerReferences": owners},
+            "spec": {"podGroupTemplates": [{"name": "pods", "schedulingPolicy": {"gang": {}}}]},
+        }),
+    );
+    let mut rs = new_replica_set("a", 1);
+    rs["metadata"]["ownerReferences"] = owners;
+    cluster.create_replica_set(&rs);
+    let port = PlainPort::free();
+    let _process = cluster.start_process(&[&port.argument()]);
+    // The daemon discovers Workloads after its start.
+    cluster.eventually("an event", || {
+        let replicas = number_at(&cluster.replica_set("a"), "/spec/replicas");
+        cluster.scale("a", replicas % 5 + 1);
+        let events = cluster.events_of("a");
+        events
+            .iter()
+            .any(|event| event["reason"] == "GangSchedulingUnsupported")
+    });
+    let problem = "Workload whole asks for gang scheduling";
+    check_command(
+        &cluster,
+        &[problem, "fix: remove gang scheduling from the Deployment"],
+    );
+    let path = format!("/debug/replicasets/{}/a", cluster.namespace());
+    assert!(port.get(&path).1.contains(problem));
+    let metrics = port.get("/metrics").1;
+    assert!(
+        !metrics.contains("gangs_ignored_total{name=\"replicaset\"} 0"),
+        "{metrics}"
+    );
 }

@@ -1,6 +1,7 @@
 //! Live lists: a sync that cannot rely on the cache lists the pods from the API server.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use replicaset_controller::api::workload_kind::REPLICA_SET;
 use replicaset_controller::api::{Pod, ReplicaSet, Status};
@@ -31,7 +32,7 @@ fn reader(cluster: &TestCluster) -> (RealLiveReader, ReplicaSet) {
     };
     let config = ClientConfig::plain(&cluster.url());
     let client = Client::new(&config, &options, cluster.stop());
-    let live = RealLiveReader::new(client, &REPLICA_SET);
+    let live = RealLiveReader::new(client, &REPLICA_SET, Arc::default());
     let rs = cluster.replica_set("a").to_string();
     let rs = ReplicaSet::from_answer(&REPLICA_SET, rs.as_bytes());
     (live, rs.expect("a readable ReplicaSet"))

@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("devserver", &["api", "http_server", "stdx"]),
     ("cache", &["api", "client", "stdx"]),
     ("leader_election", &["api", "client", "stdx", "telemetry"]),
-    ("rights", &["api", "client", "stdx", "telemetry"]),
+    ("rights", &["api", "client", "live", "stdx", "telemetry"]),
     ("live", &["api", "client", "stdx", "writes"]),
     ("event_recorder", &["api", "client", "stdx"]),
     ("writes", &["api", "client", "event_recorder", "stdx"]),
@@ -52,7 +52,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "writes",
         ],
     ),
-    ("explain", &["api", "cache", "client", "controller", "stdx"]),
+    (
+        "explain",
+        &["api", "cache", "client", "controller", "live", "stdx"],
+    ),
     (
         "manager",
         &[

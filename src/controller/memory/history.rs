@@ -51,6 +51,8 @@ pub struct History {
     pub last_error: Option<LastError>,
     /// Missing pods that wait for a back-off to end.
     pub n_backed_off: usize,
+    /// The Workload whose gang scheduling was reported as unsupported, and the generation.
+    pub gang_workload: Option<(i64, Box<str>)>,
     change: Option<Change>,
     /// How many pods have failed, and since when.
     failures: Option<(Instant, usize)>,
@@ -150,6 +152,7 @@ impl History {
             && self.change.is_none()
             && self.n_backed_off == 0
             && self.reported == [None; 3]
+            && self.gang_workload.is_none()
             && self.failures.as_ref().is_none_or(is_old)
     }
 }
@@ -198,13 +201,14 @@ mod tests {
         assert!(history.is_over(now));
         let mut changed = replica_set("web", 2);
         changed.generation = 2;
-        let keep: [&dyn Fn(&mut History); 7] = [
+        let keep: [&dyn Fn(&mut History); 8] = [
             &|it| it.note_permanent_error("gone".to_owned(), Timestamp::UNIX_EPOCH),
             &|it| it.observe_change(None, &changed, now),
             &|it| assert!(it.note_mistake(Mistake::Selector, 1, 0)),
             &|it| assert!(it.note_mistake(Mistake::Annotations, 1, 2)),
             &|it| it.n_backed_off = 1,
             &|it| assert!(it.note_mistake(Mistake::Marks, 1, 0)),
+            &|it| it.gang_workload = Some((1, "all".into())),
             &|it| assert!(it.count_failure(&changed, now).is_none()),
         ];
         for (number, keep) in keep.into_iter().enumerate() {

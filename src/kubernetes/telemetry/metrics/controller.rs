@@ -100,6 +100,7 @@ pub struct ControllerFamilies {
     pods_adopted: IntCounterVec,
     pods_released: IntCounterVec,
     pods_failed: IntCounterVec,
+    gangs_ignored: IntCounterVec,
     leftovers_deleted: IntCounterVec,
     syncs: IntCounterVec,
     first_request: HistogramVec,
@@ -167,6 +168,12 @@ impl ControllerFamilies {
                 "replicaset_controller_pods_released_total",
                 "Requests to release a pod that the selector no longer matches, by outcome.",
             ),
+            gangs_ignored: registry.counters(
+                "replicaset_controller_gangs_ignored_total",
+                "Objects and generations whose Workload asks for gang scheduling, which is \
+                 unsupported.",
+                &["name"],
+            ),
             pods_failed: registry.counters(
                 "replicaset_controller_pods_failed_total",
                 "Owned pods that were observed to fail. Each is replaced at once, unless a \
@@ -216,6 +223,7 @@ impl ControllerFamilies {
             pods_adopted: by_outcome(&self.pods_adopted),
             pods_released: by_outcome(&self.pods_released),
             pods_failed: self.pods_failed.with_label_values(&[name]),
+            gangs_ignored: self.gangs_ignored.with_label_values(&[name]),
             leftovers_deleted: by_outcome(&self.leftovers_deleted),
             syncs: SyncEnd::ALL.map(by_end),
             first_request: self.first_request.with_label_values(&[name]),
@@ -239,6 +247,8 @@ pub struct ControllerMetrics {
     pub pods_released: ByOutcome,
     /// Owned pods observed to fail.
     pub pods_failed: IntCounter,
+    /// Generations whose Workload asks for gang scheduling, which is unsupported.
+    pub gangs_ignored: IntCounter,
     /// Deletes of Failed pods that are not kept.
     pub leftovers_deleted: ByOutcome,
     /// Seconds from a spec change to the first request.

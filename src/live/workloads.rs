@@ -1,0 +1,101 @@
+//! Workloads of the API group `scheduling.k8s.io`. From Kubernetes 1.38 on, upstream's ReplicaSet
+//! controller creates a PodGroup for a ReplicaSet whose Deployment owns a Workload (KEP-6276). This
+//! daemon does not, and reports the Workloads that ask for gang scheduling.
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::api::{Status, Uid};
+use crate::client::{Client, ClientError, Request};
+
+const GROUP: &str = "/apis/scheduling.k8s.io";
+
+/// Where the API server serves Workloads, if it does. The thread `self-check` looks for them, and
+/// the workers read the result.
+#[derive(Debug, Default)]
+pub struct Workloads(Mutex<Option<String>>);
+
+impl Workloads {
+    /// The path of the group's version that has Workloads; `None` if they are not served.
+    pub fn served(&self) -> Option<String> {
+        self.0.lock().clone()
+    }
+
+    /// Looks for Workloads in the API server's discovery. Blocks for a request, and one more for
+    /// each version of the group.
+    pub fn discover(&self, client: &Client) -> Result<(), ClientError> {
+        let mut served = None;
+        for version in items(&get(client, GROUP)?["versions"]) {
+            let path = format!(
+                "{GROUP}/{}",
+                version["version"].as_str().unwrap_or_default()
+            );
+            let resources = get(client, &path)?;
+            if items(&resources["resources"]).any(|it| it["name"] == "workloads") {
+                served = Some(path);
+                break;
+            }
+        }
+        *self.0.lock() = served;
+        Ok(())
+    }
+}
+
+/// The object at `path`; null if the API server has none.
+fn get(client: &Client, path: &str) -> Result<Value, ClientError> {
+    match client.send_unless_stopped(&Request::get(path)) {
+        Ok(response) => serde_json::from_slice(&response.body)
+            .map_err(|error| ClientError::Decode(format!("{path} is no object: {error}"))),
+        Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(Value::Null),
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of the Workload in this list that `owner` owns and that asks for gang scheduling.
+pub(super) fn gang_of(list: &[u8], owner: &Uid) -> Result<Option<String>, serde_json::Error> {
+    let (list, owner): (Value, _) = (serde_json::from_slice(list)?, owner.to_string());
+    let found = items(&list["items"]).find(|it| {
+        items(&it["metadata"]["ownerReferences"]).any(|it| it["uid"] == owner)
+            && items(&it["spec"]["podGroupTemplates"])
+                .any(|it| !it["schedulingPolicy"]["gang"].is_null())
+    });
+    Ok(found.and_then(|it| Some(it["metadata"]["name"].as_str()?.to_owned())))
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::gang_of;
+
+    #[test]
+    fn only_an_owned_workload_with_a_gang_counts() {
+        let workload = |name, uid, policy| {
+            json!({
+                "metadata": {"name": name, "ownerReferences": [{"uid": uid}]},
+                "spec": {"podGroupTemplates": [{"name": "pods", "schedulingPolicy": policy}]},
+            })
+        };
+        let (gang, basic) = (json!({"gang": {"minCount": 3}}), json!({"basic": {}}));
+        let found = |items| {
+            let list = json!({"metadata": {}, "items": items}).to_string();
+            gang_of(list.as_bytes(), &"1".into()).expect("a list")
+        };
+        assert_eq!(found(json!(null)), None);
+        assert_eq!(
+            found(json!([{"metadata": {"name": "a"}, "spec": {}}])),
+            None
+        );
+        let others = [workload("a", "2", gang.clone()), workload("b", "1", basic)];
+        assert_eq!(found(json!(others)), None);
+        let [a, b] = others;
+        assert_eq!(
+            found(json!([a, b, workload("c", "1", gang)])).as_deref(),
+            Some("c")
+        );
+    }
+}
