@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use super::server::Late;
+use super::server::{Late, has_its_template};
 use super::{State, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector};
 use crate::controller::decide::status::Counts;
@@ -111,9 +111,17 @@ impl World {
 
 impl PodControl for World {
     /// PROPERTY P13: No pod is created while the API server has as many active pods of the
-    /// ReplicaSet as the `spec.replicas` by which the sync acts.
+    /// ReplicaSet as the `spec.replicas` by which the sync acts, nor from the template of another
+    /// generation.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError> {
         let late = self.lock().server.late_create(rs, name);
+        if !has_its_template(rs) {
+            let wrong = format!(
+                "{name} is created without the template of {}",
+                rs.generation
+            );
+            self.lock().wrong.push(wrong);
+        }
         self.request(&format_args!("create {name}"), Some(late), |state| {
             let (active, wanted) = (state.server.n_active(rs), rs.replicas);
             let response = state.server.add_pod(rs, name, true);
@@ -175,6 +183,10 @@ impl ReplicaSetControl for World {
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
         self.lock().sent.status = Some(Counts::from(status));
+        if !has_its_template(rs) {
+            let wrong = format!("the status of {} is written without its spec", rs.key);
+            self.lock().wrong.push(wrong);
+        }
         self.request(&format_args!("status of {}", rs.key), None, |state| {
             state.server.update_status(rs, status)
         })
@@ -206,9 +218,11 @@ impl LiveReader for World {
         })
     }
 
-    /// Returns no versions: no take-over happens here.
     fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
-        Ok(Default::default())
+        self.take_time();
+        self.request(&"newest versions", None, |state| {
+            Ok([state.server.version(), state.server.version()])
+        })
     }
 
     fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {

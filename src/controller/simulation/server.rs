@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::api::replica_set::Template;
 use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::api::{ResourceVersion, Uid};
 use crate::controller::testing::{controller_ref, read_replica_set, refused, replica_set_json};
@@ -117,13 +118,7 @@ impl Server {
 
     /// Stores a new ReplicaSet and replaces one of the same name.
     pub(super) fn add_replica_set(&mut self, name: &str, replicas: i32) {
-        let mut object = replica_set_json(name, replicas);
-        object["spec"]["selector"]["matchLabels"]["type"] = name.into();
-        object["spec"]["template"]["metadata"]["labels"]["type"] = name.into();
-        if name == "two" {
-            object["spec"]["minReadySeconds"] = 5.into();
-        }
-        let mut rs = read_replica_set(&object);
+        let mut rs = replica_set(name, replicas, 1);
         rs.uid = self.next_uid();
         self.remove_replica_set(name);
         self.put_replica_set(rs);
@@ -136,13 +131,12 @@ impl Server {
         }
     }
 
-    /// Changes a ReplicaSet if it exists.
-    pub(super) fn change_replica_set(&mut self, name: &str, change: impl FnOnce(&mut ReplicaSet)) {
-        if let Some(rs) = self.replica_sets.get(name) {
-            let mut rs = rs.clone();
-            change(&mut rs);
-            self.put_replica_set(rs);
-        }
+    /// Changes `spec.replicas`, and the template as a Deployment that rolls back.
+    pub(super) fn change_spec(&mut self, rs: &ReplicaSet, replicas: i32) {
+        let mut changed = replica_set(&rs.key.name, replicas, rs.generation + 1);
+        changed.uid = rs.uid.clone();
+        changed.status = rs.status.clone();
+        self.put_replica_set(changed);
     }
 
     fn put_replica_set(&mut self, mut rs: ReplicaSet) -> ReplicaSet {
@@ -349,4 +343,24 @@ impl Server {
             pod.is_active() && pod.is_controlled_by(&rs.uid) && selector.matches(&pod.labels)
         })
     }
+}
+
+/// Its template has the generation as an annotation.
+fn replica_set(name: &str, replicas: i32, generation: i64) -> ReplicaSet {
+    let mut object = replica_set_json(name, replicas);
+    object["metadata"]["generation"] = generation.into();
+    object["spec"]["selector"]["matchLabels"]["type"] = name.into();
+    let template = &mut object["spec"]["template"]["metadata"];
+    template["labels"]["type"] = name.into();
+    template["annotations"] = json!({"revision": generation.to_string()});
+    if name == "two" {
+        object["spec"]["minReadySeconds"] = 5.into();
+    }
+    read_replica_set(&object)
+}
+
+/// True if `rs` has the template of its generation.
+pub(super) fn has_its_template(rs: &ReplicaSet) -> bool {
+    let revision = format!(r#"{{"revision":"{}"}}"#, rs.generation);
+    matches!(rs.template(), Some(Template::Json(json)) if json.get().contains(&revision))
 }

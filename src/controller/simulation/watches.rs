@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::oracles::Waits;
+use super::scopes::Script;
 use super::server::{Late, Line};
-use super::{Daemon, World};
+use super::{Daemon, State, World};
+use crate::api::ReplicaSet;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::cache::{Cache, CacheEvent};
 use crate::controller::{Options, Parts, ReplicaSetController};
@@ -16,6 +18,45 @@ impl World {
     /// Replaces the running daemon by a new one. Requests in progress arrive before its first list
     /// or never, except that a create may arrive later while its ReplicaSet is unchanged.
     pub(super) fn start_daemon(&self) {
+        if self.lock().script.as_ref().is_some_and(Script::has_standby) {
+            return self.fail_over();
+        }
+        self.bury_requests();
+        // With or without throttled status writes.
+        let interval = Duration::from_millis(250 * u64::from(self.dice(2)));
+        self.list_into(self.new_daemon(interval));
+        self.daemon().controller.enqueue_all();
+    }
+
+    /// Stops the watches of a standby whose caches are as new as the server.
+    pub(super) fn stall_standby(&self) {
+        let standby = self.new_daemon(Duration::ZERO);
+        standby.controller.stand_by();
+        let leader = self.lock().lead(None);
+        self.list_into(standby);
+        let mut state = self.lock();
+        state.standby = state.lead(leader);
+    }
+
+    /// The standby takes over from the daemon, which sends nothing more.
+    fn fail_over(&self) {
+        self.bury_requests();
+        let has_stalled = self.lock().standby.is_some();
+        if !has_stalled {
+            self.stall_standby();
+        }
+        let mut state = self.lock();
+        if let Some(script) = &mut state.script {
+            script.stall([has_stalled; 2]);
+        }
+        let standby = state.standby.take();
+        state.lead(standby);
+        drop(state);
+        self.daemon().controller.take_over();
+        self.daemon().controller.enqueue_all();
+    }
+
+    fn new_daemon(&self, status_update_interval: Duration) -> Arc<Daemon> {
         let cache = Cache::default();
         let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
         let this = self.this.upgrade().expect("the world is alive");
@@ -30,18 +71,21 @@ impl World {
             clock: Arc::clone(&self.clock) as Arc<_>,
             options: Options {
                 burst_replicas: self.burst,
-                // With or without throttled status writes.
-                status_update_interval: Duration::from_millis(250 * u64::from(self.dice(2))),
+                status_update_interval,
                 ..Options::default()
             },
             metrics: self.metrics.clone(),
             quota_watch: Arc::default(),
         }));
-        let daemon = Daemon {
+        Arc::new(Daemon {
             cache,
             queue,
             controller,
-        };
+        })
+    }
+
+    /// Ends the requests of the daemon that stops now.
+    fn bury_requests(&self) {
         let mut state = self.lock();
         state.is_killed = false;
         state.waits = Waits::default();
@@ -59,14 +103,15 @@ impl World {
             }
         }
         state.server.late = later;
-        state.daemon = Some(Arc::new(daemon));
-        drop(state);
+    }
+
+    fn list_into(&self, daemon: Arc<Daemon>) {
+        self.lock().daemon = Some(daemon);
         self.relist_replica_sets();
         self.relist_pods();
         let daemon = self.daemon();
         daemon.cache.replica_sets.set_synced();
         daemon.cache.pods.set_synced();
-        daemon.controller.enqueue_all();
     }
 
     pub(super) fn relist_pods(&self) {
@@ -103,7 +148,8 @@ impl World {
         let mut state = self.lock();
         state.replica_sets_seen = state.server.replica_set_log.len();
         let stored = state.server.replica_sets.values();
-        let replica_sets = stored.cloned().map(Arc::new).collect();
+        let replica_sets = stored.cloned().map(ReplicaSet::for_cache);
+        let replica_sets = replica_sets.map(Arc::new).collect();
         let version = state.server.version();
         drop(state);
         let events = daemon
@@ -166,7 +212,7 @@ impl World {
         drop(state);
         let is_line = line.is_some();
         let event = match line {
-            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply(rs),
+            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply(rs.for_cache()),
             Some(Line::Gone(rs)) => daemon.cache.replica_sets.apply_deleted(rs),
             None => {
                 daemon.cache.replica_sets.apply_bookmark(&version);
@@ -198,5 +244,19 @@ impl World {
                 self.deliver_pod();
             }
         }
+    }
+}
+
+impl State {
+    /// Replaces the daemon and what its watches have shown. Returns the former ones.
+    fn lead(
+        &mut self,
+        next: Option<(Arc<Daemon>, [usize; 2])>,
+    ) -> Option<(Arc<Daemon>, [usize; 2])> {
+        let seen = [self.pods_seen, self.replica_sets_seen];
+        let (daemon, next) = next.unzip();
+        [self.pods_seen, self.replica_sets_seen] = next.unwrap_or(seen);
+        let before = std::mem::replace(&mut self.daemon, daemon);
+        before.map(|daemon| (daemon, seen))
     }
 }

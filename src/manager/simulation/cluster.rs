@@ -20,6 +20,9 @@ const TAMPERED: Duration = Duration::from_secs(15);
 /// The annotation that selects preferences.
 pub(super) const ORDER: &str = "replicaset-controller/scale-down-order";
 
+/// The annotation of a template that each change of the spec changes.
+pub(super) const REVISION: &str = "revision";
+
 /// A ReplicaSet as a user writes it.
 pub(super) fn replica_set(name: &str, replicas: i64, opt_ins: &[(&str, String)]) -> Value {
     let annotations = opt_ins
@@ -197,7 +200,8 @@ impl State {
         Some(Arc::clone(pods[at]))
     }
 
-    /// A user changes `spec.replicas`.
+    /// A user changes `spec.replicas`, and the template as a Deployment that rolls back with a new
+    /// annotation.
     pub(super) fn scale(&mut self, name: &str, to: impl FnOnce(i64) -> i64, now: Duration) {
         self.write(now, |api| {
             api.change(Kind::ReplicaSet, name, |rs| {
@@ -205,6 +209,8 @@ impl State {
                 rs["spec"]["replicas"] = json!(to(replicas));
                 let generation = rs["metadata"]["generation"].as_i64().unwrap_or(0);
                 rs["metadata"]["generation"] = json!(generation + 1);
+                let template = &mut rs["spec"]["template"]["metadata"];
+                template["annotations"][REVISION] = json!((generation + 1).to_string());
             });
         });
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::api_server::ApiServer;
+use super::cluster::REVISION;
 use super::http::Request;
 use super::knowledge::{Deletes, Knowledge};
 use super::lease::LeaseTruth;
@@ -99,8 +100,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// PROPERTY P2: No create is sent for a ReplicaSet that the sync could not have read, or only
-    /// while it was being deleted.
+    /// PROPERTY P2: No create is sent for a ReplicaSet that the sync could not have read with this
+    /// template, or only while it was being deleted.
     ///
     /// PROPERTY P3: No create is sent that, counted with the active pods that the process has
     /// created or read and with its creates under way, exceeds the largest `spec.replicas` that the
@@ -113,9 +114,15 @@ impl Check<'_> {
         let is_known = known.created.contains(&name);
         known.created.insert(name.clone());
         known.undone.remove(&name);
-        let Some(replicas) = self.replicas(&known.view, &owner).max() else {
+        let template = &metadata["annotations"][REVISION];
+        let versions = self.versions(&known.view, &owner);
+        let of_template = versions.filter(|rs| {
+            rs.value["spec"]["template"]["metadata"]["annotations"][REVISION] == *template
+        });
+        let Some(replicas) = of_template.map(replicas_of).max() else {
             return Err(format!(
-                "{name} is created for an owner that was never read, or is being deleted"
+                "{name} is created for an owner that was never read with the template {template}, \
+                 or is being deleted"
             ));
         };
         self.is_proven(known, &owner, &format!("creates {name}"))?;
@@ -322,12 +329,19 @@ impl Check<'_> {
         view: &'a View,
         owner: &'a str,
     ) -> impl Iterator<Item = i64> + 'a {
+        self.versions(view, owner).map(replicas_of)
+    }
+
+    fn versions<'a>(
+        &self,
+        view: &'a View,
+        owner: &'a str,
+    ) -> impl Iterator<Item = &'a Object> + 'a {
         let since = self.since;
         view.names(Kind::ReplicaSet)
             .flat_map(move |name| view.since(Kind::ReplicaSet, name, since))
             .flatten()
             .filter(move |rs| rs.value["metadata"]["uid"] == *owner && !is_terminating(rs))
-            .map(|rs| rs.value["spec"]["replicas"].as_i64().unwrap_or(1))
     }
 
     /// The protection of the owner, which never changes.
@@ -385,6 +399,10 @@ pub(super) struct Candidate {
 
 /// Place in the order as far as it depends on one pod alone: lower is deleted first.
 pub(super) type Rank = (u8, bool, u8, bool);
+
+fn replicas_of(rs: &Object) -> i64 {
+    rs.value["spec"]["replicas"].as_i64().unwrap_or(1)
+}
 
 fn rank(pod: &Object, is_protecting: bool) -> Rank {
     let status = &pod.value["status"];

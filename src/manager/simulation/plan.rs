@@ -305,13 +305,13 @@ impl Plan {
             38 => Action::Lag(Duration::from_millis(rng.u64(20..800)), long),
             39 => Action::CacheLag(pod % 2, Duration::from_millis(rng.u64(50..4_000)), long),
             40 => Action::SleepThroughATerm(Duration::from_millis(rng.u64(16_000..26_000))),
-            _ => return Action::Scale(set, rng.i64(0..10)),
+            _ => return scale(set, rng),
         };
         // Half of the kinds are absent, as with the faults of requests.
         let kind = action.fault();
         let bit = FAULTS.iter().position(|fault| Some(*fault) == kind);
         if bit.is_some_and(|bit| kinds & (1 << bit) == 0) {
-            return Action::Scale(set, rng.i64(0..10));
+            return scale(set, rng);
         }
         action
     }
@@ -333,6 +333,12 @@ impl Plan {
         }
         all
     }
+}
+
+/// To zero in a third of the cases: such a ReplicaSet is cached without its template, like an old
+/// revision of a Deployment, which a roll-back scales up again.
+fn scale(set: usize, rng: &mut Rng) -> Action {
+    Action::Scale(set, rng.i64(-4..10).max(0))
 }
 
 /// The factor of the pauses between actions. In dense histories one fault meets another; in sparse
