@@ -112,8 +112,8 @@ fn merge(resource: Resource, live: &mut Value, config: &Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The managers after `manager` has changed `old` to `new`: it takes over the fields it changes.
-/// `None` if nothing changes, for example on objects that were never applied.
+/// The managers after `manager` has changed `old` to `new`: the fields that it changes are its own.
+/// `None` if nothing changes, and for objects that were never applied.
 pub(crate) fn managers_after(
     resource: Resource,
     old: &Value,
@@ -122,13 +122,19 @@ pub(crate) fn managers_after(
     manager: &str,
 ) -> Option<Vec<Value>> {
     let mut managers = entries(old, "/metadata/managedFields").to_vec();
-    let all: BTreeSet<Path> = managers
-        .iter()
-        .flat_map(|entry| from_tree(&entry["fieldsV1"]))
-        .collect();
-    let in_part = |path: &Path| {
-        let is_status = path.first().is_some_and(|first| first == "f:status");
-        is_status == (part == Part::Status)
+    if managers.is_empty() {
+        return None;
+    }
+    let mut all = fields_of(resource, new);
+    all.extend(
+        managers
+            .iter()
+            .flat_map(|entry| from_tree(&entry["fieldsV1"])),
+    );
+    let in_part = |path: &Path| match path.first().map_or("", String::as_str) {
+        "f:status" => part == Part::Status,
+        "f:metadata" => true,
+        _ => part != Part::Status,
     };
     let (old, new) = (Reader::new(old), Reader::new(new));
     let changed: BTreeSet<Path> = all
@@ -139,12 +145,20 @@ pub(crate) fn managers_after(
         return None;
     }
     managers.retain_mut(|entry| keep_without(entry, &changed));
-    let set: BTreeSet<Path> = changed
+    let mut set: BTreeSet<Path> = changed
         .into_iter()
         .filter(|path| new.value_at(path).is_some())
         .collect();
+    let is_own = |entry: &Value| {
+        text(entry, "/manager") == manager
+            && text(entry, "/operation") == "Update"
+            && text(entry, "/subresource") == subresource(part)
+    };
+    if let Some(at) = managers.iter().position(is_own) {
+        set.extend(from_tree(&managers.remove(at)["fieldsV1"]));
+    }
     if !set.is_empty() {
-        managers.push(entry(resource, manager, "Update", &set));
+        managers.push(entry(resource, part, manager, "Update", &set));
     }
     Some(managers)
 }
@@ -232,32 +246,40 @@ fn conflict_error(conflicts: &[(String, Path)]) -> StatusError {
 fn is_own(params: &ApplyParams<'_>, manager: &Value) -> bool {
     text(manager, "/manager") == params.manager
         && text(manager, "/operation") == "Apply"
-        && text(manager, "/subresource") == subresource(params)
+        && text(manager, "/subresource") == subresource(params.part)
 }
 
-fn subresource(params: &ApplyParams<'_>) -> &'static str {
-    if params.part == Part::Status {
-        "status"
-    } else {
-        ""
-    }
+fn subresource(part: Part) -> &'static str {
+    if part == Part::Status { "status" } else { "" }
 }
 
 fn own_entry(params: &ApplyParams<'_>, fields: &BTreeSet<Path>) -> Value {
-    let mut entry = entry(params.resource, params.manager, "Apply", fields);
-    if params.part == Part::Status {
-        entry["subresource"] = json!(subresource(params));
-    }
-    entry
+    entry(
+        params.resource,
+        params.part,
+        params.manager,
+        "Apply",
+        fields,
+    )
 }
 
 /// An entry of `managedFields`.
-fn entry(resource: Resource, manager: &str, operation: &str, fields: &BTreeSet<Path>) -> Value {
-    json!({
+fn entry(
+    resource: Resource,
+    part: Part,
+    manager: &str,
+    operation: &str,
+    fields: &BTreeSet<Path>,
+) -> Value {
+    let mut entry = json!({
         "manager": manager, "operation": operation, "time": metadata::now(),
         "apiVersion": resource.api_version(), "fieldsType": "FieldsV1",
         "fieldsV1": to_tree(fields),
-    })
+    });
+    if part == Part::Status {
+        entry["subresource"] = json!(subresource(part));
+    }
+    entry
 }
 
 /// Removes fields from a manager; returns false if it has none left.

@@ -93,6 +93,56 @@ fn conflicts_are_reported_and_force_takes_over() {
 }
 
 #[test]
+fn each_writer_of_an_applied_object_has_an_entry() {
+    let rig = Rig::new();
+    rig.apply("fieldManager=m", &full_config(2));
+    let merge = "application/merge-patch+json";
+    let patch = |path: &str, body: Value| {
+        let path = format!("{WEB}{path}?fieldManager=controller");
+        let (code, changed) = rig.send_as(merge, "PATCH", &path, &body.to_string());
+        assert_eq!(code, 200, "{changed}");
+        changed
+    };
+    for revision in ["1", "2"] {
+        patch(
+            "",
+            json!({"metadata": {"annotations": {"revision": revision}}}),
+        );
+    }
+    patch("", json!({"metadata": {"annotations": {"other": "1"}}}));
+    // A Deployment controller writes both at once.
+    let of_status = json!({"metadata": {"labels": {"l": "1"}}, "status": {"replicas": 2}});
+    let changed = patch("/status", of_status);
+    let entries = changed["metadata"]["managedFields"]
+        .as_array()
+        .expect("a list");
+    let seen: Vec<_> = entries
+        .iter()
+        .map(|entry| (&entry["manager"], &entry["subresource"]))
+        .collect();
+    let (m, controller) = (json!("m"), json!("controller"));
+    let (none, status) = (Value::Null, json!("status"));
+    assert_eq!(
+        seen,
+        [(&m, &none), (&controller, &none), (&controller, &status)]
+    );
+    let own = json!({"f:annotations": {"f:other": {}, "f:revision": {}}});
+    assert_eq!(entries[1]["fieldsV1"], json!({"f:metadata": own}));
+    let own = json!({"f:metadata": {"f:labels": {"f:l": {}}}, "f:status": {"f:replicas": {}}});
+    assert_eq!(entries[2]["fieldsV1"], own);
+    let mut config = full_config(2);
+    config["metadata"]["annotations"] = json!({"revision": "0"});
+    let message = "Apply failed with 1 conflict: conflict with \"controller\" using apps/v1: \
+                   .metadata.annotations.revision";
+    check_error(
+        &rig.apply("fieldManager=m", &config),
+        409,
+        "Conflict",
+        message,
+    );
+}
+
+#[test]
 fn invalid_applies_are_rejected() {
     let rig = Rig::new();
     let response = rig.apply("", &full_config(1));
