@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::Table;
 use super::model::{EventLine, Sources};
 use crate::api::interner::Interner;
-use crate::api::workload_kind::collection_path;
+use crate::api::workload_kind::{REPLICA_SET, collection_path};
 use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::client::{Client, ClientError, Request};
@@ -29,13 +29,24 @@ pub enum ApiError {
     #[error("cannot read {what}")]
     Request { what: String, source: ClientError },
     /// Neither the object exists nor a ReplicaSet of a Deployment of that name.
-    #[error("{kind} {key} not found")]
+    #[error("{kind} {key} not found{}", way_out(kind, key))]
     NotFound { kind: &'static str, key: ObjectKey },
     #[error("cannot decode the response for {what}")]
     Decode {
         what: String,
         source: serde_json::Error,
     },
+}
+
+/// A Deployment is known by its ReplicaSets only.
+fn way_out(kind: &str, key: &ObjectKey) -> String {
+    if kind != REPLICA_SET.kind {
+        return String::new();
+    }
+    let ObjectKey { namespace, name } = key;
+    format!(
+        "; of a Deployment without ReplicaSets see kubectl -n {namespace} describe deploy {name}"
+    )
 }
 
 impl ApiError {

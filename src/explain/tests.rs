@@ -6,11 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::api_facts::ApiError;
 use super::model::{Report, Sources};
 use super::report::report;
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{Pod, ReplicaSet, ScaleDownMark};
+use crate::api::{ObjectKey, Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
 use crate::controller::inspect::{Memory, ReplicaSetFacts};
@@ -710,4 +711,15 @@ fn siblings_and_overlapping_selectors_are_named() {
             "its selector also matches pods of rs/twin\n",
         ],
     );
+}
+
+#[test]
+fn a_missing_object_leads_to_its_deployment() {
+    let text = |kind| ApiError::NotFound { kind, key: ObjectKey::new("shop", "web") }.to_string();
+    assert_eq!(
+        text("ReplicaSet"),
+        "ReplicaSet shop/web not found; of a Deployment without ReplicaSets see kubectl -n shop \
+         describe deploy web"
+    );
+    assert_eq!(text("ReplicationController"), "ReplicationController shop/web not found");
 }
