@@ -1,4 +1,4 @@
-//! Reports from hand-written facts.
+//! Reports and tables from hand-written facts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use serde_json::json;
 use super::api_facts::ApiError;
 use super::model::{Report, Sources};
 use super::report::report;
+use super::{HTML_ROWS_MAX, Row, Table};
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ScaleDownMark};
@@ -234,14 +235,14 @@ fn the_earliest_sign_says_since_when() {
     assert_eq!(since(&facts(1, &json!([]), vec![ready("web-1")])), None);
     assert_eq!(since(&facts(2, &json!([]), Vec::new())), None);
     let lost = json!([
-        {"type": "Ready", "status": "False", "lastTransitionTime": "2025-12-31T22:00:00Z"},
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2025-12-31T23:30:00Z"},
     ]);
     let lost = pod("web-1", &json!({}), &json!({"conditions": lost}));
     let failure = json!([{
         "type": "ReplicaFailure", "status": "True", "lastTransitionTime": "2025-12-31T21:00:00Z",
     }]);
     let both = [&json!([]), &failure].map(|it| facts(2, it, vec![lost.clone()]));
-    assert_eq!(since(&both[0]), at("2025-12-31T22:00:00Z"));
+    assert_eq!(since(&both[0]), at("2025-12-31T23:30:00Z"));
     assert_eq!(since(&both[1]), at("2025-12-31T21:00:00Z"));
 }
 
@@ -715,11 +716,99 @@ fn siblings_and_overlapping_selectors_are_named() {
 
 #[test]
 fn a_missing_object_leads_to_its_deployment() {
-    let text = |kind| ApiError::NotFound { kind, key: ObjectKey::new("shop", "web") }.to_string();
+    let text = |kind| {
+        ApiError::NotFound {
+            kind,
+            key: ObjectKey::new("shop", "web"),
+        }
+        .to_string()
+    };
     assert_eq!(
         text("ReplicaSet"),
         "ReplicaSet shop/web not found; of a Deployment without ReplicaSets see kubectl -n shop \
          describe deploy web"
     );
-    assert_eq!(text("ReplicationController"), "ReplicationController shop/web not found");
+    assert_eq!(
+        text("ReplicationController"),
+        "ReplicationController shop/web not found"
+    );
+}
+
+fn row(kind: &str, namespace: &str, name: &str, reason: &str) -> Row {
+    Row {
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        owner: (kind == "ReplicaSet").then(|| "Deployment/web".to_owned()),
+        desired: 3,
+        active: 2,
+        ready: 1,
+        available: 0,
+        reason: reason.to_owned(),
+        fix: None,
+        since: None,
+        next: "create 1 pod".to_owned(),
+    }
+}
+
+#[test]
+fn both_kinds_are_in_one_table_by_namespace_and_name() {
+    let mut table = Table::of("ReplicaSet", 10);
+    table.not_converged = vec![row("ReplicaSet", "shop", "web", "no quota")];
+    let mut other = Table::of("ReplicationController", 2);
+    other.not_converged = vec![row(
+        "ReplicationController",
+        "a",
+        "old",
+        "a\nforged\u{1b}[2K",
+    )];
+    table.merge(other);
+    let expected = "\
+NAMESPACE   NAME     OWNER            DESIRED   ACTIVE   READY   AVAILABLE   REASON
+a           rc/old   -                3         2        1       0           a\\nforged\\u{1b}[2K
+shop        rs/web   Deployment/web   3         2        1       0           no quota
+
+2 of 12 ReplicaSets and ReplicationControllers have not converged
+";
+    assert_eq!(table.to_string(), expected);
+    let json = serde_json::to_string(&table).expect("text keys");
+    let read: Table = serde_json::from_str(&json).expect("a table");
+    assert_eq!(read, table);
+}
+
+#[test]
+fn a_browser_sees_the_table_and_runs_none_of_it() {
+    let now: jiff::Timestamp = "2026-01-01T00:10:00Z".parse().expect("a time");
+    let mut table = Table::of("ReplicaSet", 10);
+    let reason = "<script>alert(\"a & b\")</script>\u{202e}";
+    table.not_converged = vec![Row {
+        fix: Some("<b>raise it</b>".to_owned()),
+        since: "2026-01-01T00:08:30Z".parse().ok(),
+        ..row("ReplicaSet", "shop", "web", reason)
+    }];
+    let html = table.html(now);
+    for part in [
+        "<h2>1 of 10 ReplicaSets has not converged</h2>",
+        "<a href=\"/debug/replicasets/shop/web\">rs/web</a>",
+        "title=\"2026-01-01T00:08:30Z\">1m 30s</time>",
+        "&lt;script&gt;alert(&quot;a &amp; b&quot;)&lt;/script&gt;\\u{202e}",
+        "<p>&lt;b&gt;raise it&lt;/b&gt;</p>",
+        "<td>create 1 pod</td>",
+    ] {
+        assert!(html.contains(part), "no {part} in {html}");
+    }
+    assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+    let many = vec![row("ReplicaSet", "shop", "web", "no quota"); HTML_ROWS_MAX + 3];
+    table.not_converged = many;
+    assert!(table.html(now).contains("<p>and 3 more</p>"));
+    let all = Table::of("ReplicaSet", 4).html(now);
+    assert_eq!(all, "<h2>4 of 4 ReplicaSets have converged</h2>\n");
+}
+
+#[test]
+fn an_empty_table_is_explained() {
+    let mut table = Table::of("ReplicaSet", 0);
+    assert_eq!(table.to_string(), "no ReplicaSets found\n");
+    table.merge(Table::of("ReplicaSet", 4));
+    assert_eq!(table.to_string(), "4 of 4 ReplicaSets have converged\n");
 }

@@ -193,6 +193,22 @@ fn every_file_says_what_it_is_for() {
     assert_none("files that do not open with //!", &silent);
 }
 
+/// Nobody compiles the tests of a file that no module declares.
+#[test]
+fn every_file_is_a_module() {
+    let files = ["src", "tests/it"].into_iter().flat_map(rust_files);
+    let files: BTreeMap<String, String> = files.collect();
+    let is_lost = |name: &&String| {
+        let (folder, file) = name.rsplit_once('/').expect("a folder");
+        let parents = [".rs", "/lib.rs", "/main.rs"].map(|end| format!("{folder}{end}"));
+        let declaration = format!("mod {};", file.trim_end_matches(".rs"));
+        let mut parents = parents.iter().filter_map(|parent| files.get(parent));
+        !matches!(file, "lib.rs" | "main.rs") && !parents.any(|text| text.contains(&declaration))
+    };
+    let lost: Vec<String> = files.keys().filter(is_lost).cloned().collect();
+    assert_none("no module declares", &lost);
+}
+
 #[test]
 fn modules_use_only_what_they_may() {
     let mut offences = Vec::new();
