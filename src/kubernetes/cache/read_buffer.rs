@@ -3,7 +3,6 @@
 //! The readers of lists and watches use it on a watch thread. It grows to the longest value that a
 //! reader needs in one piece; the readers limit that length.
 
-use std::collections::HashMap;
 use std::io;
 use std::io::Read;
 use std::ops::Range;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use super::decode::StreamError;
 use super::store::{Indexed, Store, UnreadKey};
 use crate::api::{ObjectKey, Uid};
+use crate::stdx::HashMap;
 
 /// Initial size, in bytes: several usual objects.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
@@ -160,8 +160,8 @@ impl<T> Default for Collector<T> {
     fn default() -> Self {
         Self {
             objects: Vec::new(),
-            indices: HashMap::new(),
-            unread: HashMap::new(),
+            indices: HashMap::default(),
+            unread: HashMap::default(),
         }
     }
 }
