@@ -57,10 +57,10 @@ endef
 ARGS ?=
 
 # So that eu-stack, perf and gdb walk the stacks of a release binary at little cost.
-build build-static bench image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
+build build-static bench bench-million image $(BINARY): export RUSTFLAGS += -C force-frame-pointers=yes
 
 # The commit that `--version` names. Debug builds have none, or each commit would rebuild them.
-build build-static bench image $(BINARY): export REPLICASET_CONTROLLER_COMMIT ?= $(shell \
+build build-static bench bench-million image $(BINARY): export REPLICASET_CONTROLLER_COMMIT ?= $(shell \
 	git describe --always --dirty --exclude='*' 2>/dev/null)
 
 # `make demo` and `make dev` run the release binary if it is newer than every source. Otherwise they
@@ -94,7 +94,7 @@ MUSL := $(shell uname -m)-unknown-linux-musl
 STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench picture lint deny fmt doc check clean
+.PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench bench-million picture lint deny fmt doc check clean
 .PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-clients api-types test-upstream
 
 help: ## List these targets
@@ -214,6 +214,10 @@ test-control-plane: ## Run the integration tests against the real control plane 
 bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS, BENCH_AUDIT)
 	cargo build --release --locked
 	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --package side-by-side -- $(BENCH_ARGS)
+
+bench-million: ## Measure one daemon beside 1,000,000 pods (K8S, BENCH_ARGS)
+	cargo build --release --locked
+	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --package million -- $(BENCH_ARGS)
 
 simulate: ## Simulate random histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
