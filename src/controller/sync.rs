@@ -69,7 +69,6 @@ impl ReplicaSetController {
             step.may = May::Report(None);
         }
         writer.report_unreadable_marks(&view, &step);
-        writer.report_gang_scheduling(&rs, &step);
         // manageReplicas.
         let managed = writer.manage_replicas(&view, &step);
         writer.note_creates(&view, &step, &managed);
@@ -77,6 +76,7 @@ impl ReplicaSetController {
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
             return managed.map(|()| SyncOutcome::Synced);
         }
+        writer.report_gang_scheduling(&rs, &step);
         // calculateStatus, updateReplicaSetStatus: also after a failure, which the status reports.
         let failure = match &managed {
             Err(error) => Some(writer.failure(step.plan, &error.to_string())),

@@ -97,10 +97,12 @@ impl Writer {
         }
     }
 
-    /// Reports before a create that a Workload asks for gang scheduling, once per generation: an
-    /// event, a log line and a metric. Blocks for one list where Workloads are served.
+    /// Reports that a Workload asks for gang scheduling, once per generation: an event, a log line
+    /// and a metric. Only of a scale-up from zero, since this blocks for a list where Workloads are
+    /// served.
     pub(in crate::controller) fn report_gang_scheduling(&self, rs: &ReplicaSet, step: &Step) {
-        if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
+        let creates = step.acts() && matches!(step.plan, Plan::Create(_));
+        if !creates || rs.status.replicas > 0 {
             return;
         }
         let reported = |it: &mut Memory| Some(it.history.gang_workload.as_ref()?.0);

@@ -593,8 +593,12 @@ fn gang_scheduling_is_reported_as_unsupported() {
     let _process = cluster.start_process(&[&port.argument()]);
     // The daemon discovers Workloads after its start.
     cluster.eventually("an event", || {
-        let replicas = number_at(&cluster.replica_set("a"), "/spec/replicas");
-        cluster.scale("a", replicas % 5 + 1);
+        for replicas in [0, 1] {
+            cluster.scale("a", replicas);
+            cluster.eventually_eq("the pods", &replicas, || {
+                number_at(&cluster.replica_set("a"), "/status/replicas")
+            });
+        }
         let events = cluster.events_of("a");
         events
             .iter()

@@ -16,10 +16,10 @@
 //! | kubelets | pods become Ready, fail, and end after their deletion |
 //! | other daemons | the leader is killed, also in the middle of a request |
 //!
-//! So that it ends, it leaves out what the other scopes and the random histories have: watches that
-//! deliver one event by one or during a sync (these deliver everything after each step, unless they
-//! have stopped), rejected requests, throttled statuses, orphans, and a leader that is paused, which
-//! sends no more than a killed one.
+//! So that it ends, it leaves out what the other scopes and the random histories have: watches
+//! that deliver one event by one or during a sync (these deliver everything after each step, unless
+//! they have stopped), rejected requests, throttled statuses, orphans, and a leader that is paused,
+//! which sends no more than a killed one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
