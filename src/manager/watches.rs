@@ -27,65 +27,42 @@ use crate::stdx::stop::Woken;
 use crate::stdx::thread;
 use crate::stdx::thread::Thread;
 
-/// Passes the events of a watch to controllers, and measures how long they take. Each controller
-/// ignores pods of other kinds.
+/// Handles one event. Each controller ignores objects of other kinds.
+type EventHandler<T> = Box<dyn Fn(&CacheEvent<T>) + Send>;
+
+fn handler<C: Send + Sync + 'static, T: 'static>(
+    controller: &Arc<C>,
+    handle: fn(&C, &CacheEvent<T>),
+) -> EventHandler<T> {
+    let controller = Arc::clone(controller);
+    Box::new(move |event| handle(&controller, event))
+}
+
+/// Passes the events of a watch on, and measures how long that takes.
 struct WatchHandler<T> {
-    listeners: Listeners<T>,
-    latency: Histogram,
-}
-
-/// The controllers that handle the events of one watch.
-struct Listeners<T> {
+    handlers: Vec<EventHandler<T>>,
+    /// Wait for the position of the watch.
     controllers: Vec<Arc<ReplicaSetController>>,
-    handle: fn(&ReplicaSetController, &CacheEvent<T>),
-    deployments: Option<Arc<DeploymentController>>,
-    handle_too: fn(&DeploymentController, &CacheEvent<T>),
-}
-
-impl<T> Listeners<T> {
-    fn of(
-        controllers: Vec<Arc<ReplicaSetController>>,
-        handle: fn(&ReplicaSetController, &CacheEvent<T>),
-    ) -> Self {
-        Self {
-            controllers,
-            handle,
-            deployments: None,
-            handle_too: |_, _| {},
-        }
-    }
-
-    fn and(
-        mut self,
-        deployments: Option<&DeploymentInstance>,
-        handle: fn(&DeploymentController, &CacheEvent<T>),
-    ) -> Self {
-        self.deployments = deployments.map(|it| Arc::clone(&it.controller));
-        self.handle_too = handle;
-        self
-    }
+    latency: Histogram,
 }
 
 impl<T> Handler<T> for WatchHandler<T> {
     fn on_event(&mut self, event: &CacheEvent<T>) {
         let began = Instant::now();
-        for controller in &self.listeners.controllers {
-            (self.listeners.handle)(controller, event);
-        }
-        if let Some(deployments) = &self.listeners.deployments {
-            (self.listeners.handle_too)(deployments, event);
+        for handle in &self.handlers {
+            handle(event);
         }
         self.latency.observe(began.elapsed().as_secs_f64());
     }
 
     fn on_position(&mut self) {
-        for controller in &self.listeners.controllers {
+        for controller in &self.controllers {
             controller.handle_cache_advanced();
         }
     }
 
     fn on_recovered(&mut self) {
-        for controller in &self.listeners.controllers {
+        for controller in &self.controllers {
             controller.handle_recovered();
         }
     }
@@ -105,50 +82,47 @@ pub(super) fn start_watches(
         content_type: shared.options.content_type,
         coalesces_reads: false,
     };
-    let controller = |instance: &ControllerInstance| Arc::clone(instance.controller());
     let objects = instances.iter().map(|instance| {
         let name = format!("watch-{}", instance.kind().short_name);
         let path = instance.kind().collection_path(namespace);
         let meaning = forbidden_workload(instance.kind());
         let store = &instance.cache().replica_sets;
+        let controllers = vec![Arc::clone(instance.controller())];
         let handle = ReplicaSetController::handle_replica_set_event;
-        let listeners = Listeners::of(vec![controller(instance)], handle);
+        let handlers = vec![handler(instance.controller(), handle)];
         if *instance.kind() == REPLICATION_CONTROLLER {
-            watch.start::<ReplicationController>(&name, path, meaning, store, listeners)
+            watch.start::<ReplicationController>(
+                &name, path, meaning, store, handlers, controllers,
+            )
         } else {
-            watch.start::<ReplicaSet>(&name, path, meaning, store, listeners)
+            watch.start::<ReplicaSet>(&name, path, meaning, store, handlers, controllers)
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
+    let controllers = instances.iter().map(|it| Arc::clone(it.controller()));
+    let controllers: Vec<_> = controllers.collect();
+    let handlers = controllers
+        .iter()
+        .map(|it| handler(it, ReplicaSetController::handle_pod_event));
+    let too = deployments.map(|it| handler(&it.controller, DeploymentController::handle_pod_event));
+    let handlers = handlers.chain(too).collect();
     let path = collection_path("/api/v1", "pods", namespace);
+    let meaning = PODS_FORBIDDEN.to_owned();
     // Pods change in bulk, so their watch coalesces reads. Workloads change rarely, and each change
     // is urgent.
-    let watch = Watch {
+    let pod_watch = Watch {
         coalesces_reads: true,
         ..watch
     };
-    watches.push(
-        watch.start::<Pod>(
-            "watch-pods",
-            path,
-            PODS_FORBIDDEN.to_owned(),
-            pods,
-            Listeners::of(
-                instances.iter().map(controller).collect(),
-                ReplicaSetController::handle_pod_event,
-            )
-            .and(deployments, DeploymentController::handle_pod_event),
-        ),
-    );
-    watches.extend(deployments.into_iter().flat_map(|instance| {
+    watches.push(pod_watch.start::<Pod>("watch-pods", path, meaning, pods, handlers, controllers));
+    if let Some(instance) = deployments {
         // Templates must pass through as they are.
         let watch = Watch {
             content_type: ContentType::Json,
-            coalesces_reads: false,
             ..watch
         };
-        watch.start_for_deployments(instance, namespace)
-    }));
+        watches.extend(watch.start_for_deployments(instance, namespace));
+    }
     watches
 }
 
@@ -167,27 +141,22 @@ impl Watch<'_> {
         namespace: Option<&str>,
     ) -> [Thread; 2] {
         let path = |resource| collection_path("/apis/apps/v1", resource, namespace);
-        let listeners = Listeners::of(Vec::new(), |_, _| {});
+        let (controller, meaning) = (&instance.controller, DEPLOYMENTS_FORBIDDEN);
         let deployments = self.start::<Deployment>(
             "watch-deploy",
             path("deployments"),
-            DEPLOYMENTS_FORBIDDEN.to_owned(),
+            meaning.to_owned(),
             &instance.deployments,
-            listeners.and(
-                Some(instance),
-                DeploymentController::handle_deployment_event,
-            ),
+            vec![handler(controller, DeploymentController::handle_deployment_event)],
+            Vec::new(),
         );
-        let listeners = Listeners::of(Vec::new(), |_, _| {});
         let replica_sets = self.start::<deployment::ReplicaSet>(
             "watch-deploy-rs",
             path("replicasets"),
-            DEPLOYMENTS_FORBIDDEN.to_owned(),
+            meaning.to_owned(),
             &instance.replica_sets,
-            listeners.and(
-                Some(instance),
-                DeploymentController::handle_replica_set_event,
-            ),
+            vec![handler(controller, DeploymentController::handle_replica_set_event)],
+            Vec::new(),
         );
         [deployments, replica_sets]
     }
@@ -198,7 +167,8 @@ impl Watch<'_> {
         path: String,
         meaning: String,
         store: &Arc<Store<T::Object>>,
-        listeners: Listeners<T::Object>,
+        handlers: Vec<EventHandler<T::Object>>,
+        controllers: Vec<Arc<ReplicaSetController>>,
     ) -> Thread {
         let Shared {
             options,
@@ -219,7 +189,11 @@ impl Watch<'_> {
         let parts = ReflectorParts::<T> {
             store: Arc::clone(store),
             source: Box::new(collection),
-            handler: Box::new(WatchHandler { listeners, latency }),
+            handler: Box::new(WatchHandler {
+                handlers,
+                controllers,
+                latency,
+            }),
             stats,
             pace: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),

@@ -79,8 +79,7 @@ impl Writer {
         );
         let mut current = Arc::clone(rs);
         if !rs.is_complete() {
-            current = self.read_again(rs, "the ReplicaSet was recreated")?;
-            status = carry_over(&current.status, status);
+            (current, status) = self.read_again(rs, status, "the ReplicaSet was recreated")?;
         }
         let mut tries = 1;
         loop {
@@ -105,24 +104,29 @@ impl Writer {
             tries += 1;
             // As upstream: the read yields the version for the second attempt, whatever the error
             // was.
-            current = self.read_again(rs, &error.to_string())?;
-            status = carry_over(&current.status, status);
+            (current, status) = self.read_again(rs, status, &error.to_string())?;
         }
     }
 
-    /// Reads `rs` from the API server. Blocks for one GET.
+    /// Reads `rs` from the API server, and merges `status` into what it has. Blocks for one GET.
     ///
     /// # Errors
     /// The error of the read; [`SyncError::Deleted`] with this reason if another object has its
     /// name.
-    fn read_again(&self, rs: &ReplicaSet, reason: &str) -> Result<Arc<ReplicaSet>, SyncError> {
+    fn read_again(
+        &self,
+        rs: &ReplicaSet,
+        status: ReplicaSetStatus,
+        reason: &str,
+    ) -> Result<(Arc<ReplicaSet>, ReplicaSetStatus), SyncError> {
         let fresh = self.live.get_replica_set(&rs.key);
         let fresh = fresh.map_err(SyncError::of_replica_set)?;
         if fresh.uid != rs.uid {
             // Upstream writes the old object's counts into the new object in this case.
             return Err(SyncError::Deleted(reason.to_owned()));
         }
-        Ok(Arc::new(fresh))
+        let status = carry_over(&fresh.status, status);
+        Ok((Arc::new(fresh), status))
     }
 
     /// Records the version of `rs` after the status step, so that the next sync does not start from
