@@ -45,7 +45,6 @@
 
 mod controller_instance;
 mod debug;
-mod deployments;
 mod engine;
 mod health_checks;
 mod leadership;
@@ -59,8 +58,7 @@ use std::time::Duration;
 
 use rayon::ThreadPoolBuildError;
 
-use self::controller_instance::Shared;
-use self::deployments::DeploymentInstance;
+use self::controller_instance::{DeploymentInstance, Shared};
 use self::engine::Engine;
 use self::leadership::Leadership;
 use self::watches::{start_quota_watch, start_watches};

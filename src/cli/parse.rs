@@ -14,7 +14,7 @@ use self::mistakes::{apart_from_flag, culprit, describe, place};
 use super::effective::{Effective, flags_in_effect};
 use super::flags::{Cli, Command, RunArgs};
 use super::kcm::Ignored;
-use super::sources::{Argument, Flags, Layer, Origin, environment, file};
+use super::sources::{Argument, Flags, Layer, Origin, file, read_environment};
 use super::{SAMPLE, generate, kcm, parse_bool};
 
 #[derive(Debug)]
@@ -181,7 +181,7 @@ fn lower_layers(sources: &Sources<'_>, head: &Head<'_>, command_line: &Layer) ->
         .filter(|flag| !["help", "version"].contains(flag))
         .map(str::to_owned)
         .collect();
-    let environment = environment::read(&sources.environment, &all);
+    let environment = read_environment(&sources.environment, &all);
     let config = command_line.last("config").or(environment.last("config"));
     let path = config
         .and_then(Argument::value)

@@ -60,7 +60,6 @@ impl SyncError {
     }
 }
 
-/// Sends the requests of one controller.
 pub struct Writer {
     client: Client,
     recorder: Arc<EventRecorder>,
@@ -306,7 +305,6 @@ impl Writer {
             .map(drop)
     }
 
-    /// Records an event about the Deployment.
     pub(crate) fn note(&self, d: &Deployment, note: &Note) {
         let object = ObjectReference {
             api_version: "apps/v1",

@@ -4,7 +4,6 @@
 //! Each sync decides once. A change to a ReplicaSet is one write, however many rules ask for it,
 //! and so is the status. Each write is on condition that its object has not changed since.
 
-mod rollout;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::api::Uid;
 use crate::event_recorder::EventType;
-use crate::fenceposts::proportional_sizes;
+use crate::fenceposts::{Fenceposts, proportional_sizes};
 use crate::objects::{Annotations, Deployment, ReplicaSet, Strategy, Template};
 use crate::revisions::{
     REVISION, ROLLBACK_TO, changes, desired_replicas_of, last_revision, max_revision,
@@ -26,26 +25,21 @@ use crate::revisions::{
     template_hash, to_object,
 };
 use crate::status::{
-    Counted, PROGRESSING, calculate, condition, copy_failure, judge_progress, new_condition,
-    progress_reason, reason, recheck_after, set_condition,
+    Counted, PROGRESSING, calculate, condition, copy_failure, is_complete, judge_progress,
+    new_condition, progress_reason, reason, recheck_after, set_condition,
 };
 
-/// What a decision rests on.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
-    /// The Deployment.
     pub deployment: &'a Deployment,
     /// The ReplicaSets that it owns, in any order.
     pub replica_sets: Vec<Arc<ReplicaSet>>,
     /// The ReplicaSets of which a pod has not ended. Only the strategy `Recreate` reads it.
     pub with_pods: BTreeSet<Uid>,
-    /// Whether `status.terminatingReplicas` is written.
     pub counts_terminating: bool,
-    /// The time of day.
     pub now: Timestamp,
 }
 
-/// A decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
     /// The writes, in their order. The first that fails ends the sync.
@@ -56,23 +50,19 @@ pub struct Step {
     pub next: Option<Duration>,
 }
 
-/// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// Creates the ReplicaSet of a new revision.
     Create {
         /// What it will be.
         rs: Arc<ReplicaSet>,
-        /// The object.
         object: Value,
     },
-    /// Changes a ReplicaSet.
     Update {
         /// The ReplicaSet before.
         rs: Arc<ReplicaSet>,
         /// `spec.replicas` after.
         replicas: i32,
-        /// A merge patch.
         patch: Value,
     },
     /// Deletes a ReplicaSet of an old revision.
@@ -81,28 +71,20 @@ pub enum Write {
     RollBack {
         /// The template of the revision.
         template: Option<Template>,
-        /// All annotations.
         annotations: Annotations,
         /// The event once it is written.
         note: Note,
     },
-    /// Replaces the Deployment's status.
     Status {
-        /// The status.
         status: DeploymentStatus,
-        /// All annotations.
         annotations: Annotations,
     },
 }
 
-/// An event about the Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Its type.
     pub type_: EventType,
-    /// Its reason.
     pub reason: &'static str,
-    /// Its message.
     pub message: String,
 }
 
@@ -547,5 +529,93 @@ impl<'a> Plan<'a> {
             }
         }
         self.step.writes.extend(writes);
+    }
+}
+
+/// The two strategies of a rollout.
+impl Plan<'_> {
+    /// Replaces old pods step by step: the new ReplicaSet grows as far as the surge allows, and
+    /// only if it need not grow, the old ones shrink as far as enough pods stay available.
+    fn roll(&mut self) {
+        self.create_new();
+        let (d, is_created) = (self.d, self.new_hash.is_some());
+        let size = self.size_of_new();
+        let new = self.new.as_mut().expect("it was created above");
+        // A new one is created with its size.
+        if !is_created && new.replicas != size {
+            return new.scale(d, size);
+        }
+        if !self.shrink_old() && is_complete(d, &d.status) {
+            self.clean_up();
+        }
+    }
+
+    /// Replaces all pods at once: the new ReplicaSet gets pods when none of the others has any.
+    fn recreate(&mut self) {
+        let d = self.d;
+        let mut scaled = false;
+        for old in self.old.iter_mut().filter(|old| old.is_active()) {
+            old.scale(d, 0);
+            scaled = true;
+        }
+        if scaled || self.has_old_pods() {
+            return;
+        }
+        if self.new.is_none() {
+            self.create_new();
+        }
+        if let Some(new) = &mut self.new {
+            new.scale(d, d.replicas);
+        }
+        if is_complete(d, &d.status) {
+            self.clean_up();
+        }
+    }
+
+    fn has_old_pods(&self) -> bool {
+        let mut old = self.old.iter();
+        old.any(|set| set.rs.status.replicas > 0 || self.view.with_pods.contains(&set.rs.uid))
+    }
+
+    /// The size that the new ReplicaSet may have now.
+    fn size_of_new(&self) -> i32 {
+        let (d, total) = (self.d, self.total_replicas());
+        let replicas = self.new.as_ref().map_or(0, |new| new.replicas);
+        if replicas >= d.replicas || d.strategy == Strategy::Recreate {
+            return d.replicas;
+        }
+        let max_total = d.replicas.saturating_add(Fenceposts::of(d).max_surge);
+        let free = (max_total - total).max(0);
+        replicas + free.min(d.replicas - replicas)
+    }
+
+    /// Scales old ReplicaSets down: first by the pods that are not available, which harms nobody,
+    /// then by others while enough stay. Returns true if it did.
+    ///
+    /// Pods of the new ReplicaSet that are not available yet count against the limit. Otherwise a
+    /// broken revision would take the place of a working one.
+    fn shrink_old(&mut self) -> bool {
+        let d = self.d;
+        let min_available = d.replicas - Fenceposts::of(d).max_unavailable;
+        let new = self.new.as_ref();
+        let missing = new.map_or(0, |new| new.replicas - new.lasting());
+        let mut spare = self.total_replicas() - min_available - missing;
+        if spare <= 0 {
+            return false;
+        }
+        let before = self.total_replicas();
+        for old in self.old.iter_mut().filter(|old| old.is_active()) {
+            let unavailable = (old.replicas - old.lasting()).min(spare);
+            old.scale(d, old.replicas - unavailable);
+            spare -= unavailable;
+        }
+        let available: i32 = self.sets().map(Set::lasting).sum();
+        let mut spare = (available - min_available).max(0);
+        for old in self.old.iter_mut().filter(|old| old.is_active()) {
+            let healthy = old.replicas.min(spare);
+            old.scale(d, old.replicas - healthy);
+            spare -= healthy;
+        }
+        self.total_replicas() < before
     }
 }

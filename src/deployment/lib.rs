@@ -4,7 +4,7 @@
 //! ```text
 //! sync                            events → keys; claim, decide, write
 //! act                             requests
-//! decide ─▶ decide::rollout       Deployment + ReplicaSets → writes, status, next time (pure)
+//! decide                          Deployment + ReplicaSets → writes, status, next time (pure)
 //! status                          counts, conditions, progress
 //! revisions                       names, numbers, annotations
 //! fenceposts                      surge, unavailable pods, shares

@@ -21,10 +21,8 @@ use crate::cache::Store;
 use crate::cache::decode::Decode;
 use crate::cache::store::Indexed;
 
-/// `kind` of a Deployment.
 pub const DEPLOYMENT: &str = "Deployment";
 
-/// `kind` of a ReplicaSet.
 pub const REPLICA_SET: &str = "ReplicaSet";
 
 /// The label by which the ReplicaSets of one Deployment, and their pods, differ.
@@ -36,92 +34,63 @@ pub type DeploymentStore = Store<Deployment>;
 /// All ReplicaSets. Each is in exactly one bucket.
 pub type ReplicaSetStore = Store<ReplicaSet>;
 
-/// Annotations by key.
 pub type Annotations = BTreeMap<String, String>;
 
-/// A Deployment of `apps/v1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deployment {
-    /// Namespace and name.
     pub key: ObjectKey,
-    /// `metadata.uid`.
     pub uid: Uid,
-    /// `metadata.resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// `metadata.generation`.
     pub generation: i64,
-    /// True if it has a deletion time.
     pub is_deleted: bool,
-    /// `metadata.annotations`.
     pub annotations: Annotations,
     /// `metadata`, which the write of a status repeats.
     pub metadata: Value,
-    /// `spec.replicas`.
     pub replicas: i32,
-    /// `spec.selector`.
     pub selector: Value,
     /// The same, for matching.
     pub parsed_selector: Result<Selector, SelectorError>,
-    /// `spec.template`.
     pub template: Template,
-    /// `spec.strategy`.
     pub strategy: Strategy,
-    /// `spec.minReadySeconds`.
     pub min_ready_seconds: i32,
     /// `spec.revisionHistoryLimit`; `None`: unlimited.
     pub revision_history_limit: Option<usize>,
-    /// `spec.paused`.
     pub paused: bool,
     /// `spec.progressDeadlineSeconds`; `None`: progress is not watched.
     pub progress_deadline: Option<i32>,
-    /// `status`.
     pub status: DeploymentStatus,
 }
 
-/// `spec.strategy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// The old pods end before new ones start.
     Recreate,
     /// Old pods are replaced step by step.
     RollingUpdate {
-        /// `maxSurge`.
         max_surge: IntOrString,
-        /// `maxUnavailable`.
         max_unavailable: IntOrString,
     },
     /// A strategy that this build does not know.
     Unknown(String),
 }
 
-/// A ReplicaSet of `apps/v1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaSet {
-    /// Namespace and name.
     pub key: ObjectKey,
     /// `metadata.uid`; empty before it is created.
     pub uid: Uid,
-    /// `metadata.resourceVersion`.
     pub resource_version: ResourceVersion,
-    /// `metadata.generation`.
     pub generation: i64,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// True if it has a deletion time.
     pub is_deleted: bool,
-    /// `metadata.labels`.
     pub labels: Labels,
-    /// `metadata.annotations`.
     pub annotations: Annotations,
-    /// The owner that controls it.
     pub controller: Option<ControllerRef>,
-    /// `spec.replicas`.
     pub replicas: i32,
-    /// `spec.minReadySeconds`.
     pub min_ready_seconds: i32,
     /// `spec.template` without the label [`POD_TEMPLATE_HASH`].
     pub template: Template,
-    /// `status`.
     pub status: ReplicaSetStatus,
 }
 
@@ -131,7 +100,6 @@ pub struct ReplicaSet {
 pub struct Template(Arc<str>);
 
 impl Template {
-    /// The template in `spec.template`.
     pub fn new(mut template: Value) -> Self {
         remove_nulls(&mut template);
         if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -146,7 +114,6 @@ impl Template {
         Self(template.to_string().into())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -174,7 +141,6 @@ fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// The members of `metadata` that decide something.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct MetadataJson {
@@ -327,17 +293,14 @@ impl Deployment {
 }
 
 impl ReplicaSet {
-    /// True if the spec asks for pods.
     pub fn is_active(&self) -> bool {
         self.replicas > 0
     }
 
-    /// `status.availableReplicas`.
     pub fn available(&self) -> i32 {
         self.status.available_replicas.unwrap_or_default()
     }
 
-    /// True if `owner` controls it.
     pub fn is_controlled_by(&self, owner: &Uid) -> bool {
         self.controller.as_ref().is_some_and(|it| it.uid == *owner)
     }
@@ -377,7 +340,6 @@ impl ReplicaSet {
     }
 }
 
-/// A group of ReplicaSets that is queried together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReplicaSetBucket {
     /// ReplicaSets whose controller has this UID.

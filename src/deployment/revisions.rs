@@ -53,7 +53,6 @@ pub(crate) fn revision_of(annotations: &Annotations) -> Option<i64> {
         .map_or(Some(0), |it| it.parse().ok())
 }
 
-/// The highest revision.
 pub(crate) fn max_revision<'a>(sets: impl Iterator<Item = &'a Annotations>) -> i64 {
     sets.filter_map(revision_of).max().unwrap_or(0).max(0)
 }

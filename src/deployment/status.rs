@@ -28,7 +28,6 @@ pub(crate) mod reason {
     pub(crate) const RESUMED: &str = "DeploymentResumed";
 }
 
-/// The condition of this type.
 pub(crate) fn condition<'a>(
     status: &'a DeploymentStatus,
     type_: &str,
@@ -42,7 +41,6 @@ pub(crate) fn progress_reason(status: &DeploymentStatus) -> Option<&str> {
     condition(status, PROGRESSING)?.reason.as_deref()
 }
 
-/// Removes the condition of this type.
 pub(crate) fn remove_condition(status: &mut DeploymentStatus, type_: &str) {
     if let Some(conditions) = &mut status.conditions {
         conditions.retain(|condition| condition.type_.as_deref() != Some(type_));

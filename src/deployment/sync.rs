@@ -17,7 +17,6 @@ use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::WorkQueue;
 
-/// What a [`DeploymentController`] works with.
 pub struct Parts {
     /// Filled by the watch of Deployments.
     pub deployments: Arc<DeploymentStore>,
@@ -25,11 +24,8 @@ pub struct Parts {
     pub replica_sets: Arc<ReplicaSetStore>,
     /// Filled by the watch of pods. Only the strategy `Recreate` reads it.
     pub pods: Arc<PodStore>,
-    /// The Deployments to sync.
     pub queue: Arc<WorkQueue<ObjectKey>>,
-    /// Sends the requests.
     pub writer: Writer,
-    /// The time.
     pub clock: Arc<dyn Clock>,
     /// Whether `status.terminatingReplicas` is written: the feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`.
@@ -45,22 +41,18 @@ pub struct Parts {
 pub struct DeploymentController(Parts);
 
 impl DeploymentController {
-    /// Creates a controller without threads.
     pub fn new(parts: Parts) -> Self {
         Self(parts)
     }
 
-    /// The Deployments to sync.
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
         &self.0.queue
     }
 
-    /// Enqueues every Deployment.
     pub fn enqueue_all(&self) {
         self.0.deployments.visit_all(&mut |d| self.enqueue(&d.key));
     }
 
-    /// Handles a change of a Deployment.
     pub fn handle_deployment_event(&self, event: &CacheEvent<Deployment>) {
         self.enqueue(&event.object().key);
     }

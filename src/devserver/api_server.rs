@@ -22,13 +22,11 @@ use crate::{apply, body, discovery, structural, subresources, write};
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Serves API requests from a store.
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     pub(crate) store: Arc<Store>,
 }
 
-/// The object that a request addresses.
 struct Named<'a> {
     resource: Resource,
     namespace: Option<&'a str>,
@@ -430,12 +428,10 @@ fn success_of(resource: Resource, object: &Object) -> Value {
     })
 }
 
-/// The response outside all API groups, in plain text.
 fn page_not_found() -> Response {
     Response::text(404, "404 page not found\n")
 }
 
-/// The `Scale` of an object.
 pub(crate) fn scale_of(resource: Resource, object: &Object) -> Value {
     let value = object.value();
     let metadata = &value["metadata"];

@@ -33,7 +33,6 @@ pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, 
     Ok(kept(resource, object))
 }
 
-/// An object of a resource as it is stored.
 pub(crate) fn kept(resource: Resource, mut object: Value) -> Value {
     let names = resource.row().renamed.iter();
     rename(
@@ -43,7 +42,6 @@ pub(crate) fn kept(resource: Resource, mut object: Value) -> Value {
     object
 }
 
-/// A stored object as this resource shows it.
 pub(crate) fn shown(resource: Resource, mut object: Value) -> Value {
     let names = resource.row().renamed.iter();
     rename(
@@ -130,7 +128,6 @@ fn check_kind(resource: Resource, object: &Value) -> Result<(), StatusError> {
     )))
 }
 
-/// The query options of a POST, PUT or PATCH.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteOptions {
     /// Process the request without storing the result.
@@ -143,7 +140,6 @@ pub(crate) struct WriteOptions {
     is_protobuf: bool,
 }
 
-/// The treatment of unknown fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FieldValidation {
     Ignore,
@@ -247,7 +243,6 @@ impl WriteOptions {
     }
 }
 
-/// The options of a DELETE.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeleteOptions {

@@ -142,7 +142,6 @@ fn mistakes_of_names(definition: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The custom resources of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Custom {
     /// One for each served version, those of a resource by the priority of their names.
@@ -165,7 +164,6 @@ impl Custom {
         self.served.iter().map(|served| served.resource)
     }
 
-    /// A resource that `definition` defines.
     pub(crate) fn defined_by(&self, definition: &Value) -> Option<Resource> {
         let (group, plural) = names_of(definition);
         let mut served = self.served();

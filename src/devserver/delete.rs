@@ -22,7 +22,6 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The result of a delete.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     /// The object is removed; this is its last state.
@@ -31,7 +30,6 @@ pub(crate) enum Deleted {
     Stays(Object),
 }
 
-/// Deletes an object, or begins its deletion.
 pub(crate) fn delete(
     state: &mut State,
     resource: Resource,

@@ -87,7 +87,6 @@ pub(crate) fn groups(all: &[Resource]) -> Vec<&'static str> {
     groups
 }
 
-/// The versions of a group, the preferred one first.
 fn versions(all: &[Resource], group: &str) -> Vec<&'static str> {
     let mut versions: Vec<&'static str> = Vec::new();
     for resource in all.iter().filter(|resource| resource.group() == group) {
@@ -134,7 +133,6 @@ fn group(all: &[Resource], name: &str) -> Value {
     json!({"name": name, "preferredVersion": versions[0], "versions": versions})
 }
 
-/// A resource, a subresource or a review in discovery.
 struct Entry {
     name: String,
     singular: String,
@@ -147,7 +145,6 @@ struct Entry {
     subresources: Vec<Entry>,
 }
 
-/// The entries of a version of a group.
 fn entries(all: &[Resource], group: &str, version: &str) -> Vec<Entry> {
     let all = all.iter().copied();
     let of_version = all.filter(|it| it.group() == group && it.version() == version);
@@ -464,7 +461,6 @@ fn query_parameter(name: &str) -> Value {
     json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})
 }
 
-/// The error for a resource that is not among `all`.
 pub(crate) fn absent_resource(target: &Target, all: &[Resource]) -> StatusError {
     let Target { group, version, .. } = target;
     let is_of_group = |resource: &&Resource| resource.group() == group;
@@ -488,7 +484,6 @@ pub(crate) fn absent_resource(target: &Target, all: &[Resource]) -> StatusError 
     ))
 }
 
-/// The error for a group without resources.
 fn absent_group(name: &str, all: &[Resource]) -> StatusError {
     let groups = groups(all).join(", ");
     StatusError::absent(format!(
@@ -506,7 +501,6 @@ pub(crate) fn absent_path(path: &str, all: &[Resource]) -> StatusError {
     }
 }
 
-/// The error for a subresource that `resource` does not have.
 pub(crate) fn absent_subresource(resource: Resource, name: &str) -> StatusError {
     let lack = match (resource, name) {
         (Resource::Pods, "exec") => "no command can run in one",
@@ -534,7 +528,6 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// The groups of the reviews.
 const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
 
-/// A kind of review.
 struct Review {
     group: &'static str,
     kind: &'static str,
@@ -565,7 +558,6 @@ const fn review(group: &'static str, kind: &'static str, status: fn() -> Value) 
 }
 
 impl Review {
-    /// The name of the resource.
     fn plural(&self) -> String {
         self.kind.to_lowercase() + "s"
     }
@@ -627,7 +619,6 @@ fn reviewed(given: &Value, review: &Review) -> Response {
     Response::object(201, &object)
 }
 
-/// The reviews of a group.
 fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
     REVIEWS.iter().filter(move |review| review.group == group)
 }

@@ -5,7 +5,6 @@ pub use crate::http_server::{
     ChunkStream, Handler, Next, Request as ApiRequest, Response, ResponseBody,
 };
 
-/// The API view of a request.
 pub trait ApiCall {
     /// True if the API server would serve a watch: for collections only.
     fn is_watch(&self) -> bool;
@@ -64,11 +63,9 @@ pub(crate) fn is_true(text: &str) -> bool {
 pub struct Target {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The group's version.
     pub version: String,
     /// The namespace, if the path has one; the path of a Namespace object itself has none.
     pub namespace: Option<String>,
-    /// The resource's plural name, such as `pods`.
     pub resource: String,
     /// The object's name; `None` for the whole collection.
     pub name: Option<String>,

@@ -20,7 +20,6 @@ pub use rule::{Action, Matcher, Rule};
 /// How often a held request checks for the daemon's stop.
 const HOLD_CHECK: Duration = Duration::from_millis(25);
 
-/// The fault layer. Clones share it.
 #[derive(Clone)]
 pub struct Faults {
     inner: Arc<dyn Handler>,
@@ -78,7 +77,6 @@ impl Faults {
         }
     }
 
-    /// The record of all requests.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -112,7 +110,6 @@ impl Faults {
         self.shared.changed.notify_all();
     }
 
-    /// The number of running watches that match.
     pub fn n_watches(&self, matcher: &Matcher) -> usize {
         self.change_watches(matcher, |_| {})
     }
@@ -246,7 +243,6 @@ impl Shared {
         matching.map(|(id, _, action)| (id, action)).collect()
     }
 
-    /// Counts a match; returns true if the rule must act on this request.
     fn claim(&self, id: u64) -> bool {
         let mut state = self.lock();
         let Some(active) = state.rules.get_mut(&id) else {
@@ -266,7 +262,6 @@ impl Shared {
     }
 }
 
-/// A handle to an active rule.
 #[derive(Clone)]
 pub struct RuleHandle {
     id: u64,
@@ -315,7 +310,6 @@ impl fmt::Debug for RuleHandle {
     }
 }
 
-/// The response with its body changed by `rewrite`.
 fn rewritten(mut response: Response, rewrite: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Response {
     if let Some(body) = take_body(&mut response) {
         response.body = ResponseBody::Whole(rewrite(body));
@@ -480,10 +474,8 @@ impl Drop for FaultyStream {
 /// Maximum bytes of recorded bodies; beyond it the recorder drops the oldest requests.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// One request and its response code.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The request as received.
     pub request: ApiRequest,
     /// When the server had read the whole request.
     pub started: Instant,
@@ -543,7 +535,6 @@ impl Record {
 }
 
 impl Recorder {
-    /// A recorder that keeps the latest `length` requests.
     pub fn new(length: usize) -> Self {
         Self {
             length,
@@ -551,7 +542,6 @@ impl Recorder {
         }
     }
 
-    /// All recorded requests, in the order received.
     pub fn requests(&self) -> Vec<Arc<Recorded>> {
         self.lock().requests.iter().cloned().collect()
     }
@@ -565,7 +555,6 @@ impl Recorder {
         requests
     }
 
-    /// Drops all recorded requests.
     pub fn clear(&self) {
         *self.lock() = Record::default();
     }

@@ -127,7 +127,6 @@ pub(crate) fn rename<'a>(object: &mut Value, names: impl Iterator<Item = (&'a st
     }
 }
 
-/// True for an object under deletion.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()
 }

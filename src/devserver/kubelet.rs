@@ -155,7 +155,6 @@ impl Kubelet {
         self.due.push(Reverse((due, key)));
     }
 
-    /// Takes all due steps.
     fn act(&mut self) {
         loop {
             let due = self.take_due(Instant::now());

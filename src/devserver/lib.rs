@@ -95,7 +95,6 @@ pub use store::Tally;
 /// longer body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
 const BODY_KEPT_BYTES: usize = 3 * 1024 * 1024 + 1;
 
-/// The configuration of a [`DevServer`].
 #[derive(Clone, Debug)]
 pub struct DevServerOptions {
     /// The address to listen on; port 0 picks a free port.
@@ -216,7 +215,6 @@ impl DevServer {
         self.store.forget_history();
     }
 
-    /// The current resource version.
     pub fn version(&self) -> u64 {
         self.store.read(|state| state.version)
     }
@@ -331,7 +329,6 @@ fn check_listen(options: &DevServerOptions) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// The state of an empty cluster.
 fn new_store(settings: Settings) -> Arc<Store> {
     let store = Arc::new(Store::new(settings));
     store.write(|state| {

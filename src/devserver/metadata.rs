@@ -119,14 +119,12 @@ fn drop_empty_maps(metadata: &mut Map<String, Value>) {
     });
 }
 
-/// Increments the generation after a spec change.
 pub(crate) fn bump_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
         object["metadata"]["generation"] = json!(generation + 1);
     }
 }
 
-/// The errors of a new object's metadata.
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let prefix = text(object, "/metadata/generateName");
@@ -172,7 +170,6 @@ fn name_fault(resource: Resource, name: &str) -> Option<&'static str> {
     (!is_subdomain(name)).then_some(SUBDOMAIN_RULE)
 }
 
-/// The metadata errors of a change from `old` to `new`.
 pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     // Upstream does not validate the metadata of these two kinds again in the kind's own
     // validation.
@@ -271,7 +268,6 @@ fn generate_name(prefix: &str) -> String {
     name
 }
 
-/// The current time in API format.
 pub(crate) fn now() -> String {
     time_text(Timestamp::now())
 }
@@ -319,7 +315,6 @@ pub(crate) fn validate_maps(object: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-/// The syntax errors of a key `prefix/name` or `name`.
 pub(crate) fn key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let (prefix, name) = match key.split_once('/') {
@@ -352,7 +347,6 @@ pub(crate) fn key_faults(key: &str) -> Vec<String> {
     faults
 }
 
-/// The syntax errors of a label value.
 pub(crate) fn value_faults(value: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if value.len() > NAME_BYTES_MAX {

@@ -65,7 +65,6 @@ const ALL: [Controller; 5] = [
     ),
 ];
 
-/// The names of the simulated controllers.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|(name, ..)| name)
 }

@@ -12,7 +12,6 @@ use crate::resource::{Resource, Row, Template};
 use crate::status_error::FieldError;
 use crate::{custom, metadata, quota, schema, structural, workload};
 
-/// Sets the API server's defaults on a created or changed object.
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
         Resource::Pods => workload::set_pod_defaults(object),
@@ -122,7 +121,6 @@ pub(crate) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Val
     }
 }
 
-/// Restores the status, which only the subresource writes.
 pub(crate) fn keep_status(old: &Value, new: &mut Value) {
     set_status(new, old.get("status").cloned());
 }
@@ -140,7 +138,6 @@ pub(crate) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
     rest(old) != rest(new)
 }
 
-/// The validation errors of a new object.
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(resource, object);
     errors.extend(match resource {
@@ -176,7 +173,6 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
     }
 }
 
-/// The validation errors of a written status.
 pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
         Resource::ReplicaSets | Resource::ReplicationControllers => workload::validate_status(new),

@@ -56,7 +56,6 @@ pub(crate) fn list_merge(name: &str, entries: &[Value]) -> ListMerge {
     }
 }
 
-/// Why a strategic merge patch fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StrategicError {
     /// The patch violates its own rules, such as a list entry without its merge key.
@@ -277,7 +276,6 @@ fn without_directives(patch: &Map<String, Value>) -> Value {
         .collect()
 }
 
-/// A patch as received.
 #[derive(Debug)]
 pub(crate) enum Patch {
     Json(Value),
@@ -288,7 +286,6 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    /// Parses the body by its media type.
     pub(crate) fn read(request: &ApiRequest) -> Result<Self, StatusError> {
         let body = &request.body;
         match request.content_type() {

@@ -15,7 +15,6 @@ use crate::schema::{Kind, Many, Member, fields_of, type_named};
 /// Levels of messages in an object.
 const DEPTH_MAX: usize = 100;
 
-/// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     /// The table does not have the kind.

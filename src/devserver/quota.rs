@@ -164,7 +164,6 @@ fn names_of(resource: Resource) -> [String; 2] {
     ]
 }
 
-/// What an object uses.
 fn usage_of(resource: Resource, object: &Value) -> Amounts {
     let mut usage = Amounts::new();
     let [counted, own] = names_of(resource);

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// A served resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
     Pods,
@@ -18,7 +17,6 @@ pub(crate) enum Resource {
     ServiceAccounts,
     Quotas,
     Nodes,
-    /// CustomResourceDefinitions.
     Definitions,
     /// A resource that the server only stores.
     Plain(&'static Row),
@@ -166,7 +164,6 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     rows
 });
 
-/// A row of the table, or a version of a custom resource.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) group: String,
@@ -184,7 +181,6 @@ pub(crate) struct Row {
     pub(crate) empty: String,
     /// See [`Resource::place`].
     pub(crate) place: usize,
-    /// True for a resource that an object defines.
     pub(crate) is_custom: bool,
     /// The server counts changes of an object in `metadata.generation`.
     pub(crate) has_generation: bool,
@@ -308,7 +304,6 @@ impl Hash for Row {
     }
 }
 
-/// The number of built-in resources.
 pub(crate) fn n_built_in() -> usize {
     ROWS.len()
 }
@@ -334,7 +329,6 @@ impl Resource {
         Self::KNOWN.into_iter().chain(plain)
     }
 
-    /// The built-in resource with these names.
     pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::built_in().find(|resource| resource.is_at(group, version, plural))
     }
@@ -403,7 +397,6 @@ impl Resource {
         matches!(self, Self::Pods | Self::ServiceAccounts | Self::Quotas)
     }
 
-    /// True if the resource supports `deletecollection`.
     pub(crate) fn has_delete_collection(self) -> bool {
         self != Self::Namespaces
     }
@@ -418,7 +411,6 @@ impl Resource {
         self.group() == "rbac.authorization.k8s.io"
     }
 
-    /// True for a resource that an object defines.
     pub(crate) fn is_custom(self) -> bool {
         self.row().is_custom
     }

@@ -30,7 +30,6 @@ const TYPES: &str = concat!(
     "TypeMeta apiVersion=1 kind=2\n",
 );
 
-/// A field of a type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     pub(crate) name: &'static str,
@@ -42,7 +41,6 @@ pub(crate) struct Member {
     pub(crate) keeps_zero: bool,
 }
 
-/// How many values a field has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Many {
     One,
@@ -51,7 +49,6 @@ pub(crate) enum Many {
     Map,
 }
 
-/// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -131,7 +128,6 @@ fn member(word: &'static str) -> Member {
     }
 }
 
-/// The fields of the type `name`.
 pub(crate) fn fields_of(name: &str) -> &'static [Member] {
     ROWS.get(name).map_or(&[], Vec::as_slice)
 }
@@ -473,7 +469,6 @@ fn go_type(kind: Kind) -> String {
     name.to_owned()
 }
 
-/// True for a quantity, with or without a unit.
 fn is_quantity(value: &Value) -> bool {
     let Some(text) = value.as_str() else {
         return value.is_number();

@@ -50,7 +50,6 @@ impl Scope {
         })
     }
 
-    /// True if the scope has a label or field selector.
     pub(crate) fn has_selectors(&self) -> bool {
         self.labels.is_some() || !self.fields.is_empty()
     }
@@ -192,7 +191,6 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, StatusError> {
         .map_err(|error| StatusError::bad_request(error.to_string()))
 }
 
-/// One term of a `labelSelector`, as an entry of `matchExpressions`.
 struct Requirement<'a> {
     key: &'a str,
     operator: &'static str,

@@ -37,12 +37,10 @@ pub(crate) const INITIAL_NAMESPACES: [&str; 4] =
 /// Metadata fields to drop.
 const DROPPED: [&str; 2] = ["resourceVersion", "selfLink"];
 
-/// A document that failed to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     /// The document's index, from 0.
     pub index: usize,
-    /// The reason.
     pub why: String,
 }
 

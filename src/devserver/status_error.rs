@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::exchange::Response;
 use crate::resource::Resource;
 
-/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct StatusError(Box<Body>);
 
@@ -56,7 +55,6 @@ struct Cause {
     field: String,
 }
 
-/// The error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     reason: &'static str,
@@ -115,7 +113,6 @@ impl FieldError {
         Self::new("FieldValueNotSupported", field, message)
     }
 
-    /// The path of the field.
     pub(crate) fn field(&self) -> &str {
         &self.field
     }
@@ -340,7 +337,6 @@ impl StatusError {
         status
     }
 
-    /// 413 for a patch with too many operations.
     pub(crate) fn too_many_operations(n_operations: usize) -> Self {
         let message =
             format!("The allowed maximum operations in a JSON patch is 10000, got {n_operations}");
@@ -394,13 +390,11 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 415 for a patch of an unknown kind.
     pub(crate) fn unsupported_patch_type() -> Self {
         let message = "415: Unsupported Media Type";
         Self::unsupported_media_type(message).about("", "", "")
     }
 
-    /// 400 for a list with a malformed resource version.
     pub(crate) fn malformed_list_version(text: &str) -> Self {
         let why = malformed_version(text);
         Self::bad_request(format!("invalid resource version: {why}"))

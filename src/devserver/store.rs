@@ -19,7 +19,6 @@ use crate::json::rename;
 use crate::resource::{Resource, n_built_in};
 use crate::status_error::StatusError;
 
-/// One immutable version of one object.
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// `namespace/name`, or the name alone for a cluster-scoped object.
@@ -45,7 +44,6 @@ pub(crate) enum Change {
     Deleted,
 }
 
-/// One change of one object.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) version: u64,
@@ -56,7 +54,6 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Object>,
 }
 
-/// The objects and history of one resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collection {
     /// Keyed in list order.
@@ -72,9 +69,7 @@ pub(crate) struct Collection {
 pub struct Tally {
     /// The version up to which the tally counts.
     pub version: u64,
-    /// Objects created.
     pub added: usize,
-    /// Objects deleted.
     pub deleted: usize,
     /// False if the history no longer covers the whole range, so the counts are too low.
     pub is_complete: bool,
@@ -142,7 +137,6 @@ pub(crate) struct Store {
     is_due: (Sender<()>, Receiver<()>),
     /// Notified when the resource has changed, for blocked watches.
     changed: [Condvar; N_SIGNALS],
-    /// The number of open watches.
     n_watches: AtomicUsize,
 }
 
@@ -153,7 +147,6 @@ const FIRST_VERSION: u64 = 200;
 const PAUSE_PER_WATCH: Duration = Duration::from_micros(50);
 
 impl Store {
-    /// An empty store.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             is_due: bounded(1),
@@ -172,12 +165,10 @@ impl Store {
         }
     }
 
-    /// Counts a new watch.
     pub(crate) fn add_watch(&self) {
         self.n_watches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a closed watch.
     pub(crate) fn remove_watch(&self) {
         self.n_watches.fetch_sub(1, Ordering::Relaxed);
     }
@@ -189,7 +180,6 @@ impl Store {
         PAUSE_PER_WATCH.saturating_mul(u32::try_from(n_watches).unwrap_or(u32::MAX))
     }
 
-    /// Calls `view` with the state.
     pub(crate) fn read<T>(&self, view: impl FnOnce(&State) -> T) -> T {
         view(&self.lock())
     }
@@ -284,7 +274,6 @@ impl State {
         &mut self.collections[place]
     }
 
-    /// All resources that the server has.
     pub(crate) fn resources(&self) -> impl Iterator<Item = Resource> {
         Resource::built_in().chain(self.custom.served())
     }
@@ -465,7 +454,6 @@ impl Stored {
         }
     }
 
-    /// The namespace; empty for a cluster-scoped object.
     pub(crate) fn namespace(&self) -> &str {
         self.key
             .split_once('/')

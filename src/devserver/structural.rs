@@ -46,7 +46,6 @@ fn is_of_object(name: &str, is_object: bool) -> bool {
     is_object && matches!(name, "metadata" | "kind" | "apiVersion")
 }
 
-/// The schema of a member.
 fn member<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let properties = schema["properties"].get(name);
     properties.or_else(|| Some(&schema["additionalProperties"]).filter(|it| it.is_object()))
@@ -123,7 +122,6 @@ pub(crate) fn set_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// The errors of an object.
 pub(crate) fn validate(schema: &Value, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_at(schema, object, "", DEPTH_MAX, &mut errors);

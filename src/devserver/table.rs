@@ -107,7 +107,6 @@ impl Form {
         }
     }
 
-    /// Converts a bookmark's object.
     pub(crate) fn frame_bookmark(self, resource: Resource, object: Value) -> Value {
         match self {
             Self::Whole => object,
@@ -245,7 +244,6 @@ fn definitions(resource: Resource) -> Vec<Value> {
     definitions.collect()
 }
 
-/// The row of an object.
 fn cells(resource: Resource, object: &Value) -> Value {
     let name = text(object, "/metadata/name");
     let age = since(text(object, "/metadata/creationTimestamp"));

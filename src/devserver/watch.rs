@@ -35,7 +35,6 @@ const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 365);
 /// Maximum changes per chunk.
 const EVENTS_PER_CHUNK: usize = 128;
 
-/// One watch; its connection pulls the frames.
 pub(crate) struct Watch {
     store: Arc<Store>,
     resource: Resource,

@@ -24,7 +24,6 @@ const OMITTED_WHEN_ZERO: [&str; 4] = [
     "observedGeneration",
 ];
 
-/// Sets the defaults of a pod.
 pub(crate) fn set_pod_defaults(pod: &mut Value) {
     drop_nulls(&mut pod["spec"]);
     set_pod_spec_defaults(pod);
@@ -42,7 +41,6 @@ pub(crate) fn set_pod_defaults(pod: &mut Value) {
     }
 }
 
-/// Sets the defaults of a pod template.
 pub(crate) fn set_template_defaults(template: &mut Value) {
     map_of(template, "metadata");
     set_pod_spec_defaults(template);
@@ -342,7 +340,6 @@ fn validate_template(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The errors of the counts in the spec.
 fn validate_counts(replica_set: &Value) -> Vec<FieldError> {
     let count = |name: &str| number(replica_set, &format!("/spec/{name}")).unwrap_or(0);
     let names = ["replicas", "minReadySeconds"];

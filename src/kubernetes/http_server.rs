@@ -21,15 +21,13 @@
 mod connection;
 mod exchange;
 mod head;
-mod hosts;
 mod received;
 mod server;
 mod socket;
 #[cfg(any(test, feature = "simulation"))]
 pub mod testing;
-#[cfg(test)]
-mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,3 +72,58 @@ pub struct Limits {
     /// Time for the client to read a whole response.
     pub answer: Duration,
 }
+
+/// Checks `Host` and `Origin` of a request that arrived at the address `local` of a server without
+/// authentication. Accepts loopback names, `local` and `names`. A web page can make a browser send
+/// requests to loopback in two ways. Under DNS rebinding, the page's own name resolves to loopback
+/// and stands in `Host`. Otherwise, the page's address stands in `Origin`.
+///
+/// DIFFERS: `kubectl proxy --accept-hosts` takes regular expressions; here names are whole.
+///
+/// # Errors
+/// The reason, and for a name the flag that would allow it.
+fn check_hosts(request: &Request, local: IpAddr, names: &[String]) -> Result<(), String> {
+    let host = request.header("host");
+    // Only HTTP/1.0 allows a missing `Host`, and browsers always send it.
+    if !host.is_empty() && !is_accepted(host, local, names) {
+        return Err(format!(
+            "the Host header {host} is not accepted: add it to --accept-hosts"
+        ));
+    }
+    let origin = request.header("origin");
+    if !origin.is_empty() && !is_same_origin(origin, host) {
+        return Err(format!("requests from web pages of {origin} are rejected"));
+    }
+    Ok(())
+}
+
+fn is_accepted(host: &str, local: IpAddr, names: &[String]) -> bool {
+    let name = without_port(host);
+    let is_address = |address: IpAddr| {
+        let address = address.to_canonical();
+        address.is_loopback() || address == local.to_canonical()
+    };
+    match name.trim_matches(['[', ']']).parse() {
+        Ok(address) if is_address(address) => true,
+        _ => {
+            let mut names = names.iter().map(String::as_str).chain(["localhost"]);
+            names.any(|it| it.eq_ignore_ascii_case(name))
+        }
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // An IPv6 address without brackets has more than one colon.
+        Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn is_same_origin(origin: &str, host: &str) -> bool {
+    let authority = origin.split_once("://").map(|(_, authority)| authority);
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests;

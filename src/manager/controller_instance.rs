@@ -1,6 +1,6 @@
-//! One controller of one kind: its queue, its store, its workers, its event recorder, and their
-//! threads. The [`Manager`](super::Manager) passes in what several instances share, starts the
-//! watches that feed them, and joins the threads.
+//! One controller of one kind, or the Deployment controller: its queue, its store, its workers, its
+//! event recorder, and their threads. The [`Manager`](super::Manager) passes in what several
+//! instances share, starts the watches that feed them, and joins the threads.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use super::leadership::{ElectedInstance, Leadership};
 use super::{ManagerOptions, health_checks, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchRunner;
-use crate::cache::{Cache, PodStore, ReplicaSetStore};
+use crate::cache::{Cache, PodStore, ReplicaSetStore, Store};
 use crate::client::ClientConfig;
 use crate::controller::dry_run::DryRun;
 use crate::controller::refusals::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
+use crate::deployment::{self, CONTROLLER, Deployment, DeploymentController, ReplicaSet, Writer};
 use crate::live::{RealLiveReader, Workloads};
 use crate::stdx::clock::SystemClock;
-use crate::stdx::stop::Stop;
+use crate::stdx::stop::{Latch, Stop};
 use crate::telemetry::Health;
 use crate::workqueue::WorkQueue;
 use crate::writes::{RealPodControl, RealReplicaSetControl};
@@ -145,5 +146,71 @@ impl ControllerInstance {
     /// The comparison that a dry run keeps; `None` if this controller writes.
     pub fn dry_run(&self) -> Option<&Arc<DryRun>> {
         self.dry_run.as_ref()
+    }
+}
+
+/// Number of workers (kubernetes `pkg/controller/deployment/config/v1alpha1/defaults.go`).
+const N_DEPLOYMENT_WORKERS: u16 = 5;
+
+const DEPLOYMENT_NAMES: Names = Names {
+    component: CONTROLLER,
+    queue: "deployment",
+    prefix: "deploy-",
+};
+
+/// The Deployment controller with all its threads except the watches. It shares the watch of pods,
+/// the election and the stop with the other controllers, and nothing else.
+pub(super) struct DeploymentInstance {
+    pub(super) controller: Arc<DeploymentController>,
+    pub(super) deployments: Arc<Store<Deployment>>,
+    /// Apart from the daemon's own store, which keeps no templates of settled ReplicaSets.
+    pub(super) replica_sets: Arc<Store<ReplicaSet>>,
+    pub(super) engine: Engine,
+}
+
+impl DeploymentInstance {
+    /// Starts the threads. The workers wait until all three kinds are listed.
+    pub(super) fn start(shared: &Shared<'_>) -> Self {
+        let mut engine = Engine::start(DEPLOYMENT_NAMES, N_DEPLOYMENT_WORKERS, shared);
+        let (deployments, replica_sets) = (Arc::default(), Arc::default());
+        let (client, recorder) = (engine.client.clone(), Arc::clone(&engine.recorder));
+        let controller = Arc::new(DeploymentController::new(deployment::Parts {
+            deployments: Arc::clone(&deployments),
+            replica_sets: Arc::clone(&replica_sets),
+            pods: Arc::clone(shared.pods),
+            queue: Arc::clone(&engine.queue),
+            writer: Writer::new(client, recorder, Arc::new(SystemClock)),
+            clock: Arc::new(SystemClock),
+            counts_terminating: shared.options.controller.gates.terminating_replicas,
+        }));
+        let listed = [
+            ("pods", Arc::clone(shared.pods.synced())),
+            ("deployments", Arc::clone(deployments.synced())),
+            ("replicasets", Arc::clone(replica_sets.synced())),
+        ];
+        engine.start_workers(N_DEPLOYMENT_WORKERS, &listed, shared, |number| {
+            let (controller, stop) = (Arc::clone(&controller), shared.stop.clone());
+            move || {
+                if number == 0 {
+                    controller.enqueue_all();
+                }
+                while !stop.is_stopped() && controller.process_next_work_item() {}
+            }
+        });
+        let threads = engine.liveness();
+        health_checks::add_deployments(CONTROLLER, &engine.queue, threads, shared);
+        Self {
+            controller,
+            deployments,
+            replica_sets,
+            engine,
+        }
+    }
+
+    /// Set once the first lists are complete.
+    pub(super) fn listed(&self) -> Vec<Arc<Latch>> {
+        [self.deployments.synced(), self.replica_sets.synced()]
+            .map(Arc::clone)
+            .into()
     }
 }

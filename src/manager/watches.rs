@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use prometheus::Histogram;
 use serde::Deserialize;
 
-use super::controller_instance::{ControllerInstance, Shared};
-use super::deployments::DeploymentInstance;
+use super::controller_instance::{ControllerInstance, DeploymentInstance, Shared};
 use super::{health_checks, metrics_export};
 use crate::api::workload_kind::{REPLICATION_CONTROLLER, collection_path};
 use crate::api::{Pod, ReplicaSet, RetryBackoff, Status};
@@ -91,9 +90,7 @@ pub(super) fn start_watches(
         let handle = ReplicaSetController::handle_replica_set_event;
         let handlers = vec![handler(instance.controller(), handle)];
         if *instance.kind() == REPLICATION_CONTROLLER {
-            watch.start::<ReplicationController>(
-                &name, path, meaning, store, handlers, controllers,
-            )
+            watch.start::<ReplicationController>(&name, path, meaning, store, handlers, controllers)
         } else {
             watch.start::<ReplicaSet>(&name, path, meaning, store, handlers, controllers)
         }
@@ -147,7 +144,10 @@ impl Watch<'_> {
             path("deployments"),
             meaning.to_owned(),
             &instance.deployments,
-            vec![handler(controller, DeploymentController::handle_deployment_event)],
+            vec![handler(
+                controller,
+                DeploymentController::handle_deployment_event,
+            )],
             Vec::new(),
         );
         let replica_sets = self.start::<deployment::ReplicaSet>(
@@ -155,7 +155,10 @@ impl Watch<'_> {
             path("replicasets"),
             meaning.to_owned(),
             &instance.replica_sets,
-            vec![handler(controller, DeploymentController::handle_replica_set_event)],
+            vec![handler(
+                controller,
+                DeploymentController::handle_replica_set_event,
+            )],
             Vec::new(),
         );
         [deployments, replica_sets]

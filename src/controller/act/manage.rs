@@ -7,8 +7,7 @@ use log::Level;
 
 use super::Writer;
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
-use crate::batches::slow_start::SLOW_START_INITIAL_BATCH_SIZE;
-use crate::batches::{Jobs, slow_start_batch};
+use crate::batches::{Jobs, SLOW_START_INITIAL_BATCH_SIZE, slow_start_batch};
 use crate::controller::act::{Batch, Did};
 use crate::controller::decide::deletion_order::age_ratios;
 use crate::controller::decide::optional::respects_marks;

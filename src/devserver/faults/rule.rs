@@ -12,7 +12,6 @@ use crate::exchange::{ApiCall, ApiRequest, Response};
 type Predicate = dyn Fn(&ApiRequest) -> bool + Send + Sync;
 type MakeResponse = dyn Fn(&ApiRequest) -> Response + Send + Sync;
 
-/// Selects requests.
 #[derive(Clone)]
 pub struct Matcher(Arc<Predicate>);
 
@@ -22,7 +21,6 @@ impl Matcher {
         Self(Arc::new(predicate))
     }
 
-    /// Matches all requests.
     pub fn any() -> Self {
         Self::new(|_| true)
     }
@@ -52,7 +50,6 @@ impl Matcher {
         Self::new(move |request| self.matches(request) || other.matches(request))
     }
 
-    /// True if the matcher selects `request`.
     pub fn matches(&self, request: &ApiRequest) -> bool {
         (self.0)(request)
     }
@@ -64,14 +61,11 @@ impl fmt::Debug for Matcher {
     }
 }
 
-/// The action of a rule on a request.
 #[derive(Clone)]
 pub enum Action {
     /// Responds with this instead of passing the request on.
     Answer(Arc<MakeResponse>),
-    /// Delays the request.
     Delay(Duration),
-    /// Holds the request until the rule is removed.
     Hold,
     /// Closes the connection before the request takes effect.
     CutBefore,

@@ -38,7 +38,6 @@ pub const ANNOTATIONS: [&str; 7] = [
     LOG,
 ];
 
-/// All values of [`FATE`].
 pub const FATES: [&str; 7] = [
     "unscheduled",
     "pending",

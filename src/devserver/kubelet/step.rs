@@ -48,7 +48,6 @@ impl Default for KubeletOptions {
     }
 }
 
-/// A step in a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Bind,
@@ -208,7 +207,6 @@ pub(crate) fn take(
     write::replace(state, Resource::Pods, &object, Part::Status, pod).map(|_| ())
 }
 
-/// The name of a node.
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number}")
 }

@@ -13,7 +13,6 @@ use rustls::ServerConfig;
 use super::Limits;
 use super::exchange::{ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody};
 use super::head::{BodyLength, Head, StatusLine};
-use super::hosts;
 use super::received::{ReadError, Received};
 use super::socket::Socket;
 use crate::api::Status;
@@ -172,7 +171,7 @@ impl Connection {
         };
         let local = self.socket.tcp().local_addr();
         let local = local.map_err(|error| error.to_string())?;
-        hosts::check(request, local.ip(), names)
+        super::check_hosts(request, local.ip(), names)
     }
 
     /// Rejects bytes that are not a valid request; the connection ends after that.

@@ -1,12 +1,12 @@
 //! The server against misbehaving clients. Real sockets on loopback, real time in short waits.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Handler, Limits, Request, Response, Server, ServerOptions};
+use super::{Handler, Limits, Request, Response, Server, ServerOptions, check_hosts};
 use crate::stdx::stop::Stop;
 
 /// A limit that only a hang meets.
@@ -346,4 +346,47 @@ fn a_client_that_expects_it_gets_100_continue() {
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(b"ab").expect("the server reads");
     assert!(read_to_end(&mut stream).ends_with("POST /a 2"));
+}
+
+#[track_caller]
+fn is_allowed(host: &str, origin: &str) -> bool {
+    let headers = [("host", host), ("origin", origin)];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let request = Request {
+        headers: headers.to_vec(),
+        ..Request::default()
+    };
+    let local = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
+    check_hosts(&request, local, &["dev.shop.svc".to_owned()]).is_ok()
+}
+
+#[test]
+fn only_own_names_and_own_pages_are_accepted() {
+    for host in [
+        "localhost:8001",
+        "LOCALHOST",
+        "127.0.0.1:8001",
+        "127.1.2.3",
+        "[::1]:8001",
+        "[::1]",
+        "10.0.0.7:8001",
+        "dev.shop.svc:80",
+        "",
+    ] {
+        assert!(is_allowed(host, ""), "{host}");
+    }
+    for host in [
+        "evil.example",
+        "localhost.evil.example:8001",
+        "127.0.0.1.evil.example",
+        "10.0.0.8:8001",
+        "[::2]:8001",
+        "shop.svc",
+    ] {
+        assert!(!is_allowed(host, ""), "{host}");
+    }
+    assert!(is_allowed("localhost:8001", "http://localhost:8001"));
+    for origin in ["http://evil.example", "null", "http://localhost:3000"] {
+        assert!(!is_allowed("localhost:8001", origin), "{origin}");
+    }
 }

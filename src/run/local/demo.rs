@@ -18,7 +18,7 @@ use self::chapters::CHAPTERS;
 use self::stage::{ChapterError, Pace, Stage};
 use crate::cli::flags::DemoArgs;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::run::local::world::{SetFacts, World};
+use crate::run::local::{SetFacts, World};
 use crate::run::{RunError, program, seen_enough, signals};
 use crate::stdx::stop::Stop;
 
@@ -113,7 +113,6 @@ fn failure(miss: &ChapterError) -> RunError {
     })
 }
 
-/// Returns the figures at the end, one per line.
 fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
     let pods = stage.pods_since(begun, "");
     let mut figures = vec![
@@ -190,7 +189,6 @@ struct Row {
     counts: [usize; 5],
 }
 
-/// All ReplicaSets.
 fn rows(world: &World) -> Vec<Row> {
     let row = |set: &SetFacts| {
         let pods = world.pods_of(set);
@@ -283,7 +281,6 @@ impl<W: Write> Lines<W> {
         self.out.flush().unwrap_or_default();
     }
 
-    /// Prints how a chapter ended.
     fn end_chapter(&mut self, outcome: &Result<String, String>, elapsed: Duration) {
         let line = match outcome {
             Ok(text) => format!("  ok: {text}"),

@@ -10,13 +10,11 @@ use serde_json::{Value, json};
 
 use super::stage::{ChapterResult, Stage};
 use crate::devserver::{Action, Matcher, Rule};
+use crate::run::local::World;
 use crate::run::local::demo::stage::{ChapterError, check};
-use crate::run::local::world::World;
 
-/// One chapter.
 #[derive(Clone, Copy)]
 pub(super) struct Chapter {
-    /// The title.
     pub(super) headline: &'static str,
     /// Plays the chapter and returns a summary.
     pub(super) play: fn(&mut Stage<'_>) -> ChapterResult<String>,
@@ -108,7 +106,6 @@ fn annotate(
     stage.patch(&path, &patch)
 }
 
-/// Scales a ReplicaSet and shows the `kubectl scale` command for it.
 fn scale(stage: &mut Stage<'_>, name: &str, replicas: usize) -> ChapterResult<()> {
     stage.command(format!("kubectl scale rs {name} --replicas={replicas}"));
     let patch = json!({"spec": {"replicas": replicas}});
@@ -238,7 +235,7 @@ fn adoption(stage: &mut Stage<'_>) -> ChapterResult<String> {
         format!("{} pods replace the released pod", new.len())
     })?;
     stage.note(format!("{} replaces it", new[0]));
-    let is_left_alone = |world: &crate::run::local::world::World| {
+    let is_left_alone = |world: &crate::run::local::World| {
         world
             .pod(ORPHAN)
             .is_some_and(|pod| pod.is_ready && !pod.is_deleting && pod.owner.is_empty())

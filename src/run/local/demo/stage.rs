@@ -13,7 +13,7 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::client::{Client, ClientConfig, ClientError, ClientOptions, Request};
 use crate::devserver::{Action, DevServer, Matcher, Recorded, Rule, RuleHandle, Tally};
 use crate::manager::{Manager, ManagerOptions};
-use crate::run::local::world::World;
+use crate::run::local::World;
 use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::{Health, metrics};
 
@@ -26,34 +26,27 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// User agent of the demo's own requests.
 const HANDS: &str = "demo-hands";
 
-/// Why a chapter failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChapterError {
-    /// A check failed.
     Missed(String),
     /// The demo was stopped.
     Stopped,
 }
 
-/// Result of a step of a chapter.
 pub(super) type ChapterResult<T> = Result<T, ChapterError>;
 
-/// Pace of the demo.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Time until a pod becomes Ready.
     pub(super) ready_after: Duration,
     /// Factor for all delays.
     pub(super) pause_scale: f64,
 }
 
-/// One controller.
 struct Controller {
     manager: Manager,
     stop: Stop,
 }
 
-/// The stage.
 pub(super) struct Stage<'a> {
     server: &'a DevServer,
     config: ClientConfig,
@@ -98,7 +91,6 @@ impl<'a> Stage<'a> {
         &mut self.lines
     }
 
-    /// Opens a chapter.
     pub(super) fn open(&mut self, chapter: (usize, usize), headline: &str) {
         self.scene = Scene {
             chapter,
@@ -107,17 +99,14 @@ impl<'a> Stage<'a> {
         };
     }
 
-    /// Shows the command for the next action.
     pub(super) fn command(&mut self, text: impl Into<String>) {
         self.scene.command = text.into();
     }
 
-    /// Adds a note.
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.scene.notes.push(text.into());
     }
 
-    /// Replaces the notes.
     pub(super) fn set_notes(&mut self, notes: Vec<String>) {
         self.scene.notes = notes;
     }
@@ -195,20 +184,17 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Creates an object.
     pub(super) fn create(&mut self, path: &str, object: &Value) -> ChapterResult<()> {
         let request = Request::post(path).body("application/json", object.to_string());
         self.send(&request)
     }
 
-    /// Patches an object with a merge patch.
     pub(super) fn patch(&mut self, path: &str, patch: &Value) -> ChapterResult<()> {
         let body = patch.to_string();
         let request = Request::patch(path).body("application/merge-patch+json", body);
         self.send(&request)
     }
 
-    /// Deletes an object.
     pub(super) fn delete(&mut self, path: &str) -> ChapterResult<()> {
         self.send(&Request::delete(path))
     }
@@ -221,14 +207,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Returns the controller's requests so far with this verb and resource.
     pub(super) fn requests(&self, verb: &str, resource: &str) -> Vec<Arc<Recorded>> {
         let mut requests = self.server.faults().recorder().find(verb, resource);
         requests.retain(|recorded| !is_by_hand(recorded.request.header("user-agent")));
         requests
     }
 
-    /// Returns the number of all requests.
     pub(super) fn n_requests(&self) -> usize {
         self.server.faults().recorder().requests().len()
     }

@@ -14,7 +14,7 @@ use crate::cli::SAMPLE;
 use crate::devserver::behaviour::{FATE, NODE};
 use crate::devserver::{Action, Matcher, Recorded, Rule};
 use crate::run::local::demo::stage::{ChapterError, ChapterResult, Stage, check};
-use crate::run::local::world::{DELETION_COST, PodFacts, SCALE_DOWN, World};
+use crate::run::local::{DELETION_COST, PodFacts, SCALE_DOWN, World};
 
 /// The ReplicaSet of the sample that scales to 200.
 const LARGE: &str = "worker";
