@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::deletion_order::{
-    DeletionContext, DeletionOrder, Preferences, RelatedPods, pods_to_delete,
-};
+use self::deletion_order::{DeletionContext, DeletionOrder, RelatedPods, pods_to_delete};
 use self::optional::{OptIns, reads_failed_pods, respects_marks};
 use self::status::{Availability, Counts};
 use self::step::{BURST_REPLICAS, Plan, plan};
@@ -315,10 +313,8 @@ impl View<'_> {
                 uses_deletion_cost: self.rules.uses_deletion_cost,
                 marks: opt_ins.marks(&self.rules.policy),
             },
-            preferences: Preferences {
-                order: self.rules.policy.scale_down_order,
-                rs: self.rs,
-            },
+            preferences: self.rules.policy.scale_down_order,
+            rs: self.rs,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::ReplicaSetController;
 use super::decide::status::Counts;
-use super::decide::step::{Next, Plan, Reason, plan};
+use super::decide::step::{Next, Plan, plan};
 use super::decide::{Step, View};
 use super::memory::Memory;
 use super::memory::own_writes::Satisfaction;
@@ -127,16 +127,16 @@ impl ReplicaSetController {
         }
         match (record.readiness, record.expectations) {
             (Readiness::TooEarly(_, delay), _) => {
-                next.add(now + delay, Reason::CachesLag);
+                next.to_act(now + delay, "a cache lags");
             }
             // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
             // periodic resync. A lost event, or a pod that appeared and vanished unseen, wakes no
             // key.
             (_, Satisfaction::Open) => {
                 let delay = record.expire_in.unwrap_or_default();
-                next.add(now + delay, Reason::CachesLag);
+                next.to_act(now + delay, "expectations expire");
             }
-            _ if step.acts() => next.add(now, Reason::Changed),
+            _ if step.acts() => next.to_act(now, "own writes"),
             _ => {}
         }
     }
@@ -144,8 +144,8 @@ impl ReplicaSetController {
     /// Requeues the key for the time when it needs the next sync, if no event brings it earlier.
     pub(super) fn requeue(&self, key: &ObjectKey, next: Next) {
         let now = self.clock.now();
-        if let Some((at, reason)) = next.high {
-            log::trace!("{key}: next sync for {reason:?}");
+        if let Some((at, why)) = next.high {
+            log::trace!("{key}: next sync: {why}");
             self.add_to_queue(key, Priority::High, at.saturating_duration_since(now));
         }
         if let Some((at, _)) = next.low {

@@ -7,7 +7,7 @@ use super::FeatureGates;
 use crate::api::Pod;
 use crate::controller::decide::deletion_order::{DeletionOrder, RankedPod, compare};
 use crate::controller::decide::optional::Marks;
-use crate::controller::sync::SyncOutcome;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{
     Fixture, deletes, now, owned_pod, ready_pod, replica_set, seconds_ago,
 };
@@ -89,10 +89,9 @@ fn m_22_without_the_gate_no_status_counts_terminating_pods() {
 
 #[test]
 fn h_15_without_the_gate_own_writes_are_not_waited_for() {
-    for (stale_controller_consistency, outcome, n_statuses) in [
-        (true, SyncOutcome::TooEarly, 0),
-        (false, SyncOutcome::Synced, 1),
-    ] {
+    for (stale_controller_consistency, outcome, n_statuses) in
+        [(true, SyncEnd::TooEarly, 0), (false, SyncEnd::Synced, 1)]
+    {
         let gates = FeatureGates {
             stale_controller_consistency,
             ..FeatureGates::default()

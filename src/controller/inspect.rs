@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
+use crate::api::{Labels, ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
@@ -87,16 +87,14 @@ impl ReplicaSetFacts {
     ) -> Self {
         let rs = &*replica_set;
         let namespace = &rs.key.namespace;
+        let is_matching = |pod: &Labels| rs.selector.as_ref().is_ok_and(|it| it.matches(pod));
         let tally = cache.tally_of_orphans_in(namespace);
-        let orphans = match &rs.selector {
-            // The list is copied only if one matches.
-            Ok(selector) if tally.iter().any(|tally| selector.matches(&tally.labels)) => {
-                let mut orphans = cache.orphans_in(namespace);
-                orphans.retain(|pod| selector.matches(&pod.labels));
-                orphans
-            }
-            _ => Vec::new(),
-        };
+        let mut orphans = Vec::new();
+        // The list is copied only if one matches.
+        if tally.iter().any(|tally| is_matching(&tally.labels)) {
+            orphans = cache.orphans_in(namespace);
+            orphans.retain(|pod| is_matching(&pod.labels));
+        }
         let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
         Self {
             kind,

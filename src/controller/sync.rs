@@ -5,20 +5,10 @@
 use super::act::Writer;
 use super::decide::May;
 use super::decide::step::{LARGE, Next};
+use super::memory::history::SyncEnd;
 use super::{ReplicaSetController, SyncError};
 use crate::api::ObjectKey;
 use crate::stdx::turns;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncOutcome {
-    Synced,
-    /// The sync must wait for newer caches, or, with many pods due, for a permit. The event that
-    /// ends the wait, a delay, or a returned permit requeues the key.
-    TooEarly,
-    /// The API server rejected a create, and the back-off is not over. Everything else ran to its
-    /// end.
-    BackedOff,
-}
 
 impl ReplicaSetController {
     /// Claims the pods of a ReplicaSet, creates or deletes pods, and writes the status. The queue
@@ -30,7 +20,7 @@ impl ReplicaSetController {
         &self,
         key: &ObjectKey,
         writer: &Writer,
-    ) -> Result<SyncOutcome, SyncError> {
+    ) -> Result<SyncEnd, SyncError> {
         // EnsureReady, SatisfiedExpectations: read before the objects, judged by `decide`.
         let began = self.clock.now();
         let record = self.capture_record(key);
@@ -38,18 +28,18 @@ impl ReplicaSetController {
         // ReplicaSets(namespace).Get: if it is gone, only its record remains to clean up.
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
-            return Ok(SyncOutcome::Synced);
+            return Ok(SyncEnd::Synced);
         };
         // LabelSelectorAsSelector: no retry repairs a bad one, so the sync succeeds, as upstream's.
         let Ok(selector) = &rs.selector else {
             self.log_unusable_selector(&rs);
-            return Ok(SyncOutcome::Synced);
+            return Ok(SyncEnd::Synced);
         };
         // GetPodsForOwner: the pods, or their counts where these suffice. `decide` filters them.
         let view = self.view(&rs, selector, record);
         let mut step = view.decide();
         if self.puts_off(writer, &view, &step, began)? {
-            return Ok(SyncOutcome::TooEarly);
+            return Ok(SyncEnd::TooEarly);
         }
         // First: the API server forgets who wrote a pod that this sync deletes.
         writer.report_other_writer(&rs);
@@ -62,7 +52,7 @@ impl ReplicaSetController {
         if !gone.is_empty() {
             step = view.decide_without(&gone);
             if self.puts_off(writer, &view, &step, began)? {
-                return Ok(SyncOutcome::TooEarly);
+                return Ok(SyncEnd::TooEarly);
             }
         }
         if waits_for_permit {
@@ -74,7 +64,7 @@ impl ReplicaSetController {
         writer.note_creates(&view, &step, &managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {
-            return managed.map(|()| SyncOutcome::Synced);
+            return managed.map(|()| SyncEnd::Synced);
         }
         writer.report_gang_scheduling(&rs, &step);
         // calculateStatus, updateReplicaSetStatus: also after a failure, which the status reports.
@@ -101,11 +91,11 @@ impl ReplicaSetController {
             self.note_converged(&rs);
         }
         Ok(if waits_for_permit {
-            SyncOutcome::TooEarly
+            SyncEnd::TooEarly
         } else if failure.is_some() {
-            SyncOutcome::BackedOff
+            SyncEnd::BackedOff
         } else {
-            SyncOutcome::Synced
+            SyncEnd::Synced
         })
     }
 }

@@ -15,8 +15,8 @@ use super::decide::Pods;
 use super::decide::status::Counts;
 use super::decide::step::BURST_REPLICAS;
 use super::memory::Memory;
+use super::memory::history::SyncEnd;
 use super::memory::positions::{Resource, Versions};
-use super::sync::SyncOutcome;
 use super::{FeatureGates, Mode, Options, Parts, ReplicaSetController, SyncError};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
@@ -365,7 +365,7 @@ impl Fixture {
     }
 
     /// Syncs `default/name` once.
-    pub(super) fn sync(&self, name: &str) -> Result<SyncOutcome, SyncError> {
+    pub(super) fn sync(&self, name: &str) -> Result<SyncEnd, SyncError> {
         self.controller.sync(&key(name))
     }
 
@@ -378,13 +378,13 @@ impl Fixture {
     #[track_caller]
     pub(super) fn sync_ok(&self, name: &str) {
         let outcome = self.sync(name).expect("a sync without error");
-        assert_eq!(outcome, SyncOutcome::Synced);
+        assert_eq!(outcome, SyncEnd::Synced);
     }
 
     /// As [`sync_ok`](Self::sync_ok), and again if the sync has only queried the API server.
     #[track_caller]
     pub(super) fn sync_verified(&self, name: &str) {
-        if self.sync(name).expect("a sync without error") == SyncOutcome::TooEarly {
+        if self.sync(name).expect("a sync without error") == SyncEnd::TooEarly {
             self.sync_ok(name);
         }
     }

@@ -12,7 +12,6 @@ use super::memory::Memory;
 use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::{Readiness, Resource};
 use super::refusals::why_quota_refuses;
-use super::sync::SyncOutcome;
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::api::{ObjectKey, ReplicaSet};
@@ -53,9 +52,7 @@ impl ReplicaSetController {
         let result =
             catch_panic(|| self.sync(key)).unwrap_or_else(|message| Err(SyncError::Panic(message)));
         let end = match &result {
-            Ok(SyncOutcome::Synced) => SyncEnd::Synced,
-            Ok(SyncOutcome::TooEarly) => SyncEnd::TooEarly,
-            Ok(SyncOutcome::BackedOff) => SyncEnd::BackedOff,
+            Ok(end) => *end,
             Err(SyncError::Panic(_)) => SyncEnd::Panicked,
             Err(_) => SyncEnd::Failed,
         };
@@ -69,10 +66,10 @@ impl ReplicaSetController {
                 self.metrics.sync_ended(end);
                 self.retry(key, &error, is_news);
             }
-            Ok(outcome) => {
+            Ok(end) => {
                 self.metrics.sync_ended(end);
                 // A skipped sync proves nothing, so an earlier failure's back-off stays.
-                if matches!(outcome, SyncOutcome::Synced | SyncOutcome::BackedOff) {
+                if end != SyncEnd::TooEarly {
                     self.queue.forget(key);
                 }
             }
@@ -135,12 +132,12 @@ impl ReplicaSetController {
         }
     }
 
-    pub(super) fn sync(&self, key: &ObjectKey) -> Result<SyncOutcome, SyncError> {
+    pub(super) fn sync(&self, key: &ObjectKey) -> Result<SyncEnd, SyncError> {
         match &self.mode {
             Mode::Writes(writer) => self.sync_replica_set(key, writer),
             Mode::DryRun(dry_run) => {
                 self.dry_run(key, dry_run);
-                Ok(SyncOutcome::Synced)
+                Ok(SyncEnd::Synced)
             }
         }
     }

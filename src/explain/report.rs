@@ -87,7 +87,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         deletion_order_total: order.len(),
         deletion_order: context.map_or_else(Vec::new, |context| {
             let preferred = prefer(&order, None, (active, &[]), &context);
-            let places = Places::of(active, context.preferences);
+            let places = Places::of(active, &context);
             deletions(&preferred, &places, context.order)
         }),
         not_counted_total: not_counted.len(),
@@ -338,7 +338,7 @@ fn chosen_deletions(
     context: &DeletionContext<'_>,
 ) -> Vec<Deletion> {
     let preferred = preferred(chosen, active, order, context);
-    let places = Places::of(active, context.preferences);
+    let places = Places::of(active, context);
     let uids: HashSet<&Uid> = chosen.iter().map(|pod| &pod.uid).collect();
     let first_kept = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
     let one = |pod: &Arc<Pod>| {

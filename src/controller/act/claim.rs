@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::Writer;
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
@@ -88,10 +88,8 @@ impl Writer {
                 "can't adopt Pod {key} ({uid}): {reason}"
             )));
         }
-        let patch = to_bytes(
-            &pod.uid,
-            ControllingReference::to(self.kind, &rs.key.name, &rs.uid),
-        );
+        let reference = ControllingReference::to(self.kind, &rs.key.name, &rs.uid);
+        let patch = patch_of(&pod.uid, &json!(reference));
         self.patch(rs, pod, patch, ("adopted", &self.metrics.pods_adopted))
     }
 
@@ -181,40 +179,14 @@ impl Writer {
 
 /// Body of the patch that removes an owner from a pod.
 fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
-    let reference = DeleteReference {
-        patch: "delete",
-        uid: owner,
-    };
-    to_bytes(pod, reference)
+    patch_of(pod, &json!({"$patch": "delete", "uid": owner}))
 }
 
-#[derive(Serialize)]
-struct Patch<'a, R> {
-    metadata: Metadata<'a, R>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a, R> {
-    /// The pod's own UID guards against a recreated pod of the same name.
-    uid: &'a Uid,
-    owner_references: [R; 1],
-}
-
-#[derive(Serialize)]
-struct DeleteReference<'a> {
-    #[serde(rename = "$patch")]
-    patch: &'static str,
-    uid: &'a Uid,
-}
-
-fn to_bytes(uid: &Uid, reference: impl Serialize) -> Vec<u8> {
-    let owner_references = [reference];
-    let metadata = Metadata {
-        uid,
-        owner_references,
-    };
-    serde_json::to_vec(&Patch { metadata }).expect("text and flags always become JSON")
+/// Body of a strategic merge patch of owner references. The pod's own UID guards against a recreated
+/// pod of the same name.
+fn patch_of(pod: &Uid, reference: &Value) -> Vec<u8> {
+    let pod = json!(pod);
+    format!(r#"{{"metadata":{{"uid":{pod},"ownerReferences":[{reference}]}}}}"#).into_bytes()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::Writer;
 use super::manage::Deleted;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
-use crate::controller::decide::step::{Next, Reason};
+use crate::controller::decide::step::Next;
 use crate::controller::memory::Memory;
 use crate::controller::outcome_of;
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -19,6 +19,9 @@ const PER_SYNC: usize = 8;
 
 /// Pause before the next ones of the same ReplicaSet. The watch shows the deletions meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why another sync follows.
+const WHY: &str = "old Failed pods";
 
 /// Delay after a delete was rejected, or if all deletes of a sync met a conflict.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
@@ -42,7 +45,7 @@ impl Writer {
         let not_before = |memory: &mut Memory| memory.next_leftovers;
         let not_before = self.memories.get(rs, not_before).flatten();
         if let Some(at) = not_before.filter(|at| *at > now) {
-            return next.add(at, Reason::Leftovers);
+            return next.to_report(at, WHY);
         }
         // The requests for the replicas themselves come first.
         let n_spare = if step.acts() && !has_failed {
@@ -57,7 +60,7 @@ impl Writer {
         let result: Result<Vec<Deleted>, WriteError> = results.collect();
         let pause = match result {
             // Perhaps only the lease's renewal is late.
-            Err(WriteError::Stopped) => return next.add(now + PAUSE, Reason::Leftovers),
+            Err(WriteError::Stopped) => return next.to_report(now + PAUSE, WHY),
             Err(error) => {
                 log::warn!(
                     object:% = self.kind.named(&rs.key), error:%;
@@ -87,7 +90,7 @@ impl Writer {
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
         self.memories.with(rs, wait);
         if count < leftovers.len() || pause == REFUSED_PAUSE {
-            next.add(now + pause, Reason::Leftovers);
+            next.to_report(now + pause, WHY);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::controller::decide::Step;
 use crate::controller::decide::optional::is_own as is_of_opt_in;
 use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, News, calculate_status};
-use crate::controller::decide::step::{Next, Reason};
+use crate::controller::decide::step::Next;
 use crate::controller::memory::positions::Resource;
 use crate::writes::WriteError;
 
@@ -47,7 +47,7 @@ impl Writer {
         ) {
             News::Nothing => return Ok(()),
             News::Progress if let Some(at) = next_status().filter(|at| *at > now) => {
-                next.add(at, Reason::Status);
+                next.to_report(at, "status");
                 return Ok(());
             }
             News::Progress | News::Urgent => {}

@@ -26,7 +26,9 @@ pub struct DeletionContext<'a> {
     pub unresolved: &'a [Uid],
     pub order: DeletionOrder,
     /// The preferences among pods that `order` does not tell apart by state.
-    pub preferences: Preferences<'a>,
+    pub preferences: ScaleDownOrder,
+    /// The ReplicaSet, whose template names the topology.
+    pub rs: &'a ReplicaSet,
 }
 
 /// Finds the pods that determine how crowded a node is.
@@ -52,14 +54,6 @@ pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
         Some(count) => *count += 1,
         None => drop(counts.insert(Arc::clone(node), 1)),
     }
-}
-
-/// What the preferences of a ReplicaSet read besides its pods.
-#[derive(Clone, Copy, Debug)]
-pub struct Preferences<'a> {
-    pub order: ScaleDownOrder,
-    /// The ReplicaSet, whose template names the topology.
-    pub rs: &'a ReplicaSet,
 }
 
 /// Chooses `count` of `pods`, in deletion order; never more than may be chosen

@@ -18,7 +18,7 @@ pub use self::order::prefer;
 pub use self::protection::Marks;
 use self::protection::{Block, is_block, show_block};
 use super::status::Failure;
-use super::step::{Next, Plan, Reason};
+use super::step::{Next, Plan};
 use crate::api::conditions::Condition;
 use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
@@ -103,21 +103,20 @@ impl OptIns {
     /// Adds when the decision changes without an event, as seen at `now`. A failed sync does not
     /// delay that.
     pub fn add_next(&self, now: Instant, next: &mut Next) {
-        let mut add = |after: Duration, reason| {
-            if !after.is_zero() {
-                next.add(now + after, reason);
-            }
-        };
+        let at = |after: Duration| (!after.is_zero()).then(|| now + after);
         if let Some(back_off) = &self.back_off {
-            let reason = match back_off.n_backed_off {
-                0 => Reason::OptInReport,
-                _ => Reason::OptIn,
-            };
-            add(back_off.changes_in(), reason);
-            add(back_off.settles_in, Reason::OptInReport);
+            match at(back_off.changes_in()) {
+                Some(at) if back_off.n_backed_off > 0 => next.to_act(at, "a back-off ends"),
+                Some(at) => next.to_report(at, "a failure is old"),
+                None => {}
+            }
+            if let Some(at) = at(back_off.settles_in) {
+                next.to_report(at, "a failure settles");
+            }
         }
-        if let Some(remaining) = self.block.as_ref().and_then(|block| block.remaining) {
-            add(remaining, Reason::OptIn);
+        let block = self.block.as_ref();
+        if let Some(at) = block.and_then(|it| it.remaining).and_then(at) {
+            next.to_act(at, "protection times out");
         }
     }
 }

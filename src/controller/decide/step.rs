@@ -78,9 +78,9 @@ impl Step {
     pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
         let mut next = Next::default();
         match self.may {
-            May::Report(Some(delay)) => next.add(now + delay, Reason::Held),
-            May::Wait(delay) => next.add(now + delay, Reason::CachesLag),
-            May::Verify(_) => next.add(now, Reason::CachesLag),
+            May::Report(Some(delay)) => next.to_act(now + delay, "creates wait"),
+            May::Wait(delay) => next.to_act(now + delay, "a cache lags"),
+            May::Verify(_) => next.to_act(now, "the API server was asked"),
             May::Report(None) | May::Act => {}
         }
         let Counts {
@@ -89,11 +89,11 @@ impl Step {
         if rs.min_ready_seconds > 0 && ready != available {
             let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
             let delay = self.next_check.unwrap_or(fallback);
-            next.add(now + delay, Reason::Availability);
+            next.to_report(now + delay, "pods become available");
         }
         self.opt_ins.add_next(now, &mut next);
         if let Some(delay) = self.opt_ins.next_extra_deletes() {
-            next.add(now + delay, Reason::Leftovers);
+            next.to_report(now + delay, "old Failed pods");
         }
         next
     }
@@ -140,53 +140,29 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
     }
 }
 
-/// Why a sync comes back without an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    Changed,
-    /// A cache must reach a version, or an own write be shown.
-    CachesLag,
-    /// Creates wait: after a rejection, or until the watch shows a deletion.
-    Held,
-    /// An opt-in lets pods be created or deleted.
-    OptIn,
-    /// An opt-in changes what is reported.
-    OptInReport,
-    Availability,
-    /// A status with mere progress may be written.
-    Status,
-    /// A Failed pod may be deleted.
-    Leftovers,
-}
-
-impl Reason {
-    /// True if pods may have to be created or deleted then.
-    fn is_urgent(self) -> bool {
-        match self {
-            Self::Changed | Self::CachesLag | Self::Held | Self::OptIn => true,
-            Self::OptInReport | Self::Availability | Self::Status | Self::Leftovers => false,
-        }
-    }
-}
-
+/// When a sync is needed without an event, and why, for the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Next {
     /// When pods may have to be created or deleted.
-    pub high: Option<(Instant, Reason)>,
+    pub high: Option<(Instant, &'static str)>,
     /// When anything else may have to be done.
-    pub low: Option<(Instant, Reason)>,
+    pub low: Option<(Instant, &'static str)>,
 }
 
 impl Next {
-    /// Adds a reason. The earliest counts.
-    pub fn add(&mut self, at: Instant, reason: Reason) {
-        let known = if reason.is_urgent() {
-            &mut self.high
-        } else {
-            &mut self.low
-        };
-        if known.is_none_or(|(earlier, _)| at < earlier) {
-            *known = Some((at, reason));
-        }
+    /// Pods may have to be created or deleted then. The earliest reason counts.
+    pub fn to_act(&mut self, at: Instant, why: &'static str) {
+        add(&mut self.high, at, why);
+    }
+
+    /// Anything else may have to be done then.
+    pub fn to_report(&mut self, at: Instant, why: &'static str) {
+        add(&mut self.low, at, why);
+    }
+}
+
+fn add(known: &mut Option<(Instant, &'static str)>, at: Instant, why: &'static str) {
+    if known.is_none_or(|(earlier, _)| at < earlier) {
+        *known = Some((at, why));
     }
 }

@@ -96,8 +96,8 @@ struct Written {
 }
 
 /// A spec that no status had observed when this daemon first saw it.
-#[derive(Clone, Debug)]
-pub struct Spec {
+#[derive(Debug)]
+struct Spec {
     generation: i64,
     /// Version of the ReplicaSet when this generation was first seen. Later versions may be own
     /// status writes.
@@ -106,14 +106,6 @@ pub struct Spec {
     /// True once a live read has listed the pods, and so has shown which versions the pod cache
     /// must reach.
     is_listed: bool,
-}
-
-impl Spec {
-    /// How long the choice of pods to delete must wait, with the pod cache at `pods`; `None` if a
-    /// sync may choose.
-    pub fn delays(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
-        remaining(self.since, now).filter(|_| !pods.is_as_new_as(&self.version))
-    }
 }
 
 /// Lost pods since the last sync that could have replaced them.
@@ -172,11 +164,11 @@ impl Positions {
         self.written = None;
     }
 
-    /// Records that a sync has read `rs`, and returns its spec as long as a scale-down may have to
-    /// wait for it. If a status observed the spec before this daemon saw it, no sync waits for it.
+    /// How the pod cache at `pods` compares with the spec of `rs`, which a sync has read. If a status
+    /// observed the spec before this daemon saw it, no sync waits for it.
     ///
     /// ORDER: call this before a status write, which declares the spec observed.
-    pub fn observe_spec(&mut self, rs: &ReplicaSet, now: Instant) -> Option<&Spec> {
+    pub fn spec_lag(&mut self, rs: &ReplicaSet, pods: &ResourceVersion, now: Instant) -> SpecLag {
         let is_known = |spec: &Spec| spec.generation == rs.generation;
         if !self.spec.as_ref().is_some_and(is_known) {
             let is_unobserved = rs.status.observed_generation < rs.generation;
@@ -187,15 +179,9 @@ impl Positions {
                 is_listed: false,
             });
         }
-        self.spec.as_ref()
-    }
-
-    /// How the pod cache at `pods` compares with the spec of `rs`, which a sync has read.
-    pub fn spec_lag(&mut self, rs: &ReplicaSet, pods: &ResourceVersion, now: Instant) -> SpecLag {
-        match self.observe_spec(rs, now) {
+        match &self.spec {
             Some(spec) if !spec.is_listed && !pods.is_as_new_as(&spec.version) => {
-                let delay = spec.delays(pods, now);
-                delay.map_or(SpecLag::Possible, SpecLag::Delay)
+                remaining(spec.since, now).map_or(SpecLag::Possible, SpecLag::Delay)
             }
             _ => SpecLag::None,
         }

@@ -10,7 +10,7 @@ use replicaset_controller::api::policy::ScaleDownOrder;
 use replicaset_controller::api::{ControllerRef, ObjectKey, Pod};
 use replicaset_controller::cache::Cache;
 use replicaset_controller::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, NodeCounts, Preferences, RankedPod, RelatedPods, count_on_node,
+    DeletionContext, DeletionOrder, NodeCounts, RankedPod, RelatedPods, count_on_node,
     pods_to_delete, sort_for_deletion,
 };
 use replicaset_controller::controller::decide::optional::Marks;
@@ -137,10 +137,8 @@ pub(crate) fn scale_down_order(criterion: &mut Criterion) {
                 uses_deletion_cost: true,
                 marks: Marks::Ignored,
             },
-            preferences: Preferences {
-                order: order.parse::<ScaleDownOrder>().expect("an order"),
-                rs: &rs,
-            },
+            preferences: order.parse::<ScaleDownOrder>().expect("an order"),
+            rs: &rs,
         };
         group.bench_function(order, |bencher| {
             bencher.iter(|| pods_to_delete(black_box(&pods), 500, &context));

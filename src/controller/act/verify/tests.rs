@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, PodPhase, ReplicaSet, ResourceVersion, WorkloadKind};
 use crate::controller::FeatureGates;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
-use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, HookedClock, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod,
     refused, replica_set,
@@ -74,7 +74,7 @@ fn a_spec_shown_during_the_check_is_left_to_the_next_sync() {
         cache.replica_sets.apply(changed.clone());
         None
     });
-    assert_eq!(fixture.sync("web").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("web").expect("a sync"), SyncEnd::TooEarly);
     fixture.assert_counts(0, 0, 0);
     fixture.sync_verified("web");
     fixture.assert_counts(0, 0, 0);
@@ -190,19 +190,19 @@ fn an_expectation_wakes_its_key_when_it_expires() {
 
 #[test]
 fn a_pod_created_and_deleted_unseen_blocks_no_sync() {
-    check_came_and_went_unseen(true, SyncOutcome::TooEarly);
+    check_came_and_went_unseen(true, SyncEnd::TooEarly);
 }
 
 /// Without the gate no sync waits for own writes, but an owner with an open expectation wakes all
 /// the same.
 #[test]
 fn without_the_gate_a_vanished_pod_blocks_no_sync() {
-    check_came_and_went_unseen(false, SyncOutcome::Synced);
+    check_came_and_went_unseen(false, SyncEnd::Synced);
 }
 
 /// The watch broke, and meanwhile the created pod was stored and deleted.
 #[track_caller]
-fn check_came_and_went_unseen(stale_controller_consistency: bool, early: SyncOutcome) {
+fn check_came_and_went_unseen(stale_controller_consistency: bool, early: SyncEnd) {
     let fixture = Fixture::with_gates(FeatureGates {
         stale_controller_consistency,
         ..FeatureGates::default()
@@ -357,10 +357,7 @@ fn a_version_that_never_arrives_leads_to_a_list() {
     });
     assert_eq!(fixture.queued(), ["default/web"]);
     fixture.writes.take();
-    assert_eq!(
-        fixture.sync("web").expect("no error"),
-        SyncOutcome::TooEarly
-    );
+    assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     assert_eq!(
         fixture.queued_after(Duration::from_mins(5)),
         ["default/web"]
@@ -379,18 +376,12 @@ fn check_waits_for(kind: &'static WorkloadKind, live: Result<ReplicaSet, WriteEr
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_bookmarks("10", "10");
     fixture.wrote_at(&rs, Resource::ReplicaSets, "11");
-    assert_eq!(
-        fixture.sync("web").expect("no error"),
-        SyncOutcome::TooEarly
-    );
+    assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     fixture.clock.advance(Duration::from_mins(5));
     fixture.queued_after(Duration::ZERO);
     fixture.writes.set_live_replica_set(live);
     for _ in 0..2 {
-        assert_eq!(
-            fixture.sync("web").expect("no error"),
-            SyncOutcome::TooEarly
-        );
+        assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
         assert_eq!(
             fixture.writes.take(),
             [Write::GetReplicaSet("default/web".to_owned())]

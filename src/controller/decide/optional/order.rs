@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
 use crate::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, Preferences, RankedPod, decide,
+    DeletionContext, DeletionOrder, RankedPod, decide,
 };
 use crate::stdx::{HashMap, HashSet};
 
@@ -118,7 +118,7 @@ pub fn prefer(
         let n_chosen = count.map_or(class.len(), |count| count.saturating_sub(ordered.len()));
         let is_cut = (1..class.len()).contains(&n_chosen);
         let mut chosen = Vec::new();
-        if !context.preferences.order.is_upstreams() && (is_cut || count.is_none()) {
+        if !context.preferences.is_upstreams() && (is_cut || count.is_none()) {
             let surroundings = surroundings.get_or_insert_with(|| {
                 let before = gone.iter().chain(ordered.iter().map(|it| &it.ranked.pod));
                 Surroundings::of(pods, before, context)
@@ -152,8 +152,8 @@ fn reordered(class: &[RankedPod], chosen: &[Chosen]) -> impl Iterator<Item = Pre
 impl Places {
     /// Places by the topology of the template's own constraints, or else by zone; by node if no pod
     /// carries that label.
-    pub fn of(pods: &[Arc<Pod>], preferences: Preferences<'_>) -> Self {
-        let Preferences { order, rs } = preferences;
+    pub fn of(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Self {
+        let (order, rs) = (context.preferences, context.rs);
         let key = || rs.topology_key().unwrap_or_else(|| ZONE.to_owned());
         let label = order.includes(Preference::Spread).then(key);
         let is_carried = |key: &String| pods.iter().any(|pod| pod.labels.get(key).is_some());
@@ -183,7 +183,7 @@ impl Surroundings {
         gone: impl Iterator<Item = &'a Arc<Pod>>,
         context: &DeletionContext<'_>,
     ) -> Self {
-        let places = Places::of(pods, context.preferences);
+        let places = Places::of(pods, context);
         let (mut domains, mut nodes) = (Tally::default(), Tally::default());
         for pod in pods {
             *domains.count_of(places.domain(pod)) += 1;

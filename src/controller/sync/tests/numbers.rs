@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::at;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
-use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, fixture, forbidden, lost, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
 };
@@ -26,10 +26,7 @@ fn h_22_skipped_syncs_are_counted_by_lagging_cache() {
         fixture.wrote_at(&rs, resource, version);
     };
     let skip = || {
-        assert_eq!(
-            fixture.sync("web").expect("no error"),
-            SyncOutcome::TooEarly
-        );
+        assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     };
     wrote(Resource::Pods, "11");
     skip();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{at, fixture, two_ready};
 use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::cache::CacheEvent;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
-use crate::controller::sync::SyncOutcome;
 use crate::controller::testing::{
     Fixture, key, owned_pod, pod, ready_pod, replica_set, with_status,
 };
@@ -34,10 +34,7 @@ fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
         touched.generation = touch;
         fixture.deliver_replica_set(touched);
         assert_eq!(fixture.queued(), ["default/web"]);
-        assert_eq!(
-            fixture.sync("web").expect("no error"),
-            SyncOutcome::TooEarly
-        );
+        assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     }
     assert_eq!(fixture.writes.take(), []);
 
@@ -52,10 +49,7 @@ fn h_15_h_21_nothing_is_sent_until_own_writes_show() {
         });
         assert_eq!(fixture.queued(), ["default/web"], "the pod's owner");
         if version != "13" {
-            assert_eq!(
-                fixture.sync("web").expect("no error"),
-                SyncOutcome::TooEarly
-            );
+            assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
         }
     }
     fixture.sync_ok("web");
@@ -79,10 +73,7 @@ fn too_early() -> (Fixture, ReplicaSet) {
         .writes
         .on_update_status(|rs, status| Some(Ok(at("21", with_status(rs, status.clone())))));
     fixture.sync_ok("web");
-    assert_eq!(
-        fixture.sync("web").expect("no error"),
-        SyncOutcome::TooEarly
-    );
+    assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     fixture.queued();
     fixture.writes.take();
     (fixture, rs)
@@ -237,10 +228,7 @@ fn h_21_a_slow_replica_set_watch_makes_no_second_status() {
     let (fixture, _) = too_early();
     fixture.deliver_bookmarks("15", "");
     for _ in 0..5 {
-        assert_eq!(
-            fixture.sync("web").expect("no error"),
-            SyncOutcome::TooEarly
-        );
+        assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     }
     assert_eq!(fixture.writes.take(), []);
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::api::conditions::{SCALE_DOWN_BLOCKED, get_condition};
 use crate::api::{Pod, ReplicaSet, ScaleDownMark};
-use crate::controller::sync::SyncOutcome;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{
     Fixture, Write, deletes, fixture, now, read_replica_set, ready_pod, refused, replica_set_json,
 };
@@ -115,10 +115,7 @@ fn a_pod_marked_in_the_last_moment_stays() {
     assert_eq!(fixture.open(&rs), Some((0, 0)));
     assert_eq!(fixture.queued(), [""; 0]);
     // No choice from the old cache.
-    assert_eq!(
-        fixture.sync("web").expect("no error"),
-        SyncOutcome::TooEarly
-    );
+    assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     assert_eq!(fixture.writes.take(), []);
     fixture.deliver_pod(saved);
     assert_eq!(fixture.queued(), ["default/web"]);
@@ -226,10 +223,7 @@ const SETTLED: Duration = Duration::from_millis(25);
 
 #[track_caller]
 fn waits(fixture: &Fixture, requests: &[Write]) {
-    assert_eq!(
-        fixture.sync("web").expect("no error"),
-        SyncOutcome::TooEarly
-    );
+    assert_eq!(fixture.sync("web").expect("no error"), SyncEnd::TooEarly);
     assert_eq!(fixture.writes.take(), requests);
 }
 
@@ -319,7 +313,7 @@ fn a_block_is_reported_once_and_ends_with_its_cause() {
     fixture.sync_ok("web");
     let successor = fixture.controller_with(Arc::clone(&fixture.clock) as Arc<_>);
     let outcome = successor.sync(&rs.key);
-    assert_eq!(outcome.expect("no error"), SyncOutcome::Synced);
+    assert_eq!(outcome.expect("no error"), SyncEnd::Synced);
     assert_eq!(fixture.writes.take(), []);
     assert_eq!(fixture.writes.take_warnings(), [""; 0]);
     assert_eq!(fixture.controller.inspector().n_kept_by_protection(), 2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::api::ReplicaSet;
 use crate::controller::memory::Memory;
-use crate::controller::sync::SyncOutcome;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, refused, replica_set};
 
 /// A new leader with caches at version 10, while the API server is at 20.
@@ -55,7 +55,7 @@ fn unseen_creates_of_the_last_leader_are_not_repeated() {
     let fixture = new_leader(&rs);
     let pods = [owned_pod("x", &rs), owned_pod("y", &rs)];
     fixture.writes.set_live_pods(pods.to_vec());
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     assert_eq!(fixture.open(&rs), Some((2, 0)), "the pods are waited for");
     fixture.sync_ok("a");
     for pod in pods {
@@ -73,7 +73,7 @@ fn unseen_deletes_of_the_last_leader_are_not_repeated() {
     fixture.cache_silently(None, pods.clone());
     let [gone, remaining] = pods;
     fixture.writes.set_live_pods(vec![remaining]);
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     fixture.sync_ok("a");
     fixture.deliver_pod_deleted(gone);
     fixture.sync_ok("a");
@@ -87,7 +87,7 @@ fn a_sync_waits_for_an_unseen_change_of_its_replica_set() {
     let mut changed = rs.clone();
     changed.generation = 2;
     fixture.writes.set_live_replica_set(Ok(changed));
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     assert_eq!(fixture.queued_after(Duration::from_secs(1)), ["default/a"]);
     fixture.assert_counts(0, 0, 0);
     // The caches have reached their targets and the ReplicaSet is unchanged, so the sync acts.
@@ -100,7 +100,7 @@ fn a_sync_waits_for_an_unseen_change_of_its_replica_set() {
 fn a_complete_cache_is_verified_once_and_then_acted_on() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     assert_eq!(fixture.queued(), ["default/a"], "it comes again at once");
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
@@ -111,7 +111,7 @@ fn current_caches_need_no_further_query() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
     fixture.deliver_bookmarks("20", "20");
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     assert_eq!(fixture.writes.take(), [Write::GetVersions]);
     assert_eq!(fixture.queued(), ["default/a"], "it comes again at once");
     fixture.sync_ok("a");
@@ -131,7 +131,7 @@ fn both_caches_must_be_as_new_as_the_take_over() {
         changed.generation = 2;
         fixture.writes.set_live_replica_set(Ok(changed));
         for _ in 0..3 {
-            assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+            assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
         }
         fixture.assert_counts(0, 0, 0);
     }
@@ -145,7 +145,7 @@ fn versions_of_two_histories_are_not_compared() {
         let fixture = new_leader(&rs);
         fixture.writes.set_live_versions(pods, replica_sets);
         fixture.deliver_bookmarks(pods, "");
-        assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+        assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
         assert!(fixture.writes.take().contains(&Write::ListPods));
         fixture.deliver_bookmarks("", replica_sets);
         fixture.sync_ok("a");
@@ -165,7 +165,7 @@ fn a_failed_version_query_is_retried() {
     }
     fixture.writes.set_live_versions("20", "20");
     fixture.deliver_bookmarks("20", "20");
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     fixture.sync_ok("a");
     fixture.assert_counts(2, 0, 0);
 }
@@ -186,7 +186,7 @@ fn a_take_over_leaves_no_state() {
         let version = (10 + 100 * n).to_string();
         fixture.deliver_bookmarks(&version, &version);
         fixture.writes.set_live_replica_set(Ok(rs.clone()));
-        while fixture.sync(&name).expect("a sync") == SyncOutcome::TooEarly {}
+        while fixture.sync(&name).expect("a sync") == SyncEnd::TooEarly {}
         let writes = fixture.writes.take();
         n_queries += usize::from(writes.contains(&Write::ListPods));
         let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
@@ -205,7 +205,7 @@ fn a_take_over_leaves_no_state() {
 fn the_proof_discards_what_the_api_server_confirmed() {
     let rs = replica_set("a", 2);
     let fixture = new_leader(&rs);
-    while fixture.sync("a").expect("a sync") == SyncOutcome::TooEarly {}
+    while fixture.sync("a").expect("a sync") == SyncEnd::TooEarly {}
     let is_confirmed = |memory: &mut Memory| memory.positions.is_confirmed;
     let is_confirmed = || {
         let memories = &fixture.controller.memories;
@@ -222,7 +222,7 @@ fn the_proof_discards_what_the_api_server_confirmed() {
 fn a_sync_never_acts_on_reads_before_the_proof() {
     let rs = replica_set("a", 2);
     let fixture = Arc::new(new_leader(&rs));
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     let other = replica_set("b", 2);
     fixture.writes.set_live_replica_set(Ok(other.clone()));
     fixture.cache_silently(Some(other.clone()), [pod("orphan")]);
@@ -233,7 +233,7 @@ fn a_sync_never_acts_on_reads_before_the_proof() {
         fixture.deliver_bookmarks("20", "20");
         None
     });
-    assert_eq!(fixture.sync("b").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("b").expect("a sync"), SyncEnd::TooEarly);
     fixture.assert_counts(0, 0, 0);
 }
 
@@ -271,7 +271,7 @@ fn a_create_in_place_of_an_orphan_that_is_gone_needs_the_proof() {
     fixture
         .writes
         .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
-    assert_eq!(fixture.sync("a").expect("a sync"), SyncOutcome::TooEarly);
+    assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     let writes = fixture.writes.take();
     assert!(writes.contains(&Write::GetVersions), "{writes:?}");
     assert!(fixture.writes.status_updates().is_empty());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase};
 use crate::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, NodeCounts, Preferences, RelatedPods, pods_to_delete,
+    DeletionContext, DeletionOrder, NodeCounts, RelatedPods, pods_to_delete,
 };
 use crate::controller::decide::optional::Marks;
 use crate::controller::decide::step::{BURST_REPLICAS, Plan, plan};
@@ -56,10 +56,8 @@ fn choose(
             uses_deletion_cost: true,
             marks: Marks::Ignored,
         },
-        preferences: Preferences {
-            order: ScaleDownOrder::default(),
-            rs: &replica_set("web", 1),
-        },
+        preferences: ScaleDownOrder::default(),
+        rs: &replica_set("web", 1),
     };
     let chosen = pods_to_delete(&pods, count, &context);
     chosen.iter().map(|pod| pod.key.name.to_string()).collect()

@@ -11,8 +11,7 @@ use super::{Candidate, choose};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, NodeCounts, Preferences, RelatedPods, count_on_node,
-    pods_to_delete,
+    DeletionContext, DeletionOrder, NodeCounts, RelatedPods, count_on_node, pods_to_delete,
 };
 use crate::controller::decide::optional::Marks;
 use crate::controller::testing::{
@@ -76,10 +75,8 @@ impl Cluster {
                 uses_deletion_cost: true,
                 marks: Marks::Ignored,
             },
-            preferences: Preferences {
-                order: order.parse::<ScaleDownOrder>().expect("an order"),
-                rs,
-            },
+            preferences: order.parse::<ScaleDownOrder>().expect("an order"),
+            rs,
         };
         pods_to_delete(&self.owned, count, &context)
     }
