@@ -335,43 +335,7 @@ const fn list(path: &'static str, flag: &'static str) -> Field {
 
 /// Fields of kube-controller-manager's configuration for other controllers, or for what this
 /// daemon handles differently.
-pub(in crate::cli) const FOREIGN: &[&str] = &[
-    "generic.port",
-    "generic.address",
-    "generic.controllerStartInterval",
-    "generic.leaderMigration",
-    "generic.clientConnection.acceptContentTypes",
-    "generic.debugging.enableContentionProfiling",
-    "kubeCloudShared",
-    "attachDetachController",
-    "csrSigningController",
-    "daemonSetController",
-    "deploymentController",
-    "deprecatedController",
-    "deviceTaintEvictionController",
-    "disruptionController",
-    "endpointController",
-    "endpointSliceController",
-    "endpointSliceMirroringController",
-    "ephemeralVolumeController",
-    "garbageCollectorController",
-    "hpaController",
-    "jobController",
-    "cronJobController",
-    "legacySATokenCleaner",
-    "namespaceController",
-    "nodeIPAMController",
-    "nodeLifecycleController",
-    "persistentVolumeBinderController",
-    "podGCController",
-    "resourceClaimController",
-    "resourceQuotaController",
-    "saController",
-    "serviceController",
-    "statefulSetController",
-    "ttlAfterFinishedController",
-    "validatingAdmissionPolicyStatusController",
-];
+pub(in crate::cli) const FOREIGN: &str = include_str!("kcm/fields.txt");
 
 /// Prefix of the variables: `REPLICASET_CONTROLLER_KUBE_API_QPS` sets `--kube-api-qps`.
 const PREFIX: &str = "REPLICASET_CONTROLLER_";

@@ -15,8 +15,7 @@
 //! # Locks
 //!
 //! `server` guards the table of open connections. The accepting and the connection threads take it,
-//! and the thread that stops the server. [`Peer`] guards the outcome of a verification; only its
-//! connection's thread takes it.
+//! and the thread that stops the server.
 
 mod connection;
 mod exchange;

@@ -26,10 +26,8 @@ const TOKEN_TTL: Duration = Duration::from_secs(10);
 /// The cache skips longer tokens, so that it has a bound in bytes.
 const TOKEN_BYTES_KEPT: usize = 10_000;
 
-/// Returns the current verifier of client certificates and its number; `None` if certificates do
-/// not count.
-pub(super) type ClientVerifier =
-    Arc<dyn Fn() -> Option<(u64, Arc<dyn ClientCertVerifier>)> + Send + Sync>;
+/// Returns the current verifier of client certificates; `None` if they do not count.
+pub(super) type ClientVerifier = Arc<dyn Fn() -> Option<Arc<dyn ClientCertVerifier>> + Send + Sync>;
 
 /// Authenticates requests, with a cache of token reviews.
 pub(super) struct Authentication {
@@ -65,19 +63,14 @@ impl Authentication {
         let Some((own, others)) = peer.certificates().split_first() else {
             return Ok(None);
         };
-        let Some((generation, verifier)) = (self.verifier)() else {
+        let Some(verifier) = (self.verifier)() else {
             return Ok(None);
         };
         let refused = |why: &str| format!("the client's certificate is not accepted: {why}");
-        peer.verified(generation, || {
-            let others = others.iter();
-            let others: Vec<_> = others.map(|der| der.as_slice().into()).collect();
-            let verified =
-                verifier.verify_client_cert(&own.as_slice().into(), &others, UnixTime::now());
-            verified
-                .map(drop)
-                .map_err(|error| refused(&in_words(&error)))
-        })?;
+        let others: Vec<_> = others.iter().map(|der| der.as_slice().into()).collect();
+        verifier
+            .verify_client_cert(&own.as_slice().into(), &others, UnixTime::now())
+            .map_err(|error| refused(&in_words(&error)))?;
         let certificate = Certificate::parse(own)?;
         if certificate
             .validity

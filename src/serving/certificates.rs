@@ -54,8 +54,6 @@ pub(super) struct Certificates {
 
 struct State {
     checked: Instant,
-    /// Number of the contents, from 0.
-    generation: u64,
     contents: Contents,
     built: Built,
 }
@@ -100,7 +98,6 @@ impl Certificates {
             reloading: Mutex::default(),
             state: Mutex::new(State {
                 checked: Instant::now(),
-                generation: 0,
                 contents,
                 built,
             }),
@@ -113,12 +110,11 @@ impl Certificates {
         Arc::clone(&self.state.lock().built.config)
     }
 
-    /// The verifier of client certificates and its number; `None` if they do not count.
-    pub(super) fn verifier(&self) -> Option<(u64, Arc<dyn ClientCertVerifier>)> {
+    /// The verifier of client certificates; `None` if they do not count.
+    pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         // An old connection must not outlast the authority that signed its client's certificate.
         self.refresh_if_due();
-        let state = self.state.lock();
-        Some((state.generation, state.built.verifier.clone()?))
+        self.state.lock().built.verifier.clone()
     }
 
     /// Reads the files again and returns the outcome. Unusable files leave the previous ones in
@@ -134,7 +130,6 @@ impl Certificates {
         // Built without the lock, so handshakes continue with the previous configuration.
         let built = build(&self.files, &contents, self.versions)?;
         let mut state = self.state.lock();
-        state.generation += 1;
         state.contents = contents;
         state.built = built;
         Ok("changed and in use".to_owned())

@@ -81,7 +81,7 @@ impl Reader<'_> {
             return;
         }
         if FOREIGN
-            .iter()
+            .lines()
             .any(|foreign| foreign.eq_ignore_ascii_case(path))
         {
             self.layer

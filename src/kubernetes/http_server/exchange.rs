@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::api::Status;
@@ -42,8 +41,7 @@ pub struct Request {
     pub peer: Peer,
 }
 
-/// The client of a connection. Clones are cheap and share the outcome of
-/// [`verified`](Self::verified).
+/// The client of a connection. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Peer(Arc<PeerParts>);
 
@@ -51,7 +49,6 @@ pub struct Peer(Arc<PeerParts>);
 struct PeerParts {
     address: Option<IpAddr>,
     certificates: Vec<Vec<u8>>,
-    verified: Mutex<Option<(u64, Result<(), String>)>>,
 }
 
 impl Peer {
@@ -59,7 +56,6 @@ impl Peer {
         Self(Arc::new(PeerParts {
             address: address.map(|address| address.to_canonical()),
             certificates,
-            verified: Mutex::default(),
         }))
     }
 
@@ -73,25 +69,6 @@ impl Peer {
     /// signed them.
     pub fn certificates(&self) -> &[Vec<u8>] {
         &self.0.certificates
-    }
-
-    /// Runs `verify`, which checks the certificates, once for the connection and each `generation`
-    /// of what it checks them with. Returns its outcome.
-    pub fn verified(
-        &self,
-        generation: u64,
-        verify: impl FnOnce() -> Result<(), String>,
-    ) -> Result<(), String> {
-        let lock = || self.0.verified.lock();
-        let known = lock().clone();
-        if let Some((of, outcome)) = known
-            && of == generation
-        {
-            return outcome;
-        }
-        let outcome = verify();
-        *lock() = Some((generation, outcome.clone()));
-        outcome
     }
 }
 

@@ -26,10 +26,10 @@ use crate::stdx::stop::Stop;
 const RECORDER_LENGTH: usize = 1_000_000;
 
 /// What the demo is, for somebody who sees it for the first time.
-const INTRODUCTION: &str = "This process runs an API server in memory, simulated nodes and the \
-     ReplicaSet controller. The server listens on this machine only and ends with the demo: \
-     nothing leaves this machine, and no cluster is touched. Each chapter changes objects and \
-     waits for the controller's reaction.";
+const INTRODUCTION: &str = "\
+This process runs an API server in memory, simulated nodes and the ReplicaSet controller. The
+server listens on this machine only and ends with the demo: nothing leaves this machine, and no
+cluster is touched. Each chapter changes objects and waits for the controller's reaction.";
 
 /// Pace for people.
 const STEADY: Pace = Pace {
@@ -158,12 +158,10 @@ fn peak_memory_mib(status: &str) -> Option<u64> {
 const ROW_PERIOD: Duration = Duration::from_millis(400);
 
 /// The meaning of the lines.
-const SIGNS: &str = "desired is spec.replicas; current, ready and available are the status that \
-     the controller wrote; pods counts the pods themselves. A chapter ends with ok if the API \
-     server's objects are as they should be.";
-
-/// Width of the paragraphs at the beginning.
-const WIDTH: usize = 95;
+const SIGNS: &str = "\
+desired is spec.replicas; current, ready and available are the status that the controller wrote;
+pods counts the pods themselves. A chapter ends with ok if the API server's objects are as they
+should be.";
 
 /// What there is to print about a chapter at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -252,10 +250,7 @@ impl<W: Write> Lines<W> {
     /// Prints the first paragraph, and what the lines mean.
     fn introduce(&mut self, text: &str) {
         for paragraph in [text, SIGNS] {
-            for line in wrap(paragraph, WIDTH) {
-                writeln!(self.out, "{line}").unwrap_or_default();
-            }
-            writeln!(self.out).unwrap_or_default();
+            writeln!(self.out, "{paragraph}\n").unwrap_or_default();
         }
     }
 
@@ -301,31 +296,11 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// Breaks a text between words into lines of at most `width` characters; a longer word has a line
-/// of its own. All lines begin with the spaces at the beginning of the text.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let words = text.trim_start_matches(' ');
-    let indent = &text[..text.len() - words.len()];
-    let mut lines = vec![indent.to_owned()];
-    for word in words.split(' ') {
-        let line = lines.last_mut().expect("there is a first line");
-        let is_first = line.len() == indent.len();
-        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(format!("{indent}{word}"));
-        } else {
-            let gap = if is_first { "" } else { " " };
-            line.push_str(gap);
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Lines, Row, Scene, peak_memory_mib, ways_on, wrap};
+    use super::{Lines, Row, Scene, peak_memory_mib, ways_on};
 
     #[test]
     fn peak_memory_is_read_where_it_is_told() {
@@ -388,15 +363,5 @@ mod tests {
    1.0 s    FAILED: no pod came
 ";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
-    }
-
-    #[test]
-    fn lines_break_between_words_and_keep_the_indent() {
-        let text = "  front-9tsj7 replaced it";
-        assert_eq!(wrap(text, 80), [text]);
-        assert_eq!(wrap(text, 22), ["  front-9tsj7 replaced", "  it"]);
-        assert_eq!(wrap(text, 5), ["  front-9tsj7", "  replaced", "  it"]);
-        assert_eq!(wrap("  --kubeconfig=FILE    reports", 80).len(), 1);
-        assert_eq!(wrap("", 10), [""]);
     }
 }

@@ -1,8 +1,6 @@
 //! Metrics of API requests (component-base `metrics/prometheus/restclient/metrics.go`), of work
 //! queues and of watches.
 
-use std::sync::OnceLock;
-
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
 use super::{Computed, Registry};
@@ -30,9 +28,6 @@ const SIZES: [f64; 11] = [
 /// `code` of a request without a response. The error itself is no label, since its values are
 /// unbounded (client-go `rest/request.go:sanitize`).
 const NO_RESPONSE: &str = "<error>";
-
-/// HTTP codes below this have cached handles.
-const CODES: usize = 600;
 
 /// The families by host and verb.
 #[derive(Debug)]
@@ -95,7 +90,6 @@ impl RestClientFamilies {
             response_size: self.response_size.with_label_values(labels),
             requests: self.requests.clone(),
             retries: self.retries.clone(),
-            by_code: (0..CODES).map(|_| OnceLock::new()).collect(),
             verb: verb.to_owned(),
             host: host.to_owned(),
         }
@@ -116,8 +110,6 @@ pub struct VerbMetrics {
     pub response_size: Histogram,
     requests: IntCounterVec,
     retries: IntCounterVec,
-    /// Handles into `requests` by code; index 0 counts requests without a response.
-    by_code: Box<[OnceLock<IntCounter>]>,
     verb: String,
     host: String,
 }
@@ -125,11 +117,7 @@ pub struct VerbMetrics {
 impl VerbMetrics {
     /// Counts one attempt by its response `code`, or `None` without a response.
     pub fn attempted(&self, code: Option<u16>) {
-        let counter = || self.with_code(&self.requests, code);
-        match self.by_code.get(usize::from(code.unwrap_or(0))) {
-            Some(handle) => handle.get_or_init(counter).inc(),
-            None => counter().inc(),
-        }
+        self.with_code(&self.requests, code).inc();
     }
 
     /// Counts one attempt after the first, in addition to [`attempted`](Self::attempted).
