@@ -221,7 +221,7 @@ bench-million: ## Measure one daemon beside 1,000,000 pods (K8S, BENCH_ARGS)
 
 simulate: ## Simulate random histories of whole daemons, and all of small scopes (SIMULATION_MINUTES)
 	SIMULATION_MINUTES=$(SIMULATION_MINUTES) cargo test --locked --profile simulation --lib -- \
-		--nocapture manager::simulation::no_history scopes:: workqueue::queue::interleavings
+		--nocapture manager::simulation::no_history scopes:: workqueue::queue::interleaving_tests
 
 fuzz: ## Fuzz every parser of untrusted bytes (FUZZ_MINUTES)
 	FUZZ_MINUTES=$(FUZZ_MINUTES) cargo test --locked --profile simulation --lib -- \

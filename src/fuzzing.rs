@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use self::mutate::Form;
 use self::record::Figures;
-use crate::stdx::clock::thread_time;
+use crate::stdx::testing::thread_time;
 
 /// Allocated bytes at once, for an empty input and for each of its bytes. A `serde_json::Value`
 /// takes 32 bytes for two of JSON, several times while a vector grows.

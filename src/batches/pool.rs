@@ -32,7 +32,7 @@ pub fn start(
     stop: &Stop,
 ) -> Result<(Arc<dyn BatchRunner>, Vec<Thread>), ThreadPoolBuildError> {
     #[cfg(test)]
-    if crate::stdx::turns::scheduler::process().is_some() {
+    if crate::stdx::turns::simulation::process().is_some() {
         return Ok((Arc::new(super::simulated::Shuffled), Vec::new()));
     }
     let n_small = n_threads - n_large(n_threads);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{BatchRunner, Jobs};
 use crate::stdx::turns::Spot;
-use crate::stdx::turns::scheduler::{Ticket, ticket, wait_in_any_case, wake_at_end};
+use crate::stdx::turns::simulation::{Ticket, ticket, wait_in_any_case, wake_at_end};
 
 /// Maximum threads of a batch, its worker's thread included.
 const THREADS_MAX: usize = 4;

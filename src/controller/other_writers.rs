@@ -154,7 +154,8 @@ mod tests {
     use crate::controller::memory::Memory;
     use crate::controller::testing::{fixture, owned_pod, replica_set};
     use crate::live::Manager;
-    use crate::stdx::clock::{Clock, FakeClock};
+    use crate::stdx::clock::Clock;
+    use crate::stdx::testing::FakeClock;
 
     fn managers(of: &[(&str, i64)]) -> Vec<Manager> {
         let manager = |(name, second): &(&str, i64)| Manager {

@@ -26,7 +26,8 @@ use crate::api::{
 };
 use crate::batches::FairPool;
 use crate::cache::Cache;
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::workqueue::WorkQueue;

@@ -10,7 +10,7 @@ use super::encode::{self, Table};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Labels, Pod, ReplicaSet};
-use crate::stdx::clock::thread_time;
+use crate::stdx::testing::thread_time;
 
 /// What the allocator adds to an allocation.
 const OVERHEAD: u64 = 16;

@@ -16,10 +16,10 @@ pub mod bounded_file;
 pub mod build;
 pub mod clock;
 pub mod escape;
-#[cfg(any(test, feature = "simulation"))]
-pub mod explore;
 pub mod stderr;
 pub mod stop;
+#[cfg(any(test, feature = "simulation"))]
+pub mod testing;
 pub mod thread;
 pub mod tls;
 pub mod turns;

@@ -103,16 +103,6 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.queue.add(&key, Priority::High);
     }
 
-    /// Queues `key` now with low priority, unless it waits already. Never blocks. Ignored after
-    /// shutdown.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the queue keeps the key, as with a delay"
-    )]
-    pub fn add_low(&self, key: K) {
-        self.queue.add(&key, Priority::Low);
-    }
-
     /// Queues `key` with high priority after `delay`, or at an earlier time requested by another
     /// add. Never blocks. Ignored after shutdown.
     pub fn add_after(&self, key: K, delay: Duration) {

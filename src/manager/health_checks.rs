@@ -235,9 +235,10 @@ mod tests {
     use crate::api::workload_kind::REPLICA_SET;
     use crate::cache::pods::CacheStats;
     use crate::manager::ManagerOptions;
-    use crate::stdx::clock::FakeClock;
     use crate::stdx::stop::Stop;
+    use crate::stdx::testing::FakeClock;
     use crate::telemetry::{Health, Probe, metrics};
+    use crate::workqueue::Priority;
     use crate::workqueue::WorkQueue;
 
     /// Large ReplicaSets wait for each other's pods, which at 20 a second can take hours. Any other
@@ -263,7 +264,11 @@ mod tests {
         assert!(is_healthy());
         queue.get().expect("the other one may be large now");
         queue.done(&giants[1]);
-        queue.add_low(ObjectKey::new("default", "small"));
+        queue.add_with(
+            ObjectKey::new("default", "small"),
+            Priority::Low,
+            Duration::ZERO,
+        );
         // Five minutes plus the throttle's time.
         clock.advance(Duration::from_secs(550));
         assert!(is_healthy());

@@ -54,7 +54,7 @@ use self::objects::Kind;
 use self::plan::Plan;
 use self::world::{Event, World};
 use crate::client::simulated::Attached;
-use crate::stdx::turns::scheduler::Scheduler;
+use crate::stdx::turns::simulation::Scheduler;
 
 /// The course of one history.
 #[derive(Debug, Default)]

@@ -126,7 +126,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("TcpUserTimeout", &["src/kubernetes/client/fence.rs"]),
     ("TcpKeepIdle", &["src/kubernetes/client/tcp.rs"]),
     ("CLOCK_BOOTTIME", &["src/kubernetes/stdx/clock.rs"]),
-    ("nix::sched", &["src/kubernetes/stdx/turns/scheduler.rs"]),
+    ("nix::sched", &["src/kubernetes/stdx/turns/simulation.rs"]),
     ("os::linux", &[]),
     ("gettid", &[]),
     ("signalfd", &[]),

@@ -17,6 +17,9 @@ replicasets.apps, rc, ...), and a namespace otherwise: rs/web is the ReplicaSet 
 of -n, shop/web is the ReplicaSet web in the namespace shop. If a namespace is called rs, write
 rs/rs/web or -n rs web.";
 
+const FROM_API: &str = "Without a daemon: from the API server";
+const FROM_DAEMON: &str = "From a daemon";
+
 /// Flags of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
@@ -45,52 +48,30 @@ pub struct ExplainArgs {
     pub output: OutputFormat,
 
     /// Kubeconfig file; default $KUBECONFIG, then ~/.kube/config, then the pod's service account.
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Without a daemon: from the API server"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = FROM_API)]
     pub kubeconfig: Option<PathBuf>,
 
     /// Address of the API server; overrides the server of the kubeconfig.
-    #[arg(
-        long,
-        value_name = "URL",
-        help_heading = "Without a daemon: from the API server"
-    )]
+    #[arg(long, value_name = "URL", help_heading = FROM_API)]
     pub master: Option<String>,
 
     /// Context of the kubeconfig; default its current context.
-    #[arg(
-        long,
-        value_name = "NAME",
-        help_heading = "Without a daemon: from the API server"
-    )]
+    #[arg(long, value_name = "NAME", help_heading = FROM_API)]
     pub context: Option<String>,
 
     /// Read the report from a running daemon, which adds its own state;
     /// without a URL from https://127.0.0.1:10257.
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true,
         default_missing_value = "https://127.0.0.1:10257",
-        conflicts_with_all = ["kubeconfig", "master", "context"], help_heading = "From a daemon")]
+        conflicts_with_all = ["kubeconfig", "master", "context"], help_heading = FROM_DAEMON)]
     pub server: Option<String>,
 
     /// File with a bearer token for the daemon, as printed by kubectl create token.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "server",
-        help_heading = "From a daemon"
-    )]
+    #[arg(long, value_name = "FILE", requires = "server", help_heading = FROM_DAEMON)]
     pub token_file: Option<PathBuf>,
 
     /// Certificate authority of the daemon's certificate; default the system's authorities.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "server",
-        help_heading = "From a daemon"
-    )]
+    #[arg(long, value_name = "FILE", requires = "server", help_heading = FROM_DAEMON)]
     pub certificate_authority: Option<PathBuf>,
 
     /// Do not verify the daemon's certificate, for a daemon with a self-signed one.
@@ -98,7 +79,7 @@ pub struct ExplainArgs {
         long,
         requires = "server",
         conflicts_with = "certificate_authority",
-        help_heading = "From a daemon"
+        help_heading = FROM_DAEMON
     )]
     pub insecure_skip_tls_verify: bool,
 

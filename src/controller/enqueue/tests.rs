@@ -9,6 +9,7 @@ use crate::controller::testing::{
 };
 
 use crate::stdx::clock::Clock;
+use crate::workqueue::Priority;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -392,7 +393,9 @@ fn an_unchanged_pod_wakes_only_a_failed_key() {
 fn after_the_first_lists_keys_with_work_go_first() {
     let fixture = paced();
     for name in ["a", "b", "c", "d", "e"] {
-        fixture.queue.add_low(key(name));
+        fixture
+            .queue
+            .add_with(key(name), Priority::Low, Duration::ZERO);
         settled(&fixture, name, 2);
     }
     let b = settled(&fixture, "b", 2);
@@ -412,7 +415,9 @@ fn after_the_first_lists_keys_with_work_go_first() {
 
     fixture.cache.pods.apply_deleted(pod("orphan"));
     for name in ["a", "d", "e", "b", "c"] {
-        fixture.queue.add_low(key(name));
+        fixture
+            .queue
+            .add_with(key(name), Priority::Low, Duration::ZERO);
     }
     fixture.controller.enqueue_all();
     let queued = fixture.queued();

@@ -8,7 +8,8 @@ use crate::controller::testing::{
     Fixture, controller_ref, key, owned_pod, pod, read_replica_set, ready_pod, replica_set,
     replica_set_json, seconds_ago,
 };
-use crate::stdx::clock::thread_time;
+use crate::stdx::testing::thread_time;
+use crate::workqueue::Priority;
 
 /// A ReplicaSet that selects `app=name`.
 fn selecting(name: &str) -> ReplicaSet {
@@ -125,7 +126,9 @@ fn a_new_generation_and_a_deletion_go_first() {
         let mut new = old.clone();
         new.resource_version = "9".into();
         change(&mut new);
-        fixture.queue.add_low(key("other"));
+        fixture
+            .queue
+            .add_with(key("other"), Priority::Low, Duration::ZERO);
         fixture.deliver_replica_set(new);
         assert_eq!(fixture.queued(), expected);
     };
@@ -527,7 +530,9 @@ fn a_pod_first_seen_terminating_queues_its_owner_first() {
         let pod = owned_pod("a", &rs);
         fixture.cache_silently(Some(rs.clone()), is_made_anew.then(|| pod.clone()));
         fixture.expect(&rs, ["a".into()], []);
-        fixture.queue.add_low(key("other"));
+        fixture
+            .queue
+            .add_with(key("other"), Priority::Low, Duration::ZERO);
         fixture.deliver_pod(Pod {
             uid: "uid-again".into(),
             ..at("2", terminating(pod))

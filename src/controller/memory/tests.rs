@@ -12,7 +12,8 @@ use super::positions::{Readiness, Resource, SETTLE_MAX, Versions};
 use super::{Memories, SWEEP_AT_LEAST};
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
 use crate::controller::testing::{key, replica_set};
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
 
 /// The ReplicaSet with this key and UID.
 fn of(key: &ObjectKey, owner: &Uid) -> ReplicaSet {

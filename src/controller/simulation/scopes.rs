@@ -33,8 +33,9 @@ use super::{Trouble, World};
 use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet};
 use crate::batches::FairPool;
 use crate::controller::decide::status::Counts;
-use crate::stdx::clock::{Clock, FakeClock};
-use crate::stdx::explore::explore;
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
+use crate::stdx::testing::explore::explore;
 
 const NAME: &str = "one";
 

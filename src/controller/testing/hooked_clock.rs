@@ -6,7 +6,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
 
 type Hook = Box<dyn FnOnce() + Send>;
 

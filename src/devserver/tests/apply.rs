@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::rig::{PODS, REPLICA_SETS, Rig, check_error, replica_set};
-use crate::stdx::clock::thread_time;
+use crate::stdx::testing::thread_time;
 use crate::{ApiRequest, ResponseBody, new_api};
 
 const WEB: &str = "/apis/apps/v1/namespaces/default/replicasets/web";

@@ -12,7 +12,7 @@ use ureq::unversioned::transport::{
 };
 
 use crate::stdx::clock;
-use crate::stdx::turns::scheduler::{self, Process};
+use crate::stdx::turns::simulation::{self, Process};
 use crate::stdx::turns::{self, Spot, Waited};
 
 /// The network of a simulation, attached to its scheduler.
@@ -114,7 +114,7 @@ impl ShutdownHandle for Connection {
 }
 
 fn network() -> Option<Arc<Attached>> {
-    scheduler::extension::<Attached>()
+    simulation::extension::<Attached>()
 }
 
 /// Connects threads of a simulation to its network, and leaves all others to the next connector.

@@ -8,7 +8,9 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::SingleCertAndKey;
@@ -51,8 +53,14 @@ pub(super) fn client_config(
     let builder = builder
         .dangerous()
         .with_custom_certificate_verifier(match trust {
-            Trust::Anyone => Arc::new(TrustAnyone(provider)),
-            Trust::Authorities(authorities) => authorities.verifier(provider)?,
+            Trust::Anyone => Verifier::new(&provider, None),
+            Trust::Authorities(Authorities { roots, listed }) => {
+                let (roots, listed) = (Arc::clone(roots), Arc::clone(listed));
+                let own = Arc::clone(&provider);
+                let signed = WebPkiServerVerifier::builder_with_provider(roots, own).build();
+                let signed = signed.map_err(|error| format!("the certificate authority: {error}"));
+                Verifier::new(&provider, Some((listed, signed?)))
+            }
         });
     let mut config = match identity {
         None => builder.with_no_client_auth(),
@@ -103,28 +111,31 @@ impl Authorities {
         }
         all
     }
+}
 
-    fn verifier(
-        &self,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Arc<dyn ServerCertVerifier>, String> {
-        let roots = Arc::clone(&self.roots);
-        let signed = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
-        Ok(Arc::new(TrustAuthorities {
-            listed: Arc::clone(&self.listed),
-            signed: signed.map_err(|error| format!("the certificate authority: {error}"))?,
-        }))
+/// Checks a server's certificate.
+#[derive(Debug)]
+struct Verifier {
+    algorithms: WebPkiSupportedAlgorithms,
+    /// Trusts what the authorities have signed and, as Go does, a certificate that is one of theirs.
+    /// `None` for `insecure-skip-tls-verify`: the connection is encrypted, but the server is not
+    /// authenticated.
+    authorities: Option<(Arc<Vec<CertificateDer<'static>>>, Arc<WebPkiServerVerifier>)>,
+}
+
+impl Verifier {
+    fn new(
+        provider: &CryptoProvider,
+        authorities: Option<(Arc<Vec<CertificateDer<'static>>>, Arc<WebPkiServerVerifier>)>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            algorithms: provider.signature_verification_algorithms,
+            authorities,
+        })
     }
 }
 
-/// Trusts what the authorities have signed and, as Go does, a certificate that is one of theirs.
-#[derive(Debug)]
-struct TrustAuthorities {
-    listed: Arc<Vec<CertificateDer<'static>>>,
-    signed: Arc<WebPkiServerVerifier>,
-}
-
-impl ServerCertVerifier for TrustAuthorities {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -133,8 +144,10 @@ impl ServerCertVerifier for TrustAuthorities {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if !self.listed.contains(end_entity) {
-            let signed = &self.signed;
+        let Some((listed, signed)) = &self.authorities else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        if !listed.contains(end_entity) {
             return signed.verify_server_cert(
                 end_entity,
                 intermediates,
@@ -166,8 +179,7 @@ impl ServerCertVerifier for TrustAuthorities {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed
-            .verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -176,53 +188,11 @@ impl ServerCertVerifier for TrustAuthorities {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed
-            .verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signed.supported_verify_schemes()
-    }
-}
-
-/// `insecure-skip-tls-verify`: the connection is encrypted, but the server is not authenticated.
-#[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for TrustAnyone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 

@@ -15,8 +15,8 @@ use super::{
     ObjectReference, Recorded, SinkError, event_recorder, generate_event_name, is_dns_subdomain,
 };
 use crate::api::{ObjectKey, ResourceVersion, Uid};
-use crate::stdx::clock::FakeClock;
 use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::testing::FakeClock;
 
 /// The method of a sink call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

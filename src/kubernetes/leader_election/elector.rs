@@ -497,7 +497,8 @@ mod tests {
     use std::time::Duration;
 
     use super::LeaderElectionHealth;
-    use crate::stdx::clock::{BootClock, FakeClock};
+    use crate::stdx::clock::BootClock;
+    use crate::stdx::testing::FakeClock;
 
     #[test]
     fn l_16_only_a_leader_past_its_lease_is_unhealthy() {

@@ -1,11 +1,10 @@
-//! Clocks as arguments, so that tests control time; time since boot; back-off that doubles, with
-//! jitter and a reset after quiet times.
+//! Clocks as arguments, so that tests control time (`stdx::testing`); time since boot; back-off that
+//! doubles, with jitter and a reset after quiet times.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use super::turns;
 
@@ -23,13 +22,6 @@ pub fn now() -> Instant {
     turns::clocks().map_or_else(Instant::now, |clocks| clocks.now)
 }
 
-/// CPU time of this thread.
-#[cfg(any(test, feature = "simulation"))]
-pub fn thread_time() -> Duration {
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
-    time.expect("the system has this clock").into()
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -40,53 +32,6 @@ impl Clock for SystemClock {
 
     fn wall(&self) -> Timestamp {
         turns::clocks().map_or_else(Timestamp::now, |clocks| clocks.wall)
-    }
-}
-
-/// A clock that only [`advance`](Self::advance) moves. Both of its times move together.
-#[derive(Debug)]
-pub struct FakeClock {
-    start: (Instant, Timestamp),
-    /// Time that the clock has advanced since `start`.
-    elapsed: Mutex<Duration>,
-}
-
-impl FakeClock {
-    /// A clock at 2026-01-01T00:00:00Z whose [`Clock::now`] begins at `start`.
-    #[cfg(any(test, feature = "simulation"))]
-    pub fn starting(start: Instant) -> Self {
-        let mut clock = Self::default();
-        clock.start.0 = start;
-        clock
-    }
-
-    pub fn advance(&self, by: Duration) {
-        *self.elapsed.lock() += by;
-    }
-
-    /// Time that the clock has advanced.
-    pub(super) fn elapsed(&self) -> Duration {
-        *self.elapsed.lock()
-    }
-}
-
-impl Default for FakeClock {
-    /// A clock at 2026-01-01T00:00:00Z.
-    fn default() -> Self {
-        Self {
-            start: (Instant::now(), Timestamp::constant(1_767_225_600, 0)),
-            elapsed: Mutex::default(),
-        }
-    }
-}
-
-impl Clock for FakeClock {
-    fn now(&self) -> Instant {
-        self.start.0 + self.elapsed()
-    }
-
-    fn wall(&self) -> Timestamp {
-        self.start.1 + self.elapsed()
     }
 }
 
@@ -115,12 +60,6 @@ impl BootClock for SystemBootClock {
         nix::time::clock_gettime(id)
             .expect("the system has this clock")
             .into()
-    }
-}
-
-impl BootClock for FakeClock {
-    fn boot_time(&self) -> Duration {
-        self.elapsed()
     }
 }
 

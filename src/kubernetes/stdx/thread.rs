@@ -39,10 +39,10 @@ pub fn try_spawn(
     }
     let (stop, thread_name) = (stop.clone(), name.to_owned());
     #[cfg(any(test, feature = "simulation"))]
-    let ticket = turns::scheduler::ticket(name);
+    let ticket = turns::simulation::ticket(name);
     let run = move || {
         #[cfg(any(test, feature = "simulation"))]
-        let _turns = ticket.map(turns::scheduler::Ticket::begin);
+        let _turns = ticket.map(turns::simulation::Ticket::begin);
         // Lists the thread in `/debug/threads` even while it is idle.
         register();
         if let Err(message) = catch_panic(body) {
@@ -183,7 +183,7 @@ pub fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         PANICS_TOTAL.fetch_add(1, Ordering::Relaxed);
         let message = message_of(&*panic);
         #[cfg(any(test, feature = "simulation"))]
-        turns::scheduler::note_panic(&*panic, &message);
+        turns::simulation::note_panic(&*panic, &message);
         message
     })
 }

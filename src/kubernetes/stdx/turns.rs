@@ -7,13 +7,13 @@
 //! and [`Spot::wake`] after it changed what others wait for. Outside of a simulation both do
 //! nothing, and a release build contains neither.
 //!
-//! In a simulation (`scheduler`) the daemon's threads are real threads, but only one runs at a
+//! In a simulation (`simulation`) the daemon's threads are real threads, but only one runs at a
 //! time: in `wait` and `wake` it hands its turn to a thread that the seed chooses. Time passes only
 //! while all of them wait. So the loops that ship are the loops that are simulated, and the same
 //! seed gives the same history.
 
 #[cfg(any(test, feature = "simulation"))]
-pub mod scheduler;
+pub mod simulation;
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use jiff::Timestamp;
 #[derive(Debug, Default)]
 pub struct Spot {
     #[cfg(any(test, feature = "simulation"))]
-    id: scheduler::SpotId,
+    id: simulation::SpotId,
 }
 
 impl Spot {
@@ -32,7 +32,7 @@ impl Spot {
     #[inline]
     pub fn wake(&self) {
         #[cfg(any(test, feature = "simulation"))]
-        scheduler::wake(self.id);
+        simulation::wake(self.id);
     }
 }
 
@@ -62,7 +62,7 @@ pub fn wait<T>(
     ready: impl FnMut() -> Option<T>,
 ) -> Waited<T> {
     #[cfg(any(test, feature = "simulation"))]
-    return scheduler::wait(spots, deadline, ready);
+    return simulation::wait(spots, deadline, ready);
     #[cfg(not(any(test, feature = "simulation")))]
     Waited::Unsimulated
 }
@@ -75,7 +75,7 @@ pub fn wait_timeout<T>(
     ready: impl FnMut() -> Option<T>,
 ) -> Waited<T> {
     #[cfg(any(test, feature = "simulation"))]
-    return scheduler::wait(spots, super::clock::now().checked_add(timeout), ready);
+    return simulation::wait(spots, super::clock::now().checked_add(timeout), ready);
     #[cfg(not(any(test, feature = "simulation")))]
     {
         let _ = timeout;
@@ -92,14 +92,14 @@ pub fn wait_timeout<T>(
 )]
 pub fn reached(place: &'static str) {
     #[cfg(any(test, feature = "simulation"))]
-    scheduler::reached(place);
+    simulation::reached(place);
 }
 
 /// The simulation's clocks; `None` outside of a simulation.
 #[inline]
 pub(super) fn clocks() -> Option<Clocks> {
     #[cfg(any(test, feature = "simulation"))]
-    return scheduler::clocks();
+    return simulation::clocks();
     #[cfg(not(any(test, feature = "simulation")))]
     None
 }

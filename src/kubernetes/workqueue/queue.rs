@@ -5,7 +5,7 @@
 //! them done.
 
 #[cfg(test)]
-mod interleavings;
+mod interleaving_tests;
 
 use std::hash::Hash;
 use std::sync::Arc;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{InProgress, WorkQueue, WorkQueueStats};
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
 use crate::telemetry::metrics::Metrics;
 
 const MS: Duration = Duration::from_millis(1);

@@ -14,7 +14,7 @@ use super::oracles::unsettled;
 use super::world::{Event, State, World};
 use crate::api::ObjectKey;
 use crate::api::policy::SCALE_DOWN;
-use crate::stdx::turns::scheduler::in_process;
+use crate::stdx::turns::simulation::in_process;
 
 /// The ReplicaSet, and another one of the same Deployment.
 const NAME: &str = "calm";

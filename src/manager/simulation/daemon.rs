@@ -17,7 +17,7 @@ use crate::leader_election::LeaderElectionOptions;
 use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
-use crate::stdx::turns::scheduler::{Process, in_process};
+use crate::stdx::turns::simulation::{Process, in_process};
 use crate::telemetry::{Health, metrics};
 use crate::workqueue::WorkQueue;
 

@@ -5,7 +5,7 @@ use super::world::World;
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
 use crate::controller::inspect::Memory;
-use crate::stdx::turns::scheduler::in_process;
+use crate::stdx::turns::simulation::in_process;
 
 impl World {
     /// PROPERTY P40: At rest, the leader reports so for every ReplicaSet: but for writes of unknown

@@ -16,14 +16,14 @@ use super::oracles::{Check, UnderWay, judge};
 use super::view::{News, Refused};
 use super::world::{Event, Link, State, Watch, World};
 use crate::client::simulated::{Connection, End, Network};
-use crate::stdx::turns::scheduler;
+use crate::stdx::turns::simulation;
 
 /// The place in `sync_replica_set` before it reads the caches.
 const SYNC: &str = "sync: before the caches are read";
 
 impl Network for World {
     fn connect(&self) -> io::Result<Arc<Connection>> {
-        let process = scheduler::process().expect("a process connects");
+        let process = simulation::process().expect("a process connects");
         let mut state = self.lock();
         let server = state.rng.usize(..N_SERVERS);
         if state.is_down[server] || state.isolated.contains(&process) {
@@ -107,7 +107,7 @@ impl Network for World {
     }
 
     fn settled(&self) {
-        let (Some(process), Some(task)) = (scheduler::process(), scheduler::task()) else {
+        let (Some(process), Some(task)) = (simulation::process(), simulation::task()) else {
             return;
         };
         let turn = self.scheduler.n_turns();
@@ -432,8 +432,8 @@ impl State {
     }
 
     fn learn(&mut self, link: usize, n_bytes: usize, now: Duration) {
-        let task = scheduler::task().unwrap_or(0);
-        let turn = scheduler::n_turns();
+        let task = simulation::task().unwrap_or(0);
+        let turn = simulation::n_turns();
         let process = self.links[link].connection.process;
         let mut left = n_bytes;
         while let Some((bytes, _)) = self.links[link].unread.front_mut() {

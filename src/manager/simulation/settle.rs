@@ -17,7 +17,7 @@ use crate::controller::ReplicaSetController;
 use crate::controller::memory::refusals::{
     INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
 };
-use crate::stdx::turns::scheduler::{Process, in_process};
+use crate::stdx::turns::simulation::{Process, in_process};
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);

@@ -19,7 +19,7 @@ use super::plan::{Action, Plan};
 use super::view::News;
 use crate::client::simulated::{Connection, End};
 use crate::stdx::turns::Spot;
-use crate::stdx::turns::scheduler::Scheduler;
+use crate::stdx::turns::simulation::Scheduler;
 
 /// The fault of a process that dies where order matters.
 pub(super) const CRASH: &str = "daemon killed where order matters";

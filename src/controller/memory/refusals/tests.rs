@@ -7,7 +7,8 @@ use super::super::{Memories, Memory};
 use super::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Refusal};
 use crate::api::{ObjectKey, ReplicaSet, Status};
 use crate::controller::testing::replica_set;
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
 use crate::writes::WriteError;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use crate::controller::memory::own_writes::{
     DELETE_ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites, Satisfaction,
 };
 use crate::controller::testing::{key, replica_set};
-use crate::stdx::clock::FakeClock;
+use crate::stdx::testing::FakeClock;
 
 fn fixture() -> (Arc<FakeClock>, Rig) {
     let rig = Rig::default();

@@ -7,7 +7,7 @@ use crate::api::{ObjectKey, Uid};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::positions::{Readiness, Resource, Versions};
 use crate::controller::testing::key;
-use crate::stdx::clock::thread_time;
+use crate::stdx::testing::thread_time;
 
 fn versions(pods: &str, replica_sets: &str) -> Versions {
     Versions {

@@ -190,7 +190,7 @@ mod tests {
     use ureq::http::header::HeaderValue;
 
     use super::{Claims, EndWarning, Rejections};
-    use crate::stdx::clock::FakeClock;
+    use crate::stdx::testing::FakeClock;
 
     #[test]
     fn a_rejection_is_logged_once_a_minute() {

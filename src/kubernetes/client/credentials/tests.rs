@@ -10,8 +10,8 @@ use secrecy::SecretString;
 use ureq::http::header::{AUTHORIZATION, HeaderMap};
 
 use super::{Authorization, Credentials, Impersonation, Owner, TokenFile, escape_header};
-use crate::stdx::clock::FakeClock;
 use crate::stdx::stop::Stop;
+use crate::stdx::testing::FakeClock;
 
 fn headers(authorization: Authorization, impersonation: &Impersonation) -> HeaderMap {
     let credentials =

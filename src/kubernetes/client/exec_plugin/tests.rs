@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::child::{self, ChildError, Program};
 use super::{ExecPlugin, ExecSettings, Interactive, Issued, VERSIONS};
 use crate::client::tests::{Authority, write_executable};
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::testing::FakeClock;
 use crate::stdx::thread::spawn;
 
 /// A limit that only a hang meets.

@@ -12,7 +12,7 @@ use ureq::unversioned::transport::ShutdownHandle;
 use super::{LiveTls, TlsSource};
 use crate::client::live_tls::Pem;
 use crate::client::tests::Authority;
-use crate::stdx::clock::FakeClock;
+use crate::stdx::testing::FakeClock;
 
 fn server() -> Uri {
     Uri::from_static("https://it.example/")

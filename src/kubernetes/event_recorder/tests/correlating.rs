@@ -7,7 +7,8 @@ use crate::api::{ObjectKey, Uid};
 use crate::event_recorder::ObjectReference;
 use crate::event_recorder::correlator::{Correlator, Occurrence};
 use crate::event_recorder::{Event, Recorded};
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
+use crate::stdx::testing::FakeClock;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -11,8 +11,8 @@ use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionOptions, LeaderElectionRecord, LeaseFence,
     LeaseReference, Lock, LockError,
 };
-use crate::stdx::clock::FakeClock;
 use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::testing::FakeClock;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 

@@ -10,8 +10,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::rig::{Rig, Server};
 use crate::client::Fence;
-use crate::stdx::clock::{BootClock, FakeClock};
-use crate::stdx::explore::explore;
+use crate::stdx::clock::BootClock;
+use crate::stdx::testing::FakeClock;
+use crate::stdx::testing::explore::explore;
 
 const CALLS: [&str; 3] = ["get", "create", "update"];
 const NAMES: [&str; 2] = ["a", "b"];

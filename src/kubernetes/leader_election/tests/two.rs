@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::rig::{Rig, Server, unavailable};
 use crate::client::Fence;
-use crate::stdx::clock::{BootClock, FakeClock};
+use crate::stdx::clock::BootClock;
+use crate::stdx::testing::FakeClock;
 
 /// One step of a scenario. Times are in milliseconds.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BURST, INTERVAL, RateLimiter};
-use crate::stdx::clock::FakeClock;
+use crate::stdx::testing::FakeClock;
 
 const HOUR: Duration = Duration::from_hours(1);
 const MS: Duration = Duration::from_millis(1);

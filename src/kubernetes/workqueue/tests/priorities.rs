@@ -10,7 +10,7 @@ use crate::workqueue::WorkQueue;
 fn keys_of_high_priority_go_first() {
     let fixture = Fixture::new();
     for key in ["a", "b"] {
-        fixture.queue.add_low(key);
+        fixture.queue.add_with(key, Priority::Low, Duration::ZERO);
     }
     for key in ["c", "d"] {
         fixture.queue.add(key);
@@ -22,14 +22,14 @@ fn keys_of_high_priority_go_first() {
 fn a_key_that_waits_is_raised_and_comes_once() {
     let fixture = Fixture::new();
     for key in ["a", "b", "c"] {
-        fixture.queue.add_low(key);
+        fixture.queue.add_with(key, Priority::Low, Duration::ZERO);
     }
     fixture.queue.add("c");
-    fixture.queue.add_low("c");
+    fixture.queue.add_with("c", Priority::Low, Duration::ZERO);
     assert_eq!(fixture.queue.len(), 3);
     assert_eq!(fixture.queue.stats().adds_total, 3);
     assert_eq!(fixture.take_all(), ["c", "a", "b"]);
-    fixture.queue.add_low("c");
+    fixture.queue.add_with("c", Priority::Low, Duration::ZERO);
     assert_eq!(fixture.take_all(), ["c"]);
 }
 
@@ -38,8 +38,8 @@ fn a_key_raised_in_progress_returns_raised() {
     let fixture = Fixture::new();
     fixture.queue.add("a");
     assert_eq!(fixture.queue.try_get(), Some("a"));
-    fixture.queue.add_low("b");
-    fixture.queue.add_low("a");
+    fixture.queue.add_with("b", Priority::Low, Duration::ZERO);
+    fixture.queue.add_with("a", Priority::Low, Duration::ZERO);
     fixture.queue.add("a");
     fixture.queue.done(&"a");
     assert_eq!(fixture.take_all(), ["a", "b"]);
@@ -50,7 +50,7 @@ fn keys_of_low_priority_do_not_starve() {
     let fixture = Fixture::new();
     let low = ["x", "y", "z"];
     for key in low {
-        fixture.queue.add_low(key);
+        fixture.queue.add_with(key, Priority::Low, Duration::ZERO);
     }
     let mut n_high = 0;
     let mut taken = Vec::new();
@@ -79,9 +79,9 @@ fn a_delayed_key_keeps_its_highest_priority() {
 #[test]
 fn both_priorities_are_handed_out_after_shutdown() {
     let fixture = Fixture::new();
-    fixture.queue.add_low("a");
+    fixture.queue.add_with("a", Priority::Low, Duration::ZERO);
     fixture.queue.add("b");
-    fixture.queue.add_low("c");
+    fixture.queue.add_with("c", Priority::Low, Duration::ZERO);
     fixture.queue.add("c");
     fixture.queue.shut_down();
     let take = || {
@@ -116,9 +116,9 @@ fn ask(queue: &WorkQueue<&'static str>, key: &'static str) {
 fn large_work_goes_after_small_work_and_then_in_turn() {
     let fixture = with_held_permit();
     let queue = &fixture.queue;
-    queue.add_low("status");
+    queue.add_with("status", Priority::Low, Duration::ZERO);
     ask(queue, "giant");
-    queue.add_low("status 2");
+    queue.add_with("status 2", Priority::Low, Duration::ZERO);
     queue.add("small");
     queue.done(&"held");
     assert_eq!(fixture.take_all(), ["small", "status", "status 2", "giant"]);
@@ -151,7 +151,7 @@ fn a_key_that_waits_for_a_permit_gets_no_worker() {
     }
     let state = queue.state_of(&"giant");
     assert!(state.is_waiting && !state.is_processing);
-    queue.add_low("status");
+    queue.add_with("status", Priority::Low, Duration::ZERO);
     queue.add("raised");
     for _ in 0..20 {
         queue.add("small");
@@ -196,7 +196,9 @@ fn waits_for_a_permit_are_not_reported() {
     ask(&fixture.queue, "giant");
     fixture.pass(5 * MS);
     assert_eq!(fixture.queue.longest_wait(), Duration::ZERO);
-    fixture.queue.add_low("status");
+    fixture
+        .queue
+        .add_with("status", Priority::Low, Duration::ZERO);
     fixture.pass(2 * MS);
     assert_eq!(fixture.queue.longest_wait(), 2 * MS);
     // It also waits for a small sync, since that add.

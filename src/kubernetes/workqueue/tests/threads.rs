@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::MS;
 use crate::stdx::clock::SystemClock;
-use crate::workqueue::{KeyState, WorkQueue};
+use crate::workqueue::{KeyState, Priority, WorkQueue};
 
 const N_WORKERS: usize = 10;
 
@@ -158,13 +158,13 @@ fn no_add_is_lost_and_no_key_has_two_workers() {
                 match random.u8(..8) {
                     0 => queue.add_after(key, MS),
                     1 => thread::yield_now(),
-                    2 => queue.add_low(key),
+                    2 => queue.add_with(key, Priority::Low, Duration::ZERO),
                     _ => {}
                 }
                 if random.bool() {
                     queue.add(key);
                 } else {
-                    queue.add_low(key);
+                    queue.add_with(key, Priority::Low, Duration::ZERO);
                 }
             }
         };

@@ -19,8 +19,9 @@ use crate::cache::reflector::{
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PodStore};
 use crate::client::{ClientError, StreamState, TransportError, TransportErrorKind};
-use crate::stdx::clock::{Clock, FakeClock};
+use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
+use crate::stdx::testing::FakeClock;
 
 /// Lists in pages; no resync.
 pub(super) fn paged() -> ReflectorOptions {

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use super::{Dedup, Found, Priority, Queue};
-use crate::stdx::clock::FakeClock;
-use crate::stdx::explore::{Explored, explore};
+use crate::stdx::testing::FakeClock;
+use crate::stdx::testing::explore::{Explored, explore};
 
 const PRIORITIES: [Priority; 2] = [Priority::Low, Priority::High];
 

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::clock::thread_time;
+use super::thread_time;
 
 /// What `make simulate` keeps of each scope, a line for each.
 const RECORD: &str = "../../tests/records/scopes.jsonl";
