@@ -16,9 +16,9 @@ use self::optional::{OptIns, reads_failed_pods, respects_marks};
 use self::status::{Availability, Counts};
 use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
+use crate::controller::memory::RecordView;
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
-use crate::controller::memory::{RecordView, SpecLag};
 use crate::stdx::HashSet;
 
 pub use self::step::{Doubt, May, Step};
@@ -222,19 +222,12 @@ impl View<'_> {
             }
             // Only a choice among pods depends on their newest state. A delete of all needs none,
             // unless some may be protected.
-            Plan::Delete(count) => {
-                let is_protecting = respects_marks(&self.rules.policy);
-                match record.spec {
-                    SpecLag::Delay(delay) if count < n_active || is_protecting => {
-                        return May::Wait(delay);
-                    }
-                    SpecLag::Possible if is_protecting => {
-                        return May::Verify(Doubt::OlderThanSpec);
-                    }
-                    _ => {}
+            Plan::Delete(count) if count < n_active || respects_marks(&self.rules.policy) => {
+                if let Some(delay) = record.spec_delay {
+                    return May::Wait(delay);
                 }
             }
-            Plan::Create(_) | Plan::Nothing => {}
+            Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => {}
         }
         if is_unclear {
             return May::Verify(Doubt::Unknown);

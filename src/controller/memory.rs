@@ -118,11 +118,7 @@ impl Memory {
             is_confirmed: self.positions.is_confirmed,
             loss_delay: self.positions.loss_delay(&cached.replica_sets, now),
             refused: self.refused(now),
-            spec: if self.positions.has_spec() {
-                SpecLag::Unknown
-            } else {
-                SpecLag::None
-            },
+            spec_delay: self.positions.recorded_spec_delay(&cached.pods, now),
             unknown_creations: writes.unknown_creations(),
             n_overdue: unknown_deletions.over.len(),
             unknown_deletions: [unknown_deletions.over, unknown_deletions.under_way].concat(),
@@ -170,8 +166,8 @@ pub struct RecordView {
     pub loss_delay: Option<Duration>,
     /// If the API server rejected the last create: at which generation, and the remaining back-off.
     pub refused: Option<(i64, Option<Duration>)>,
-    /// Whether the pod cache is as new as the spec.
-    pub spec: SpecLag,
+    /// How long a choice of pods to delete waits for a pod cache as new as the spec.
+    pub spec_delay: Option<Duration>,
     /// Names under which a pod may exist already, in the order of their retries.
     pub unknown_creations: Vec<Arc<str>>,
     /// Pods that may be deleted already: first those whose delete can take no effect any more.
@@ -180,20 +176,6 @@ pub struct RecordView {
     pub n_overdue: usize,
     /// True if the API server has been queried since the last write of unknown outcome.
     pub unknowns_are_compared: bool,
-}
-
-/// How the pod cache compares with the version at which the spec was first seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SpecLag {
-    /// It is as new, or no scale-down waits for it.
-    #[default]
-    None,
-    /// They were not compared.
-    Unknown,
-    /// It is older. A choice among pods waits for this long at most.
-    Delay(Duration),
-    /// It may be older, and the wait is over.
-    Possible,
 }
 
 impl RecordView {

@@ -12,7 +12,7 @@ use super::decide::status::{Availability, Counts};
 use super::decide::{Pods, Rules, View};
 use super::memory::own_writes::Satisfaction;
 use super::memory::positions::Versions;
-use super::memory::{Memory, RecordView, SpecLag};
+use super::memory::{Memory, RecordView};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::cache::Cache;
 
@@ -61,10 +61,10 @@ impl ReplicaSetController {
         }
         let mut record = record.of_owner(&rs.uid);
         let is_new = rs.status.observed_generation < rs.generation;
-        if is_new || record.spec == SpecLag::Unknown {
+        if is_new || record.spec_delay.is_some() {
             let (now, pods) = (self.clock.now(), &record.cached.pods);
-            let compare = |it: &mut Memory| it.positions.spec_lag(rs, pods, now);
-            record.spec = self.memories.with(rs, compare);
+            let compare = |it: &mut Memory| it.positions.spec_delay(rs, pods, now);
+            record.spec_delay = self.memories.with(rs, compare);
         }
         let owner = self.owner_key(rs);
         let owned = self.cache.tally_of_pods_owned_by(&owner);

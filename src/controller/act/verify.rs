@@ -8,8 +8,7 @@ use super::Writer;
 use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
 use crate::controller::SyncError;
 use crate::controller::decide::Doubt;
-use crate::controller::memory::Memory;
-use crate::controller::memory::positions::{Resource, Versions};
+use crate::controller::memory::positions::Versions;
 use crate::controller::view::cached_versions;
 
 /// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
@@ -42,18 +41,6 @@ impl Writer {
                 self.compare_with_live(rs, selector)?;
                 self.memories
                     .with(rs, |memory| memory.positions.is_confirmed = true);
-            }
-            Doubt::OlderThanSpec => {
-                // The versions that the pod cache must reach, so that a scale-down respects
-                // annotations set before the spec.
-                let live = self.live.list_pods(rs, selector)?;
-                let now = self.clock.now();
-                self.memories.with(rs, |Memory { positions, .. }| {
-                    positions.listed_pods(rs.generation);
-                    for pod in &live {
-                        positions.wrote_at(Resource::Pods, &pod.resource_version, now);
-                    }
-                });
             }
             // A cache that lacks such an old write may also show an outdated spec.
             Doubt::Overdue if !self.confirm_spec(rs)? => {

@@ -35,9 +35,6 @@ pub enum Doubt {
     Unseen,
     /// The caches may be older than the previous leader's writes.
     TakeOver,
-    /// A scale-down must respect marks that the user set before the spec, and the pod cache may be
-    /// older than the spec.
-    OlderThanSpec,
     /// More writes have an unknown outcome than this sync would repeat, or one is so old that it
     /// has no effect any more.
     Unknown,

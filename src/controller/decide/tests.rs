@@ -11,7 +11,6 @@ use self::drawn::{Drawn, Stock};
 use super::{Claim, claim_of};
 use super::{Doubt, May, Plan, Pods, Step, View};
 use crate::api::{Pod, ScaleDownMark, Uid};
-use crate::controller::memory::SpecLag;
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::Readiness;
 use crate::controller::simulation::seeds;
@@ -165,10 +164,8 @@ fn check_record(drawn: &Drawn, step: &Step) -> Checked {
         Plan::Delete(count) => {
             let is_protecting = drawn.rules.policy.scale_down_protection;
             let needs_choice = is_protecting || count < step.active.len();
-            let waits = matches!(record.spec, SpecLag::Delay(_)) && needs_choice;
-            ensure(!waits, "a choice waits for pods as new as the spec")?;
-            let is_doubtful = record.spec == SpecLag::Possible && is_protecting;
-            ensure(!is_doubtful, "it asks for marks older than the spec")
+            let waits = record.spec_delay.is_some() && needs_choice;
+            ensure(!waits, "a choice waits for pods as new as the spec")
         }
     }
 }

@@ -21,7 +21,6 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::SpecLag;
 use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
@@ -103,9 +102,6 @@ struct Spec {
     /// status writes.
     version: ResourceVersion,
     since: Instant,
-    /// True once a live read has listed the pods, and so has shown which versions the pod cache
-    /// must reach.
-    is_listed: bool,
 }
 
 /// Lost pods since the last sync that could have replaced them.
@@ -164,11 +160,17 @@ impl Positions {
         self.written = None;
     }
 
-    /// How the pod cache at `pods` compares with the spec of `rs`, which a sync has read. If a status
-    /// observed the spec before this daemon saw it, no sync waits for it.
+    /// Records that a sync has read `rs`, and returns how long the choice of pods to delete must wait
+    /// with the pod cache at `pods`; `None` if a sync may choose. If a status observed the spec
+    /// before this daemon saw it, no sync waits for it.
     ///
     /// ORDER: call this before a status write, which declares the spec observed.
-    pub fn spec_lag(&mut self, rs: &ReplicaSet, pods: &ResourceVersion, now: Instant) -> SpecLag {
+    pub fn spec_delay(
+        &mut self,
+        rs: &ReplicaSet,
+        pods: &ResourceVersion,
+        now: Instant,
+    ) -> Option<Duration> {
         let is_known = |spec: &Spec| spec.generation == rs.generation;
         if !self.spec.as_ref().is_some_and(is_known) {
             let is_unobserved = rs.status.observed_generation < rs.generation;
@@ -176,29 +178,15 @@ impl Positions {
                 generation: rs.generation,
                 version: rs.resource_version.clone(),
                 since: now,
-                is_listed: false,
             });
         }
-        match &self.spec {
-            Some(spec) if !spec.is_listed && !pods.is_as_new_as(&spec.version) => {
-                remaining(spec.since, now).map_or(SpecLag::Possible, SpecLag::Delay)
-            }
-            _ => SpecLag::None,
-        }
+        self.recorded_spec_delay(pods, now)
     }
 
-    /// True if the last sync recorded a spec.
-    pub fn has_spec(&self) -> bool {
-        self.spec.is_some()
-    }
-
-    /// Records that a live read has listed the pods after the spec of this generation was seen. The
-    /// caller also records each of their versions.
-    pub fn listed_pods(&mut self, generation: i64) {
-        let spec = self.spec.as_mut();
-        if let Some(spec) = spec.filter(|spec| spec.generation == generation) {
-            spec.is_listed = true;
-        }
+    /// As [`spec_delay`](Self::spec_delay), for the spec that the last sync recorded.
+    pub fn recorded_spec_delay(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
+        let spec = self.spec.as_ref()?;
+        remaining(spec.since, now).filter(|_| !pods.is_as_new_as(&spec.version))
     }
 
     /// Records that the cache lacks a lost pod as of this version.

@@ -12,9 +12,9 @@ use crate::api::{CompactTimestamp, Labels, Pod, PodPhase, Policy, ReplicaSet, Sc
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
 use crate::controller::decide::optional::protection::PROTECTED_PODS;
 use crate::controller::decide::{Pods, Rules, View};
+use crate::controller::memory::RecordView;
 use crate::controller::memory::own_writes::Satisfaction;
 use crate::controller::memory::positions::{Readiness, Resource};
-use crate::controller::memory::{RecordView, SpecLag};
 use crate::controller::testing::{now, owned_pod, replica_set, seconds_ago};
 
 /// Pods that exist in some views.
@@ -286,7 +286,6 @@ impl Stock {
         let names = created.iter().filter(|_| has_unknown);
         let uids = others.iter().filter(|_| has_unknown);
         let unknown_deletions: Vec<Uid> = uids.map(|pod| pod.uid.clone()).collect();
-        let specs = [SpecLag::None, SpecLag::Delay(delay(rng)), SpecLag::Possible];
         RecordView {
             owner: Some(rs.uid.clone()),
             readiness,
@@ -296,7 +295,7 @@ impl Stock {
             is_confirmed: rng.bool(),
             loss_delay: one_in(5, rng).then(|| delay(rng)),
             refused: one_in(4, rng).then(|| (rng.i64(1..4), Some(delay(rng)))),
-            spec: any(&specs, rng),
+            spec_delay: one_in(3, rng).then(|| delay(rng)),
             unknown_creations: names.map(|pod| Arc::clone(&pod.key.name)).collect(),
             n_overdue: rng.usize(..=unknown_deletions.len()),
             unknown_deletions,

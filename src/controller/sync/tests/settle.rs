@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::api::{Pod, ReplicaSet};
+use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
-use crate::controller::memory::{Memory, SpecLag};
 use crate::controller::testing::{
     Fixture, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
 };
@@ -276,7 +276,7 @@ fn a_delete_waits_even_after_a_status_write() {
     let statuses = fixture.writes.status_updates();
     assert_eq!(statuses.last().map(|it| it.observed_generation), Some(2));
     let now = fixture.clock.now();
-    let lag = |memory: &mut Memory| memory.positions.spec_lag(&rs, &"10".into(), now);
-    let lag = fixture.controller.memories.get(&rs, lag);
-    assert_eq!(lag, Some(SpecLag::Delay(SETTLE_MAX)), "{names:?}");
+    let remaining = |memory: &mut Memory| memory.positions.spec_delay(&rs, &"10".into(), now);
+    let remaining = fixture.controller.memories.get(&rs, remaining);
+    assert_eq!(remaining.flatten(), Some(SETTLE_MAX), "{names:?}");
 }
