@@ -12,14 +12,7 @@ use crate::controller::decide::{Step, View};
 use crate::controller::outcome_of;
 use crate::stdx::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
-use crate::writes::{WriteError, WrittenPod};
-
-#[derive(Debug)]
-struct CannotAdopt {
-    reason: String,
-    /// True if the ReplicaSet was deleted or is being deleted.
-    is_deleted: bool,
-}
+use crate::writes::WriteError;
 
 impl Writer {
     /// Patches owner references according to `step`. Returns the pods that vanished before their
@@ -46,13 +39,7 @@ impl Writer {
                 Err(error) => errors.push(error),
             }
         }
-        let is_deleted = matches!(
-            can_adopt.get(),
-            Some(Err(CannotAdopt {
-                is_deleted: true,
-                ..
-            }))
-        );
+        let is_deleted = matches!(can_adopt.get(), Some(Err(SyncError::Deleted(_))));
         let n_not_adopted = errors.len();
         for pod in &step.release {
             match self.release_pod(rs, pod) {
@@ -80,13 +67,12 @@ impl Writer {
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        can_adopt: &OnceCell<Result<(), CannotAdopt>>,
+        can_adopt: &OnceCell<Result<(), SyncError>>,
     ) -> Result<bool, WriteError> {
-        if let Err(CannotAdopt { reason, .. }) = can_adopt.get_or_init(|| self.can_adopt(rs)) {
+        if let Err(why) = can_adopt.get_or_init(|| self.can_adopt(rs)) {
             let (key, uid) = (&pod.key, &pod.uid);
-            return Err(WriteError::Local(format!(
-                "can't adopt Pod {key} ({uid}): {reason}"
-            )));
+            let why = format!("can't adopt Pod {key} ({uid}): {why}");
+            return Err(WriteError::Local(why));
         }
         let reference = ControllingReference::to(self.kind, &rs.key.name, &rs.uid);
         let patch = patch_of(&pod.uid, &json!(reference));
@@ -104,7 +90,8 @@ impl Writer {
         }
     }
 
-    /// Patches a pod, counts and logs that. Returns false if the pod is gone.
+    /// Patches a pod, records the new version, counts and logs that. Returns false if the pod is
+    /// gone.
     fn patch(
         &self,
         rs: &ReplicaSet,
@@ -112,15 +99,21 @@ impl Writer {
         patch: Vec<u8>,
         (done, counters): (&str, &ByOutcome),
     ) -> Result<bool, WriteError> {
-        let patched = self.patch_and_record(rs, pod, patch);
+        let patched = self.pod_control.patch_pod(rs, pod, patch);
+        self.queue.progressed(&rs.key);
         counters.count(match &patched {
-            Ok(()) => WriteOutcome::Success,
+            Ok(_) => WriteOutcome::Success,
             // The pod is gone, was recreated, or has changed its owner already.
             Err(error) if error.is_not_found() || error.is_invalid() => WriteOutcome::NotNeeded,
             Err(error) => outcome_of(error),
         });
         match patched {
-            Ok(()) => {
+            Ok(written) => {
+                // No sync waits for a pod that ends up with another controller or none (kubernetes
+                // `pkg/controller/controller_utils.go:RealPodControl.PatchPod`).
+                if written.controller.as_ref() == Some(&rs.uid) {
+                    self.wrote_pod(rs, &written.resource_version);
+                }
                 let object = self.kind.named(&rs.key);
                 log::debug!(object:% = object; "{done} pod {}", pod.key.name);
                 Ok(true)
@@ -130,48 +123,29 @@ impl Writer {
         }
     }
 
-    /// Patches a pod and records the new version. No sync waits for a pod that ends up with another
-    /// controller or none (kubernetes
-    /// `pkg/controller/controller_utils.go:RealPodControl.PatchPod`).
-    fn patch_and_record(
-        &self,
-        rs: &ReplicaSet,
-        pod: &Pod,
-        patch: Vec<u8>,
-    ) -> Result<(), WriteError> {
-        let patched = self.pod_control.patch_pod(rs, pod, patch);
-        self.queue.progressed(&rs.key);
-        let WrittenPod {
-            resource_version,
-            controller,
-        } = patched?;
-        if controller.as_ref() == Some(&rs.uid) {
-            self.wrote_pod(rs, &resource_version);
-        }
-        Ok(())
-    }
-
     /// Checks at the API server that `rs` still exists and is not being deleted. Runs at most once
     /// per sync, and only before an adoption, because the cache may lag behind a deletion.
-    fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), CannotAdopt> {
+    fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
         let fresh = self.live.get_replica_set(&rs.key);
-        let fresh = fresh.map_err(|error| CannotAdopt {
-            reason: format!("can't recheck DeletionTimestamp: {error}"),
-            is_deleted: error.is_not_found(),
+        let fresh = fresh.map_err(|error| {
+            let why = format!("can't recheck DeletionTimestamp: {error}");
+            if error.is_not_found() {
+                SyncError::Deleted(why)
+            } else {
+                WriteError::Local(why).into()
+            }
         })?;
         let key = &rs.key;
-        let deleted = |reason: String| CannotAdopt {
-            reason,
-            is_deleted: true,
-        };
         if fresh.uid != rs.uid {
             let (kind, got, wanted) = (self.kind.kind, &fresh.uid, &rs.uid);
-            return Err(deleted(format!(
+            return Err(SyncError::Deleted(format!(
                 "original {kind} {key} is gone: got uid {got}, wanted {wanted}"
             )));
         }
         match fresh.deletion {
-            Some(at) => Err(deleted(format!("{key} has just been deleted at {at}"))),
+            Some(at) => Err(SyncError::Deleted(format!(
+                "{key} has just been deleted at {at}"
+            ))),
             None => Ok(()),
         }
     }

@@ -55,7 +55,11 @@ impl OptIns {
     /// The plan without the creates that must wait.
     #[must_use]
     pub fn limit_creates(&self, plan: Plan) -> Plan {
-        plan.limited_by(self.back_off.as_ref().map(|it| it.n_permitted))
+        match (plan, &self.back_off) {
+            (Plan::Create(_), Some(it)) if it.n_permitted == 0 => Plan::Nothing,
+            (Plan::Create(count), Some(it)) => Plan::Create(count.min(it.n_permitted)),
+            (plan, _) => plan,
+        }
     }
 
     pub fn n_backed_off(&self) -> usize {

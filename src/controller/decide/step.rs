@@ -115,16 +115,6 @@ impl Plan {
             Self::Create(count) | Self::Delete(count) => count,
         }
     }
-
-    /// The plan with at most this many creates.
-    #[must_use]
-    pub fn limited_by(self, n_creates_max: Option<usize>) -> Self {
-        match (self, n_creates_max) {
-            (Self::Create(_), Some(0)) => Self::Nothing,
-            (Self::Create(count), Some(max)) => Self::Create(count.min(max)),
-            (plan, _) => plan,
-        }
-    }
 }
 
 /// Compares the number of active pods with `replicas`. The plan never exceeds `burst` pods.
