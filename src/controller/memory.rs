@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use self::history::History;
 use self::own_writes::{OwnWrites, Satisfaction};
-use self::positions::{Positions, Readiness, TakeOver, Versions, Waiting};
+use self::positions::{Positions, Readiness, Versions, Waiting};
 use self::refusals::{QuotaQueues, Refusal, Refused};
 use super::decide::status::Counts;
 use super::refusals::QuotaWatch;
@@ -50,7 +50,17 @@ struct State {
     /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
     queues: QuotaQueues,
-    take_over: TakeOver,
+    /// What a new leader has to prove before it acts: that both caches have reached these positions,
+    /// which are those of its take-over; empty while unknown. `None` once they have.
+    ///
+    /// The watches may not have shown the previous leader's last writes yet, and a sync that acted
+    /// on such a cache would create the same pods again. So the first sync with something to do
+    /// queries the API server for its current versions, and each ReplicaSet delays its first action
+    /// until both caches have reached those. A quiet watch learns its position only about once a
+    /// minute, so within that minute the sync compares with the API server instead: one GET and one
+    /// LIST for each ReplicaSet with something to do. Each cache is compared with a version of its
+    /// own resource, because versions of two resources need not share a history.
+    unproven: Option<Versions>,
     /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over
     /// as many new records.
     sweep_at: usize,
@@ -282,13 +292,18 @@ impl Memories {
     fn view(&self, key: &ObjectKey, cached: Versions) -> RecordView {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        if state.take_over.prove(&cached) {
+        // An empty version never blocks, so it must not prove anything either.
+        let is_reached = |target: &mut Versions| {
+            let is_known = !target.pods.is_empty() && !target.replica_sets.is_empty();
+            is_known && cached.lagging(target).is_none()
+        };
+        if state.unproven.take_if(is_reached).is_some() {
             state.forget_confirmations();
         }
         let State {
             records,
             waiting,
-            take_over,
+            unproven,
             ..
         } = &mut *state;
         let mut view = RecordView::default();
@@ -301,7 +316,7 @@ impl Memories {
         } else {
             view.cached = cached;
         }
-        view.is_unproven = !take_over.is_proven();
+        view.is_unproven = unproven.is_some();
         if !self.waits_for_written {
             view.readiness = Readiness::Ready;
         }
@@ -335,18 +350,21 @@ impl Memories {
     /// Discards every proof and confirmation: the caches may be older than this moment.
     pub fn need_proof(&self) {
         let mut state = self.state.lock();
-        state.take_over.need_proof();
+        state.unproven = Some(Versions::default());
         state.forget_confirmations();
     }
 
     /// True if the positions that the caches must reach are still unknown.
     pub fn lacks_target(&self) -> bool {
-        self.state.lock().take_over.lacks_target()
+        self.state.lock().unproven == Some(Versions::default())
     }
 
     /// Sets the positions that the caches must reach, unless another worker has set them.
     pub fn set_target(&self, target: Versions) {
-        self.state.lock().take_over.set_target(target);
+        let mut state = self.state.lock();
+        if state.unproven == Some(Versions::default()) {
+            state.unproven = Some(target);
+        }
     }
 
     /// Learns from each status write whether the API server drops `terminatingReplicas`. During a
