@@ -50,8 +50,8 @@ struct State {
     /// whose written versions were forgotten since drops out at its turn.
     waiting: Waiting,
     queues: QuotaQueues,
-    /// What a new leader has to prove before it acts: that both caches have reached these positions,
-    /// which are those of its take-over; empty while unknown. `None` once they have.
+    /// What a new leader has to prove before it acts: that both caches have reached these
+    /// positions, which are those of its take-over; empty while unknown. `None` once they have.
     ///
     /// The watches may not have shown the previous leader's last writes yet, and a sync that acted
     /// on such a cache would create the same pods again. So the first sync with something to do

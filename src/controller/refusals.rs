@@ -11,7 +11,7 @@ use super::decide::step::Plan;
 use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::refusals::{BackedOff, Refusal};
-use super::worker::Milliseconds;
+use super::worker::in_milliseconds;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
 use crate::stdx::stop::Latch;
@@ -119,10 +119,10 @@ pub(super) fn why_quota_refuses(
         None => format!("rejects pods ({error})"),
     };
     Some(format!(
-        "quota \"{quota}\" {why}: {missing} pods missing, position {} of {}, next attempt in {}",
+        "quota \"{quota}\" {why}: {missing} pods missing, position {} of {}, next attempt in {:?}",
         position.n_before + 1,
         position.len,
-        Milliseconds(position.next_try_in),
+        in_milliseconds(position.next_try_in),
     ))
 }
 

@@ -1,6 +1,5 @@
 //! The worker: it takes a key from the queue, syncs it, records how that ended, and marks it done.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use log::Level;
@@ -25,14 +24,9 @@ fn spread(retry_after: Duration, random: f64) -> Duration {
     least + least.mul_f64(random / 2.0)
 }
 
-pub(super) struct Milliseconds(pub(super) Duration);
-
-impl fmt::Display for Milliseconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(time) = self;
-        let whole = time.subsec_millis() * 1_000_000;
-        write!(f, "{:?}", Duration::new(time.as_secs(), whole))
-    }
+/// The time without a fraction of a millisecond, for the log.
+pub(super) fn in_milliseconds(time: Duration) -> Duration {
+    Duration::new(time.as_secs(), time.subsec_millis() * 1_000_000)
 }
 
 impl ReplicaSetController {
@@ -119,15 +113,15 @@ impl ReplicaSetController {
                 return log::log!(level, object:% = object; "{what}");
             }
         }
-        let next = Milliseconds(retry_in);
+        let next = in_milliseconds(retry_in);
         match batch {
             Some(batch @ Batch { done, count, .. }) => log::log!(
-                level, object:% = object, error:%, done, wanted = count, nextTry:% = next;
-                "{batch}, next attempt in {next}"
+                level, object:% = object, error:%, done, wanted = count, nextTry:? = next;
+                "{batch}, next attempt in {next:?}"
             ),
             None => log::log!(
-                level, object:% = object, error:%, nextTry:% = next;
-                "sync failed, next attempt in {next}"
+                level, object:% = object, error:%, nextTry:? = next;
+                "sync failed, next attempt in {next:?}"
             ),
         }
     }

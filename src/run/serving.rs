@@ -82,12 +82,11 @@ pub(super) fn check_descriptors() {
 
 /// Returns the pages that show the configuration.
 pub(super) fn zpages(args: &RunArgs) -> ZPages {
+    let file = effective_file(&args.in_effect);
+    let config: Value = serde_saphyr::from_str(&file).unwrap_or_default();
     ZPages {
         flags: args.in_effect.clone(),
-        config: json!({
-            "kubecontrollermanager.config.k8s.io":
-                serde_saphyr::from_str::<Value>(&effective_file(&args.in_effect)).unwrap_or_default(),
-        }),
+        config: json!({"kubecontrollermanager.config.k8s.io": config}),
         levels: || logging::levels().map_or_else(String::new, |levels| levels.to_string()),
         set_verbosity,
     }

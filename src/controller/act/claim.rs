@@ -156,8 +156,8 @@ fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
     patch_of(pod, &json!({"$patch": "delete", "uid": owner}))
 }
 
-/// Body of a strategic merge patch of owner references. The pod's own UID guards against a recreated
-/// pod of the same name.
+/// Body of a strategic merge patch of owner references. The pod's own UID guards against a
+/// recreated pod of the same name.
 fn patch_of(pod: &Uid, reference: &Value) -> Vec<u8> {
     let pod = json!(pod);
     format!(r#"{{"metadata":{{"uid":{pod},"ownerReferences":[{reference}]}}}}"#).into_bytes()

@@ -160,9 +160,9 @@ impl Positions {
         self.written = None;
     }
 
-    /// Records that a sync has read `rs`, and returns how long the choice of pods to delete must wait
-    /// with the pod cache at `pods`; `None` if a sync may choose. If a status observed the spec
-    /// before this daemon saw it, no sync waits for it.
+    /// Records that a sync has read `rs`, and returns how long the choice of pods to delete must
+    /// wait with the pod cache at `pods`; `None` if a sync may choose. If a status observed the
+    /// spec before this daemon saw it, no sync waits for it.
     ///
     /// ORDER: call this before a status write, which declares the spec observed.
     pub fn spec_delay(

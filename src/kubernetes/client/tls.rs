@@ -117,9 +117,9 @@ impl Authorities {
 #[derive(Debug)]
 struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
-    /// Trusts what the authorities have signed and, as Go does, a certificate that is one of theirs.
-    /// `None` for `insecure-skip-tls-verify`: the connection is encrypted, but the server is not
-    /// authenticated.
+    /// Trusts what the authorities have signed and, as Go does, a certificate that is one of
+    /// theirs. `None` for `insecure-skip-tls-verify`: the connection is encrypted, but the server
+    /// is not authenticated.
     authorities: Option<(Arc<Vec<CertificateDer<'static>>>, Arc<WebPkiServerVerifier>)>,
 }
 
