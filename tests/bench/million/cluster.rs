@@ -77,7 +77,7 @@ impl Cluster {
         let n = if layout.is_old(set) { 0 } else { REPLICAS };
         let status = json!({"status": {
             "replicas": n, "fullyLabeledReplicas": n, "readyReplicas": n, "availableReplicas": n,
-            "observedGeneration": 1,
+            "terminatingReplicas": 0, "observedGeneration": 1,
         }});
         self.patch(&path, &status)?;
         let uid = created["metadata"]["uid"].as_str().unwrap_or_default();

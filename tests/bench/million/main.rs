@@ -160,6 +160,7 @@ impl Run {
         figure("start to the first write, CPU s", self.daemon.cpu()?);
         self.wait_reported()?;
         self.daemon.wait_idle()?;
+        figure("status writes of the start", number(self.n_statuses()));
         let usage = self.daemon.usage()?;
         print_usage(usage);
         Ok(usage)
