@@ -50,7 +50,7 @@ fn flagz_and_configz_show_the_merged_configuration() {
     }
     let (_, configuration) = port.get("/configz");
     let configuration: Value = serde_json::from_str(&configuration).expect("JSON");
-    let own = &configuration["kubecontrollermanager.config.k8s.io"];
+    let own = &configuration["replicaset-controller"];
     assert_eq!(own["pods"]["burstReplicas"], 12, "{own}");
     assert_eq!(own["optIn"]["failedPodBackoff"], "off", "{own}");
     assert_eq!(
@@ -59,11 +59,12 @@ fn flagz_and_configz_show_the_merged_configuration() {
         "{own}"
     );
     assert_eq!(own["logging"]["format"], "text", "{own}");
-    let generic = &own["generic"];
-    assert_eq!(generic["clientConnection"]["burst"], 41, "{own}");
-    assert_eq!(generic["minResyncPeriod"], "2h", "{own}");
-    let syncs = &own["replicaSetController"]["concurrentRSSyncs"];
-    assert_eq!(*syncs, 7, "{own}");
+    let section = &configuration["kubecontrollermanager.config.k8s.io"];
+    let generic = &section["Generic"];
+    assert_eq!(generic["ClientConnection"]["burst"], 41, "{section}");
+    assert_eq!(generic["MinResyncPeriod"], "2h0m0s", "{section}");
+    let syncs = &section["ReplicaSetController"]["ConcurrentRSSyncs"];
+    assert_eq!(*syncs, 7, "{section}");
 }
 
 #[test]
