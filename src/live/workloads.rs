@@ -10,6 +10,9 @@ use crate::client::{Client, ClientError, Request};
 
 const GROUP: &str = "/apis/scheduling.k8s.io";
 
+/// Versions of the group that are looked at.
+const VERSIONS_MAX: usize = 8;
+
 /// Where the API server serves Workloads, if it does. The thread `self-check` looks for them, and
 /// the workers read the result.
 #[derive(Debug, Default)]
@@ -25,11 +28,12 @@ impl Workloads {
     /// each version of the group.
     pub fn discover(&self, client: &Client) -> Result<(), ClientError> {
         let mut served = None;
-        for version in items(&get(client, GROUP)?["versions"]) {
-            let path = format!(
-                "{GROUP}/{}",
-                version["version"].as_str().unwrap_or_default()
-            );
+        let group = get(client, GROUP)?;
+        let names = items(&group["versions"]).filter_map(|it| it["version"].as_str());
+        // They become paths and requests, so not just anything is believed.
+        let names = names.filter(|it| it.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        for name in names.take(VERSIONS_MAX) {
+            let path = format!("{GROUP}/{name}");
             let resources = get(client, &path)?;
             if items(&resources["resources"]).any(|it| it["name"] == "workloads") {
                 served = Some(path);

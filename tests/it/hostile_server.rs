@@ -37,6 +37,7 @@ const PATHS: &[&str] = &[
     "/api/v1/replicationcontrollers?",
     "/apis/apps/v1/replicasets?",
     "/apis/apps/v1/namespaces/",
+    "/apis/scheduling.k8s.io",
     "/apis/events.k8s.io/v1/namespaces/default/events",
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 ];
