@@ -82,6 +82,9 @@ impl Handler for Api {
             ("GET", ["version"]) => {
                 return Response::object(200, &json!({"major": "1", "minor": "37"}));
             }
+            ("GET", ["apis", "scheduling.k8s.io"]) => {
+                return Response::object(200, &json!({"versions": []}));
+            }
             ("POST", ["apis", "authorization.k8s.io", ..]) => {
                 return Response::object(201, &json!({"status": {"allowed": true}}));
             }
