@@ -56,7 +56,7 @@ fn process(state: &mut State, due: VecDeque<Consequence>) {
             Consequence::Gone(object) => on_removed(state, &object),
             Consequence::OwnerDeleting(resource, key) => on_owner_deleting(state, resource, &key),
             Consequence::NamespaceDeleting(name) => on_namespace_deleting(state, &name),
-            Consequence::Owned(resource, key) => on_owned(state, resource, &key),
+            Consequence::Owned(resource, key) => on_owned(state, resource, &key, None),
         }
     }
     state.consequences = later;
@@ -75,7 +75,7 @@ fn on_owner_deleting(state: &mut State, resource: Resource, key: &str) {
         remove_finalizer(state, resource, key, ORPHAN);
     } else if has_finalizer(&value, FOREGROUND) {
         for (resource, dependent) in dependents(state, &owner, &uid) {
-            on_owned(state, resource, &dependent.key);
+            on_owned(state, resource, &dependent.key, None);
         }
         finish_foreground(state, resource, key);
     }
@@ -88,7 +88,7 @@ fn on_removed(state: &mut State, object: &Object) {
     let is_pod = value.pointer("/spec/containers").is_some();
     if !is_pod {
         for (resource, dependent) in dependents(state, object, uid) {
-            on_owned(state, resource, &dependent.key);
+            on_owned(state, resource, &dependent.key, Some(uid));
         }
     }
     // An owner in foreground deletion may have waited for this object.
@@ -101,15 +101,17 @@ fn on_removed(state: &mut State, object: &Object) {
 }
 
 /// Deletes an object that no owner keeps; otherwise removes the references to the owners that do
-/// not keep it (`attemptToDeleteItem` in pkg/controller/garbagecollector).
-fn on_owned(state: &mut State, resource: Resource, key: &str) {
+/// not keep it (`attemptToDeleteItem` in pkg/controller/garbagecollector). The owner `removed` is
+/// known to be gone, even if its kind is no longer served.
+fn on_owned(state: &mut State, resource: Resource, key: &str, removed: Option<&str>) {
     let Some(object) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
     let value = object.value();
     let owners = entries(&value, "/metadata/ownerReferences").iter();
-    let (keep, others): (Vec<_>, Vec<_>) =
-        owners.partition(|owner| keeps_dependents(state, object.namespace(), owner));
+    let (keep, others): (Vec<_>, Vec<_>) = owners.partition(|owner| {
+        removed != Some(text(owner, "/uid")) && keeps_dependents(state, object.namespace(), owner)
+    });
     if keep.is_empty() && !others.is_empty() {
         begin_delete(state, resource, key);
     } else if !others.is_empty() {

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{Rig, names};
+use super::rig::{PODS, Rig, names, pod, uid};
+use crate::DevServerOptions;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -156,6 +157,24 @@ fn the_objects_of_a_definition_go_with_it() {
     assert_eq!(rig.get(WIDGETS).0, 404);
     rig.ok("POST", DEFINITIONS, &definition());
     assert_eq!(names(&rig.get(WIDGETS).1), [""; 0]);
+}
+
+/// The collector knows that the owner is gone, though nothing serves its kind any more.
+#[test]
+fn dependents_go_with_an_object_whose_definition_goes() {
+    let rig = Rig::with(&DevServerOptions {
+        garbage_collection: true,
+        ..DevServerOptions::default()
+    });
+    rig.ok("POST", DEFINITIONS, &definition());
+    let created = rig.ok("POST", WIDGETS, &widget("w"));
+    let mut owned = pod("p");
+    owned["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": uid(&created),
+    }]);
+    rig.ok("POST", PODS, &owned);
+    rig.delete(&format!("{DEFINITIONS}/widgets.example.com"), &json!({}));
+    rig.collected(|rig| rig.get(&format!("{PODS}/p")).0 == 404);
 }
 
 #[test]
