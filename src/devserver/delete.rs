@@ -205,6 +205,10 @@ pub(crate) fn collector_options(value: &Value) -> DeleteOptions {
         (_, true) => "Foreground",
         _ => "Background",
     };
+    with_policy(policy)
+}
+
+pub(crate) fn with_policy(policy: &str) -> DeleteOptions {
     DeleteOptions {
         propagation_policy: Some(policy.to_owned()),
         ..DeleteOptions::default()

@@ -14,6 +14,7 @@ use std::{io, mem};
 use crossbeam_channel::select;
 use serde_json::{Value, json};
 
+use crate::body::DeleteOptions;
 use crate::delete::{FOREGROUND, ORPHAN};
 use crate::json::{entries, has_finalizer, is_deleting, text};
 use crate::resource::Resource;
@@ -84,9 +85,7 @@ fn on_owner_deleting(state: &mut State, resource: Resource, key: &str) {
 fn on_removed(state: &mut State, object: &Object) {
     let value = object.value();
     let uid = text(&value, "/metadata/uid");
-    // Pods own nothing, and a scan of all other pods per deleted pod would be slow.
-    let is_pod = value.pointer("/spec/containers").is_some();
-    if !is_pod {
+    if !is_pod(&value) {
         for (resource, dependent) in dependents(state, object, uid) {
             on_owned(state, resource, &dependent.key, Some(uid));
         }
@@ -100,6 +99,15 @@ fn on_removed(state: &mut State, object: &Object) {
     finish_namespace(state, object.namespace());
 }
 
+/// What an owner does to its dependents (`classifyReferences` in pkg/controller/garbagecollector).
+#[derive(PartialEq)]
+enum Owner {
+    Keeps,
+    Gone,
+    /// It waits for the deletion of its dependents.
+    Waits,
+}
+
 /// Deletes an object that no owner keeps; otherwise removes the references to the owners that do
 /// not keep it (`attemptToDeleteItem` in pkg/controller/garbagecollector). The owner `removed` is
 /// known to be gone, even if its kind is no longer served.
@@ -108,31 +116,68 @@ fn on_owned(state: &mut State, resource: Resource, key: &str, removed: Option<&s
         return;
     };
     let value = object.value();
-    let owners = entries(&value, "/metadata/ownerReferences").iter();
-    let (keep, others): (Vec<_>, Vec<_>) = owners.partition(|owner| {
-        removed != Some(text(owner, "/uid")) && keeps_dependents(state, object.namespace(), owner)
-    });
-    if keep.is_empty() && !others.is_empty() {
-        begin_delete(state, resource, key);
-    } else if !others.is_empty() {
-        let uids: Vec<&str> = others.iter().map(|owner| text(owner, "/uid")).collect();
-        remove_owners(state, resource, key, &uids);
+    let (mut keep, mut waits, mut lost) = (false, false, Vec::new());
+    for reference in entries(&value, "/metadata/ownerReferences") {
+        let uid = text(reference, "/uid");
+        let owner = match removed {
+            Some(removed) if removed == uid => Owner::Gone,
+            _ => owner(state, object.namespace(), reference),
+        };
+        keep |= owner == Owner::Keeps;
+        waits |= owner == Owner::Waits;
+        if owner != Owner::Keeps {
+            lost.push(uid);
+        }
     }
+    if lost.is_empty() {
+        return;
+    }
+    if keep {
+        remove_owners(state, resource, key, &lost);
+        return;
+    }
+    // Its dependents go before it does, unless one of them waits for it in turn.
+    let dependents = if waits && !is_pod(&value) {
+        dependents(state, &object, text(&value, "/metadata/uid"))
+    } else {
+        Vec::new()
+    };
+    let mut values = dependents.iter().map(|(_, dependent)| dependent.value());
+    let is_circle = values.any(|dependent| waits_for_dependents(&dependent));
+    let options = if !dependents.is_empty() && !is_circle {
+        delete::with_policy("Foreground")
+    } else {
+        delete::collector_options(&value)
+    };
+    begin_delete(state, resource, key, &options);
 }
 
-/// True unless the owner is gone or waits for the deletion of its dependents.
-fn keeps_dependents(state: &State, namespace: &str, reference: &Value) -> bool {
+fn owner(state: &State, namespace: &str, reference: &Value) -> Owner {
     let Some((resource, key)) = owner_key(state, namespace, reference) else {
-        return true;
+        return Owner::Keeps;
     };
     let uid = text(reference, "/uid");
     let owner = state.get(resource, &key).map(|found| found.value());
     match owner {
         Some(owner) if text(&owner, "/metadata/uid") == uid => {
-            !(is_deleting(&owner) && has_finalizer(&owner, FOREGROUND))
+            if waits_for_dependents(&owner) {
+                Owner::Waits
+            } else {
+                Owner::Keeps
+            }
         }
-        _ => state.owners_elsewhere.contains(uid),
+        _ if state.owners_elsewhere.contains(uid) => Owner::Keeps,
+        _ => Owner::Gone,
     }
+}
+
+/// Pods own nothing, and a scan of all other pods for each pod would be slow.
+fn is_pod(value: &Value) -> bool {
+    value.pointer("/spec/containers").is_some()
+}
+
+fn waits_for_dependents(value: &Value) -> bool {
+    is_deleting(value) && has_finalizer(value, FOREGROUND)
 }
 
 /// The resource and key of an owner; `None` for a kind that is not served, and for an owner in a
@@ -152,7 +197,10 @@ fn on_namespace_deleting(state: &mut State, namespace: &str) {
         let objects = state.of_namespace(resource, Some(namespace));
         let keys: Vec<Box<str>> = objects.map(|object| object.key.clone()).collect();
         for key in keys {
-            begin_delete(state, resource, &key);
+            if let Some(object) = state.get(resource, &key) {
+                let options = delete::collector_options(&object.value());
+                begin_delete(state, resource, &key, &options);
+            }
         }
     }
     finish_namespace(state, namespace);
@@ -180,13 +228,9 @@ fn dependents(state: &State, owner: &Object, uid: &str) -> Vec<(Resource, Object
     found
 }
 
-fn begin_delete(state: &mut State, resource: Resource, key: &str) {
-    let Some(value) = state.get(resource, key).map(|object| object.value()) else {
-        return;
-    };
-    let options = delete::collector_options(&value);
+fn begin_delete(state: &mut State, resource: Resource, key: &str, options: &DeleteOptions) {
     // Only objects that must not be deleted return an error here.
-    if let Err(error) = delete::delete(state, resource, key, &options) {
+    if let Err(error) = delete::delete(state, resource, key, options) {
         log::debug!("collecting {key}: {error:?}");
     }
 }
@@ -223,14 +267,26 @@ fn drop_entries(
     }
 }
 
-/// Removes the finalizer of an owner that waited for its last dependent.
+/// Removes the finalizer of an owner that waited for its last dependent with `blockOwnerDeletion`.
 fn finish_foreground(state: &mut State, resource: Resource, key: &str) {
     let Some(owner) = state.get(resource, key).map(Arc::clone) else {
         return;
     };
     let value = owner.value();
-    let waits = is_deleting(&value) && has_finalizer(&value, FOREGROUND);
-    if waits && dependents(state, &owner, text(&value, "/metadata/uid")).is_empty() {
+    if !waits_for_dependents(&value) {
+        return;
+    }
+    let uid = text(&value, "/metadata/uid");
+    let blocks = |reference: &Value| {
+        text(reference, "/uid") == uid && reference["blockOwnerDeletion"] == true
+    };
+    let mut dependents = dependents(state, &owner, uid).into_iter();
+    let is_blocked = dependents.any(|(_, it)| {
+        entries(&it.value(), "/metadata/ownerReferences")
+            .iter()
+            .any(blocks)
+    });
+    if !is_blocked {
         remove_finalizer(state, resource, key, FOREGROUND);
     }
 }

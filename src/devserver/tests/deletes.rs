@@ -225,6 +225,45 @@ fn foreground_deletion_covers_later_dependents() {
     rig.collected(|rig| rig.get(&format!("{PODS}/late")).0 == 404);
 }
 
+/// A kubelet that has not stopped a pod yet is a finalizer here.
+#[test]
+fn foreground_deletion_waits_for_what_blocks_it() {
+    let (rig, web) = rig_with_garbage_collection();
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "top"}, "spec": {"selector": {"matchLabels": {"app": "top"}},
+        "template": {"metadata": {"labels": {"app": "top"}}, "spec": pod("p")["spec"]}}});
+    let top = "/apis/apps/v1/namespaces/default/deployments/top";
+    let top_uid = uid(&rig.ok(
+        "POST",
+        "/apis/apps/v1/namespaces/default/deployments",
+        &deployment,
+    ));
+    let mut by_top = owner("top", &top_uid);
+    by_top["kind"] = json!("Deployment");
+    let path = format!("{REPLICA_SETS}/web");
+    let owned = json!({"metadata": {"ownerReferences": [by_top]}});
+    assert_eq!(rig.patch(&path, &owned).0, 200);
+    let mut loose = owner("web", &web);
+    loose["blockOwnerDeletion"] = json!(false);
+    for (name, owner) in [("loose", loose), ("a", owner("web", &web))] {
+        let held = json!({"metadata": {
+            "finalizers": ["example.com/hold"], "ownerReferences": [owner],
+        }});
+        if rig.get(&format!("{PODS}/{name}")).0 == 404 {
+            rig.ok("POST", PODS, &pod(name));
+        }
+        assert_eq!(rig.patch(&format!("{PODS}/{name}"), &held).0, 200);
+    }
+    rig.delete(top, &json!({"propagationPolicy": "Foreground"}));
+    rig.collected(|rig| rig.get(&format!("{PODS}/b")).0 == 404);
+    assert_eq!((rig.get(top).0, rig.get(&path).0), (200, 200), "a is there");
+    let release = json!({"metadata": {"finalizers": null}});
+    assert_eq!(rig.patch(&format!("{PODS}/a"), &release).0, 200);
+    rig.collected(|rig| rig.get(top).0 == 404);
+    assert_eq!(rig.get(&path).0, 404);
+    assert_eq!(rig.get(&format!("{PODS}/loose")).0, 200);
+}
+
 #[test]
 fn orphaned_dependents_stay() {
     let (rig, _) = rig_with_garbage_collection();
