@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -77,6 +78,12 @@ impl Line {
             holder: text_at(&event, "/requestObject/spec/holderIdentity"),
             times: ["/requestReceivedTimestamp", "/stageTimestamp"].map(|it| text_at(&event, it)),
         })
+    }
+
+    /// From the request to the response.
+    pub(super) fn took(&self) -> Option<Duration> {
+        let [from, to] = [0, 1].map(|n| self.times[n].parse::<jiff::Timestamp>().ok());
+        to?.duration_since(from?).try_into().ok()
     }
 
     /// The line, without bodies.

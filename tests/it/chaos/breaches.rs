@@ -160,6 +160,16 @@ fn a_create_above_the_spec_is_found() {
 }
 
 #[test]
+fn a_daemon_may_be_as_late_as_its_requests_are_slow() {
+    let late = || scaled_up().spec(1).lease("a").lease("a").lease("a");
+    let mut slow = late().delete("x").create("z");
+    slow.check(&TERMS, "created pod z");
+    let answered = slow.lines.last_mut().expect("the create");
+    answered.times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z"].map(str::to_owned);
+    slow.check(&TERMS, "");
+}
+
+#[test]
 fn a_delete_below_the_spec_is_found() {
     scaled_up().delete("x").check(&TERMS, "1 left");
 }

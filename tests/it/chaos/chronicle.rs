@@ -65,6 +65,12 @@ impl Chronicle {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = state.seen.clone();
         seen.sort_by_key(|seen| seen.version);
+        // No state is newer than the one that follows it: if it seems so, its thread was late.
+        let mut earliest = Duration::MAX;
+        for seen in seen.iter_mut().rev() {
+            earliest = earliest.min(seen.at);
+            seen.at = earliest;
+        }
         (!state.has_gap).then_some(seen)
     }
 

@@ -15,10 +15,14 @@ use crate::support::{Kind, controller_uid, is_terminating, name, number_at, text
 const REQUESTS_MAX: usize = 200;
 const REQUESTS_MAX_PER_START: usize = 20;
 
+/// The requests after each other of a sync that creates or deletes the most pods of a round: its
+/// batches of 1, 2, 4 to 64.
+const N_BATCHES_MAX: u32 = 7;
+
 /// What a round may do, by its fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// How old the newest state may be that a daemon has read.
+    /// How old the newest state may be that a daemon has read, where requests take no time.
     pub(super) lag: Duration,
     /// Whether the daemon was the only writer. If not, only its end is judged.
     pub(super) is_alone: bool,
@@ -117,6 +121,13 @@ pub(super) fn judge(seen: &[Seen], lines: &[Line], terms: &Terms) -> Verdict {
     verdict
 }
 
+/// How long a daemon waited for its slowest write: a machine's own speed.
+fn slowest(lines: &[Line]) -> Duration {
+    let writes = lines.iter().filter(|line| line.is_ours());
+    let writes = writes.filter(|line| matches!(&*line.verb, "create" | "update" | "delete"));
+    writes.filter_map(Line::took).max().unwrap_or_default()
+}
+
 /// Walks through the states in their order.
 struct Walk<'a> {
     lag: Duration,
@@ -139,7 +150,7 @@ impl<'a> Walk<'a> {
         };
         let others: BTreeSet<&str> = deletes(false).collect();
         Self {
-            lag: terms.lag,
+            lag: terms.lag.saturating_add(N_BATCHES_MAX * slowest(lines)),
             deleted: deletes(true)
                 .filter(|name| !others.contains(name))
                 .collect(),
