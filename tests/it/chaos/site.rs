@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -30,9 +29,6 @@ const USERS: [(&str, &str); 2] = [
         "CONTROL_PLANE_TOKEN_KUBECONFIG",
     ),
 ];
-
-/// How long the API server may take to be ready after a restart.
-const READY_WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) struct Site {
     pub(super) plane: ControlPlane,
@@ -189,11 +185,9 @@ impl Site {
 
     /// Waits until the API server serves what the harness needs.
     pub(super) fn wait_until_ready(&self) {
-        let deadline = std::time::Instant::now() + READY_WITHIN;
-        while self.api.try_send(&Request::get("/readyz")).is_err() {
-            assert!(std::time::Instant::now() < deadline, "no API server");
-            self.waiting.pause(Duration::from_millis(50));
-        }
+        self.waiting.eventually("the API server is ready", || {
+            self.api.try_send(&Request::get("/readyz")).is_ok()
+        });
     }
 }
 
