@@ -13,7 +13,8 @@
 //! | `throttle` | tokens, and which requests wait for them | every sending thread |
 //! | `credentials` | the bearer token | every sending thread, `signal` |
 //! | `exec_plugin` | its credential; which thread runs it | every sending thread, `signal` |
-//! | `live_tls` | files as read last; which watches to cut | every sending thread, `signal` |
+//! | `live_tls` | files as read last; when they are due | every sending thread, `signal` |
+//! | `access` | a replacement of credentials | threads that send with a plugin, `signal` |
 //! | `warnings` | the `Warning` texts that were logged | every sending thread |
 //!
 //! One exception to the rule against I/O under a lock: `live_tls` reads certificate files under its
@@ -47,17 +48,17 @@ use std::time::Duration;
 use http::{Http, ResponseMeter, Timeouts};
 use retry::Kind;
 use throttle::Throttle;
+use ureq::http::Method;
 
 use crate::stdx::build;
 use crate::stdx::stop::Stop;
 
 pub use self::fence::Fence;
 pub use self::tcp::READ_WAIT_MAX;
-pub use config::{
-    ClientConfig, ConfigError, ConfigSource, DirectSource, Environment, SearchedPlace,
-};
+pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment};
 pub use error::{ClientError, TransportError, TransportErrorKind};
-pub use request::{Method, Request, Response};
+pub(crate) use lenient::or_default;
+pub use request::{Request, Response};
 pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient, StreamState};
 
 #[cfg(any(test, feature = "simulation"))]
@@ -77,7 +78,6 @@ const UNKNOWN_LENGTH: u64 = 7 << 10;
 #[derive(Clone)]
 pub struct Client {
     http: Http,
-    config: Arc<ClientConfig>,
     options: Arc<ClientOptions>,
     throttle: Arc<Throttle>,
     stop: Stop,
@@ -89,8 +89,6 @@ impl Client {
     pub fn new(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         Self {
             http: Http::pooled(config, options, stop),
-            // The clone shares the credentials, so a reload reaches every client.
-            config: Arc::new(config.clone()),
             throttle: Arc::new(Throttle::new(options.qps, options.burst, stop)),
             options: Arc::new(options.clone()),
             stop: stop.clone(),
@@ -115,20 +113,20 @@ impl Client {
     /// [`ClientError::Credentials`] if there are no credentials; [`ClientError::Transport`] if the
     /// connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
-        if self.options.read_only && request.method() != Method::Get {
+        if self.options.read_only && request.method() != Method::GET {
             let message = format!("{request} was not sent: this client is read-only");
             return Err(ClientError::Invalid(message));
         }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);
         let timeouts = Timeouts::of_response(limit);
         let kind = Kind::of(request.method());
-        let meter = self.http.meter();
+        let metrics = self.http.metrics(request);
         // The meter spans all attempts: the duration includes throttling and retries.
-        let mut measured = ResponseMeter::new(meter, request);
+        let mut measured = ResponseMeter::new(metrics.clone());
         let throttle = Some(&*self.throttle);
-        retry::run(request, kind, throttle, meter, &self.stop, |retries| {
+        retry::run(request, kind, throttle, &metrics, &self.stop, |retries| {
             measured.attempted(request);
-            let response = self.http.exchange(request, timeouts, retries)?;
+            let response = self.http.exchange(request, timeouts, retries, &metrics)?;
             let code = response.status().as_u16();
             let body = read_body(response.into_body(), request.response_bytes_max());
             let body = body.map_err(|error| self.http.transport_error(error.into()))?;
@@ -151,7 +149,7 @@ impl Client {
     pub fn stream_client(&self) -> StreamClient {
         let state = StreamState::new(self.options.request_timeout);
         StreamClient::new(
-            self.http.streaming(&self.config, &self.options, &state),
+            self.http.streaming(&self.options, &state),
             state,
             Arc::clone(&self.throttle),
             Arc::clone(&self.options),
@@ -166,7 +164,7 @@ impl Client {
     }
 
     pub fn config(&self) -> &ClientConfig {
-        &self.config
+        &self.http.config
     }
 }
 

@@ -53,7 +53,7 @@ fn all_families() -> Metrics {
     credentials.exec_plugin_called(ExecPluginCall::ExecutionError(3));
     credentials.exec_plugin_certificate_rotated(Duration::from_hours(1));
     credentials.set_exec_plugin_expiry(Some(SystemTime::now()));
-    credentials.transport_created(2);
+    credentials.transport_created();
     credentials.ca_reloaded(Ok(true));
 
     let get = metrics.rest_client.of("GET", "127.0.0.1:6443");

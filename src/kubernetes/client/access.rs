@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use ureq::http::{HeaderMap, Uri};
 
 use super::credentials::{Credentials, Rejections};
@@ -15,32 +16,27 @@ use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
 
 pub(super) struct Access {
-    current: ArcSwap<Current>,
+    credentials: ArcSwap<Credentials>,
     /// `None` if no connection uses TLS.
     tls: Option<Arc<LiveTls>>,
+    /// Held while credentials and TLS settings are replaced, and while a plugin's identity is
+    /// presented: a replaced plugin must not present one.
+    replacing: Mutex<()>,
     rejections: Rejections,
-}
-
-struct Current {
-    credentials: Credentials,
-    /// Lets [`LiveTls`] detect a plugin identity of replaced credentials.
-    number: u64,
 }
 
 /// The credentials that a request was sent with.
 pub(super) struct UsedCredentials {
-    current: Arc<Current>,
+    credentials: Arc<Credentials>,
     issued: Option<Arc<Issued>>,
 }
 
 impl Access {
     pub(super) fn new(credentials: Credentials, tls: Option<LiveTls>) -> Self {
         Self {
-            current: ArcSwap::from_pointee(Current {
-                credentials,
-                number: 0,
-            }),
+            credentials: ArcSwap::from_pointee(credentials),
             tls: tls.map(Arc::new),
+            replacing: Mutex::default(),
             rejections: Rejections::new(Arc::new(SystemClock)),
         }
     }
@@ -48,11 +44,10 @@ impl Access {
     /// Call after the API server at `server` responded with code 401. The next request runs the
     /// plugin or reads the token file again.
     pub(super) fn refuse(&self, used: &UsedCredentials, server: &Uri) {
-        let credentials = &used.current.credentials;
         let issued = used.issued.as_deref();
-        credentials.refuse(issued);
-        if self.rejections.is_due(credentials.renews_itself()) {
-            let rejected = credentials.rejected(issued);
+        used.credentials.refuse(issued);
+        if self.rejections.is_due(used.credentials.renews_itself()) {
+            let rejected = used.credentials.rejected(issued);
             let server = server.to_string();
             let server = server.trim_end_matches('/');
             log::error!("{server} rejects (code 401, Unauthorized) {rejected}");
@@ -83,19 +78,22 @@ impl Access {
         stop: &Stop,
     ) -> Result<UsedCredentials, String> {
         loop {
-            let current = self.current.load_full();
-            let issued = current.credentials.apply(headers, stop)?;
+            let credentials = self.credentials.load_full();
+            let issued = credentials.apply(headers, stop)?;
             if let (Some(tls), Some(issued)) = (&self.tls, &issued) {
-                let presented = tls.present(issued.identity.as_ref(), current.number);
-                let is_current = presented
-                    .map_err(|problem| format!("the credential plugin's output: {problem}"))?;
-                if !is_current {
-                    // A reload replaced the credentials while the plugin ran, or is replacing them.
+                let _replacing = self.replacing.lock();
+                if !Arc::ptr_eq(&credentials, &self.credentials.load()) {
+                    // A reload replaced the credentials while the plugin ran.
                     headers.clear();
                     continue;
                 }
+                tls.present(issued.identity.as_ref())
+                    .map_err(|problem| format!("the credential plugin's output: {problem}"))?;
             }
-            return Ok(UsedCredentials { current, issued });
+            return Ok(UsedCredentials {
+                credentials,
+                issued,
+            });
         }
     }
 
@@ -112,22 +110,13 @@ impl Access {
     ) -> Result<Vec<&'static str>, String> {
         // ORDER: run the plugin first, so that a failing plugin changes nothing.
         let issued = credentials.try_out(stop)?;
-        let current = self.current.load();
-        let mut changes = current.credentials.changes(&credentials);
-        let mut number = current.number;
+        let _replacing = self.replacing.lock();
+        let mut changes = self.credentials.load().changes(&credentials);
         if let (Some(live), Some(source)) = (&self.tls, tls) {
             let identity = issued.and_then(|issued| issued.identity.clone());
-            // With a new number `LiveTls` rejects identities of the replaced plugin.
-            number += 1;
-            changes.extend(live.replace(&source, identity, number)?);
+            changes.extend(live.replace(&source, identity)?);
         }
-        let current = Current {
-            credentials,
-            number,
-        };
-        // ORDER: publish after TLS, which may reject the new settings. Until then `authorize` finds
-        // another number in TLS and retries.
-        self.current.store(Arc::new(current));
+        self.credentials.store(Arc::new(credentials));
         Ok(changes)
     }
 }
@@ -135,7 +124,7 @@ impl Access {
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access")
-            .field("credentials", &self.current.load().credentials)
+            .field("credentials", &self.credentials.load())
             .field("tls", &self.tls)
             .finish_non_exhaustive()
     }

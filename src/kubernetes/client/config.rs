@@ -56,6 +56,9 @@ struct Draft {
     impersonation: Impersonation,
     proxy_url: Option<String>,
     namespace: Option<String>,
+    /// Where the draft is from, for errors, such as `kubeconfig /etc/rs.conf, context "it"`.
+    place: String,
+    /// The same, for the log.
     origin: String,
     user: String,
 }
@@ -72,10 +75,7 @@ impl ClientConfig {
         source: &ConfigSource,
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
-        let (draft, located) = Draft::load(source, environment)?;
-        let mut config = draft
-            .finish(environment)
-            .map_err(|problem| located.error(problem))?;
+        let mut config = Draft::load(source, environment)?.finish(environment)?;
         config.loaded_from = Some(Arc::new((source.clone(), environment.clone())));
         Ok(config)
     }
@@ -93,10 +93,9 @@ impl ClientConfig {
             return Ok("there is nothing to read".to_owned());
         };
         let (source, environment) = &**loaded_from;
-        let loaded = Draft::load(source, environment);
-        let (draft, located) = loaded.map_err(|error| error.to_string())?;
-        let problem = |problem| located.error(problem).to_string();
-        let checked = draft.check(environment).map_err(problem)?;
+        let checked = Draft::load(source, environment).and_then(|draft| draft.check(environment));
+        let checked = checked.map_err(|error| error.to_string())?;
+        let problem = |problem| invalid(&checked.place, problem).to_string();
         // INVARIANT: credentials are never sent to a server that they are not for. Clients keep the
         // server and the proxy of their creation.
         if checked.url != self.url || checked.proxy != self.proxy {
@@ -127,6 +126,11 @@ impl ClientConfig {
         draft.finish(&empty).expect("the caller gives a valid URL")
     }
 
+    /// Host and port as in the server's URL.
+    pub(super) fn authority(&self) -> &str {
+        self.server.authority().map_or("", |it| it.as_str())
+    }
+
     /// The server's URL, without what may be a password.
     pub fn server(&self) -> &str {
         &self.url
@@ -155,26 +159,6 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
-/// The source of a draft, for errors.
-enum Located {
-    Kubeconfig(kubeconfig::Place),
-    Master(String),
-    InCluster,
-}
-
-impl Located {
-    fn error(&self, problem: String) -> ConfigError {
-        match self {
-            Self::Kubeconfig(place) => place.error(problem),
-            Self::Master(url) => ConfigError::Master {
-                url: proxy::without_password(url),
-                problem,
-            },
-            Self::InCluster => ConfigError::InCluster(problem),
-        }
-    }
-}
-
 /// A checked draft.
 struct Checked {
     url: String,
@@ -186,40 +170,38 @@ struct Checked {
     /// The source of credentials that are not sent, because the server is plain HTTP.
     withheld: Option<String>,
     namespace: Option<String>,
+    place: String,
     origin: String,
 }
 
 impl Draft {
-    fn load(
-        source: &ConfigSource,
-        environment: &Environment,
-    ) -> Result<(Self, Located), ConfigError> {
+    fn load(source: &ConfigSource, environment: &Environment) -> Result<Self, ConfigError> {
         let mut searched = Vec::new();
         if let Some(files) = kubeconfig::find(source, environment, &mut searched)? {
-            let (draft, place) = kubeconfig::resolve(&files, source, environment)?;
-            return Ok((draft, Located::Kubeconfig(place)));
+            return kubeconfig::resolve(&files, source, environment);
         }
         // The address and the account of another place would be those of another cluster.
         if let Some(context) = source.context.clone() {
             return Err(ConfigError::Context { context, searched });
         }
         if let Some(url) = &source.master {
-            let draft = Self {
-                server: url.clone(),
-                origin: "--master".to_owned(),
-                ..Self::default()
-            };
-            return Ok((draft, Located::Master(url.clone())));
+            return Ok(Self::of_url("--master", url));
         }
-        match find(environment, &mut searched) {
-            Some(draft) => Ok((draft, Located::InCluster)),
-            None => Err(ConfigError::NotFound(searched)),
+        find(environment, &mut searched).ok_or(ConfigError::NotFound(searched))
+    }
+
+    /// The server that the flag `origin` names.
+    fn of_url(origin: &str, url: &str) -> Self {
+        Self {
+            server: url.to_owned(),
+            place: format!("{origin} {:?}", proxy::without_password(url)),
+            origin: origin.to_owned(),
+            ..Self::default()
         }
     }
 
-    /// Checks the draft and builds the configuration. The error text does not name the draft's
-    /// source.
-    fn finish(self, environment: &Environment) -> Result<ClientConfig, String> {
+    /// Checks the draft and builds the configuration.
+    fn finish(self, environment: &Environment) -> Result<ClientConfig, ConfigError> {
         let checked = self.check(environment)?;
         if let Some(user) = &checked.withheld {
             log::warn!(
@@ -233,13 +215,15 @@ impl Draft {
         let tls = checked
             .tls
             .map(|source| LiveTls::new(&uri, source, Arc::new(SystemClock)));
+        let tls = tls.transpose();
+        let tls = tls.map_err(|problem| invalid(&checked.place, problem))?;
         let scheme = uri.scheme_str().unwrap_or_default();
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let server = format!("{scheme}://{authority}/");
         Ok(ClientConfig {
             server: server.parse().expect("the parts of a URL make a URL"),
             prefix: uri.path().trim_end_matches('/').into(),
-            access: Arc::new(Access::new(checked.credentials, tls.transpose()?)),
+            access: Arc::new(Access::new(checked.credentials, tls)),
             proxy: checked.proxy,
             url: checked.url,
             namespace: checked.namespace.unwrap_or_else(|| "default".to_owned()),
@@ -248,7 +232,13 @@ impl Draft {
         })
     }
 
-    fn check(mut self, environment: &Environment) -> Result<Checked, String> {
+    fn check(self, environment: &Environment) -> Result<Checked, ConfigError> {
+        let place = self.place.clone();
+        let checked = self.try_check(environment);
+        checked.map_err(|problem| invalid(&place, problem))
+    }
+
+    fn try_check(mut self, environment: &Environment) -> Result<Checked, String> {
         let url = with_scheme(&self.server, &self.tls);
         // Users may put a password into the URL by mistake; errors must not repeat it.
         let printable = proxy::without_password(&url);
@@ -305,6 +295,7 @@ impl Draft {
             proxy,
             tls,
             namespace: self.namespace,
+            place: self.place,
             origin: self.origin,
         })
     }
@@ -339,16 +330,8 @@ impl ClientConfig {
     /// Creates the configuration for a server outside of any kubeconfig. Reads files, opens no
     /// connection.
     pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
-        let master = |problem| ConfigError::Master {
-            url: proxy::without_password(&source.url),
-            problem,
-        };
-        let mut draft = Draft {
-            server: source.url.clone(),
-            origin: "--server".to_owned(),
-            user: "--token-file".to_owned(),
-            ..Draft::default()
-        };
+        let mut draft = Draft::of_url("--server", &source.url);
+        draft.user = "--token-file".to_owned();
         // A daemon's pages that require a token are served through TLS only.
         if source.token_file.is_some() && !draft.server.contains("://") {
             draft.server.insert_str(0, "https://");
@@ -366,7 +349,7 @@ impl ClientConfig {
                 until_readable: None,
             };
         }
-        draft.finish(&Environment::of_process()).map_err(master)
+        draft.finish(&Environment::of_process())
     }
 }
 
@@ -409,10 +392,6 @@ impl Environment {
         self.vars.get(name).map(String::as_str)
     }
 
-    fn all(&self) -> BTreeMap<String, String> {
-        self.vars.clone()
-    }
-
     fn non_empty_var(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|value| !value.is_empty())
     }
@@ -422,75 +401,47 @@ impl Environment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// No source names an API server.
-    #[error("no configuration for an API server was found; looked at{}", Lines(.0))]
-    NotFound(Vec<SearchedPlace>),
+    #[error(
+        "no configuration for an API server was found; looked at\n  {}",
+        .0.join("\n  ")
+    )]
+    NotFound(Vec<String>),
     /// `--context` names a context, and there is no kubeconfig to have it.
-    #[error("no kubeconfig has the --context {context:?}; looked at{}", Lines(.searched))]
+    #[error(
+        "no kubeconfig has the --context {context:?}; looked at\n  {}",
+        .searched.join("\n  ")
+    )]
     Context {
         context: String,
         /// Where a kubeconfig was looked for.
-        searched: Vec<SearchedPlace>,
+        searched: Vec<String>,
     },
-    #[error("kubeconfig {}: {problem}", file.display())]
-    File { file: PathBuf, problem: String },
-    /// An entry of a kubeconfig cannot be used.
-    #[error("kubeconfig {}, {entry}: {problem}", file.display())]
-    Entry {
-        file: PathBuf,
-        /// Kind and name of the entry, such as `context "prod"`.
-        entry: String,
+    #[error("{place}: {problem}")]
+    Invalid {
+        /// File and entry, or flag.
+        place: String,
         /// What is wrong with it, and how to fix it.
         problem: String,
     },
-    /// The pod's service account cannot be used.
-    #[error("in-cluster configuration: {0}")]
-    InCluster(String),
-    #[error("--master {url:?}: {problem}")]
-    Master {
-        /// The address as given, without a password.
-        url: String,
-        problem: String,
-    },
 }
 
-/// A place where no configuration was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchedPlace {
-    pub place: String,
-    pub found: String,
-}
-
-impl SearchedPlace {
-    fn new(place: impl Into<String>, found: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            found: found.into(),
-        }
-    }
-}
-
-struct Lines<'a>(&'a [SearchedPlace]);
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for SearchedPlace { place, found } in self.0 {
-            write!(f, "\n  {place}: {found}")?;
-        }
-        Ok(())
-    }
+fn invalid(place: &str, problem: String) -> ConfigError {
+    let place = place.to_owned();
+    ConfigError::Invalid { place, problem }
 }
 
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 /// Returns the pod's configuration; `None` if this process does not run in a pod.
-fn find(environment: &Environment, searched: &mut Vec<SearchedPlace>) -> Option<Draft> {
+fn find(environment: &Environment, searched: &mut Vec<String>) -> Option<Draft> {
     let (Some(host), Some(port)) = (
         environment.non_empty_var(HOST),
         environment.non_empty_var(PORT),
     ) else {
-        let place = format!("the pod's environment (${HOST}, ${PORT})");
-        searched.push(SearchedPlace::new(place, "not set, so this is not a pod"));
+        searched.push(format!(
+            "the pod's environment (${HOST}, ${PORT}): not set, so this is not a pod"
+        ));
         return None;
     };
     let host = if host.contains(':') {
@@ -508,6 +459,7 @@ fn find(environment: &Environment, searched: &mut Vec<SearchedPlace>) -> Option<
             until_readable: None,
         },
         namespace: namespace.filter(|text| !text.is_empty()),
+        place: "in-cluster configuration".to_owned(),
         origin: "the pod's service account".to_owned(),
         user: "the pod".to_owned(),
         ..Draft::default()

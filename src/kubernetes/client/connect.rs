@@ -6,8 +6,7 @@
 //! authorities apply to the server and not to a proxy. The chain marks every failure, since a
 //! failure in here proves that the request was not sent.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 use std::{fmt, io};
 
 use rustls::{ClientConnection, StreamOwned};
@@ -16,44 +15,39 @@ use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    ShutdownHandle, SocksConnector, Transport, TransportAdapter, time,
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, LazyBuffers, NextTimeout,
+    SocksConnector, Transport, TransportAdapter, time,
 };
 
 use super::error::{TransportErrorKind, kind_of};
-use super::fence::{Fence, FenceConnector, HeldBack};
+use super::fence::{Fence, Fenced, HeldBack};
 use super::live_tls::LiveTls;
 use super::stream::StreamState;
 use super::tcp::{Tcp, check_room};
 use super::tls::describe;
 
-/// Builds the connector chain. A closed `fence` blocks everything on its connections. With
-/// `close_on_change` a new identity closes connections in use; otherwise they end with their
-/// current response. `stream` is set for lists and watches.
+/// Builds the connector chain. A closed `fence` blocks everything on its connections. `stream` is
+/// set for lists and watches: a new identity ends their connections, while others end with their
+/// current response.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
-    close_on_change: bool,
     fence: Option<&Arc<dyn Fence>>,
     stream: Option<&StreamState>,
 ) -> impl Connector<()> + use<> {
-    let closed_by = tls.clone().filter(|_| close_on_change);
-    let tcp = ConnectTcp {
-        delivery_limit: fence.map(|fence| fence.delivery_limit()),
-        stream: stream.cloned(),
-    };
-    // ORDER: the fence is below TLS, so that its check runs directly before the write.
-    let server = tcp.chain(FenceConnector(fence.cloned())).chain(Wrap(tls));
     let first = ();
     #[cfg(any(test, feature = "simulation"))]
     let first = first.chain(super::simulated::ConnectSimulated);
-    let chain = first
-        .chain(SocksConnector::default())
-        .chain(ConnectProxyConnector::default())
-        .chain(Resolve {
-            system: DefaultResolver::default(),
-            chain: server,
-        });
-    Marked { chain, closed_by }
+    let proxies = first.chain(SocksConnector::default());
+    Marked(
+        proxies
+            .chain(ConnectProxyConnector::default())
+            .chain(Server {
+                system: DefaultResolver::default(),
+                tls,
+                fence: fence.cloned(),
+                stream: stream.cloned(),
+            }),
+    )
 }
 
 /// Why there is no connection. The request was certainly not sent.
@@ -90,13 +84,9 @@ impl Unsent {
     }
 }
 
-/// Marks every failure of the inner connectors as [`Unsent`], and registers with [`LiveTls`] the
-/// connections that it closes when the identity changes.
+/// Marks every failure of the inner connectors as [`Unsent`].
 #[derive(Debug)]
-struct Marked<C> {
-    chain: C,
-    closed_by: Option<Arc<LiveTls>>,
-}
+struct Marked<C>(C);
 
 impl<C: Connector<()>> Connector<()> for Marked<C> {
     type Out = C::Out;
@@ -106,38 +96,11 @@ impl<C: Connector<()>> Connector<()> for Marked<C> {
         details: &ConnectionDetails,
         chained: Option<()>,
     ) -> Result<Option<Self::Out>, Error> {
-        let Some(tls) = &self.closed_by else {
-            return self.chain.connect(details, chained).map_err(Unsent::wrap);
-        };
-        let (tls, register) = (Arc::clone(tls), Arc::clone(&details.register_shutdown));
-        let details = ConnectionDetails {
-            register_shutdown: Arc::new(move |handle: Weak<dyn ShutdownHandle>| {
-                tls.close_on_change(Weak::clone(&handle));
-                register(handle)
-            }),
-            ..copy_details(details)
-        };
-        self.chain.connect(&details, chained).map_err(Unsent::wrap)
+        self.0.connect(details, chained).map_err(Unsent::wrap)
     }
 }
 
-/// Copies the details field by field; ureq's type is not `Clone`.
-fn copy_details<'a>(details: &ConnectionDetails<'a>) -> ConnectionDetails<'a> {
-    ConnectionDetails {
-        uri: details.uri,
-        addrs: details.addrs.clone(),
-        config: details.config,
-        request_level: details.request_level,
-        resolver: details.resolver,
-        now: details.now,
-        timeout: details.timeout,
-        current_time: Arc::clone(&details.current_time),
-        run_connector: Arc::clone(&details.run_connector),
-        register_shutdown: Arc::clone(&details.register_shutdown),
-    }
-}
-
-/// Leaves the resolution of the API server's name to [`Resolve`]. ureq calls its resolver before it
+/// Leaves the resolution of the API server's name to [`Server`]. ureq calls its resolver before it
 /// checks the pool of idle connections, so for every request.
 #[derive(Debug)]
 pub(super) struct LazyResolver {
@@ -171,87 +134,67 @@ impl Resolver for LazyResolver {
     }
 }
 
-/// Resolves the server's name unless a proxy connection to it exists. Blocks for as long as the
-/// system's resolver does (`timeout` and `attempts` of `resolv.conf`). The connect timeout starts
-/// after that.
+/// Connects to the server, or goes on with a proxy's connection to it: name, TCP, fence, TLS.
 #[derive(Debug)]
-struct Resolve<C> {
+struct Server {
     system: DefaultResolver,
-    chain: C,
-}
-
-impl<In: Transport, C: Connector<In>> Connector<In> for Resolve<C> {
-    type Out = C::Out;
-
-    fn connect(
-        &self,
-        details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, Error> {
-        if chained.is_some() || !details.addrs.is_empty() {
-            return self.chain.connect(details, chained);
-        }
-        let system = &self.system;
-        let addrs = system.resolve(details.uri, details.config, NextTimeout::default())?;
-        let details = ConnectionDetails {
-            addrs,
-            // The connect timeout starts after the resolution, which has the resolver's own limits.
-            now: (details.current_time)(),
-            ..copy_details(details)
-        };
-        self.chain.connect(&details, None)
-    }
-}
-
-/// Opens the TCP connection.
-#[derive(Debug)]
-struct ConnectTcp {
-    /// Set for connections behind a fence.
-    delivery_limit: Option<Duration>,
+    /// `None` if no connection uses TLS.
+    tls: Option<Arc<LiveTls>>,
+    fence: Option<Arc<dyn Fence>>,
     /// Set for lists and watches.
     stream: Option<StreamState>,
 }
 
-impl<In: Transport> Connector<In> for ConnectTcp {
-    type Out = Either<In, Tcp>;
+impl<In: Transport> Connector<In> for Server {
+    type Out = Box<dyn Transport>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        if let Some(proxied) = chained {
-            return Ok(Some(Either::A(proxied)));
+        let mut began = details.now;
+        let mut transport = match chained {
+            Some(proxied) => proxied.boxed(),
+            None => {
+                let addrs = self.resolve(details)?;
+                // The connect timeout starts after the resolution, which has the resolver's own
+                // limits.
+                began = (details.current_time)();
+                let limit = self.fence.as_ref().map(|fence| fence.delivery_limit());
+                Tcp::connect(details, &addrs, limit, self.stream.as_ref())?.boxed()
+            }
+        };
+        // ORDER: the fence is below TLS, so that its check runs directly before the write.
+        if let Some(fence) = &self.fence {
+            transport = Fenced::new(transport, fence).boxed();
         }
-        Ok(Some(Either::B(Tcp::connect(
-            details,
-            self.delivery_limit,
-            self.stream.as_ref(),
-        )?)))
+        if details.needs_tls() && !transport.is_tls() {
+            transport = self.secure(details, began, transport)?.boxed();
+        }
+        Ok(Some(transport))
     }
 }
 
-/// Wraps the connection in TLS if the URI's scheme is `https`. Holds `None` if no connection uses
-/// TLS.
-#[derive(Debug)]
-struct Wrap(Option<Arc<LiveTls>>);
+impl Server {
+    /// The addresses of the proxy, which ureq has resolved, or of the server. Blocks for as long as
+    /// the system's resolver does (`timeout` and `attempts` of `resolv.conf`).
+    fn resolve(&self, details: &ConnectionDetails) -> Result<ResolvedSocketAddrs, Error> {
+        if !details.addrs.is_empty() {
+            return Ok(details.addrs.clone());
+        }
+        let no_limit = NextTimeout::default();
+        self.system.resolve(details.uri, details.config, no_limit)
+    }
 
-impl<In: Transport> Connector<In> for Wrap {
-    type Out = Either<In, TlsTransport>;
-
-    fn connect(
+    /// Does the TLS handshake in what is left of the connect timeout.
+    fn secure(
         &self,
         details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, Error> {
-        let transport = match chained {
-            None => return Ok(None),
-            Some(transport) if !details.needs_tls() || transport.is_tls() => {
-                return Ok(Some(Either::A(transport)));
-            }
-            Some(transport) => transport,
-        };
-        let tls = self.0.as_ref();
+        began: time::Instant,
+        transport: Box<dyn Transport>,
+    ) -> Result<TlsTransport, Error> {
+        let tls = self.tls.as_ref();
         let tls = tls.ok_or(Error::Tls("TLS is needed but not configured"))?;
         let (config, name, generation) = tls.settings_for(details.uri).map_err(io::Error::other)?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
@@ -260,10 +203,10 @@ impl<In: Transport> Connector<In> for Wrap {
         let buffers = LazyBuffers::new(input, config.output_buffer_size());
         let mut stream = StreamOwned {
             conn: connection,
-            sock: TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time)),
+            sock: TransportAdapter::new(transport, Arc::clone(&details.current_time)),
         };
         let peer = tls.peer(details.uri);
-        stream.sock.set_timeout(remaining_time(details)?);
+        stream.sock.set_timeout(remaining_time(details, began)?);
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
             if is_certificate_problem(&error) {
                 // The cluster's authority may have been rotated since the last check.
@@ -271,7 +214,7 @@ impl<In: Transport> Connector<In> for Wrap {
             }
             return Err(described(peer, error).into());
         }
-        Ok(Some(Either::B(TlsTransport {
+        Ok(TlsTransport {
             buffers,
             unsent: Vec::new(),
             send_timeout: details.timeout,
@@ -279,16 +222,17 @@ impl<In: Transport> Connector<In> for Wrap {
             tls: Arc::clone(tls),
             peer,
             generation,
-        })))
+            is_list_or_watch: self.stream.is_some(),
+        })
     }
 }
 
 /// Returns what TCP and proxies have left of the connect timeout.
-fn remaining_time(details: &ConnectionDetails) -> Result<NextTimeout, Error> {
+fn remaining_time(details: &ConnectionDetails, began: time::Instant) -> Result<NextTimeout, Error> {
     let mut timeout = details.timeout;
     let now = (details.current_time)();
     if let (time::Duration::Exact(limit), time::Instant::Exact(began), time::Instant::Exact(now)) =
-        (timeout.after, details.now, now)
+        (timeout.after, began, now)
     {
         let remaining = limit.saturating_sub(now.saturating_duration_since(began));
         if remaining.is_zero() {
@@ -338,9 +282,14 @@ struct TlsTransport {
     peer: &'static str,
     /// The identity that this connection was opened with.
     generation: u64,
+    is_list_or_watch: bool,
 }
 
 impl TlsTransport {
+    fn has_current_identity(&self) -> bool {
+        self.generation == self.tls.generation()
+    }
+
     fn send(&mut self) -> Result<(), Error> {
         self.stream.sock.set_timeout(self.send_timeout);
         let sent = io::Write::write_all(&mut self.stream, &self.unsent);
@@ -367,6 +316,11 @@ impl Transport for TlsTransport {
         if !self.unsent.is_empty() {
             self.send()?;
         }
+        // A response is short; a watch ends at the first read after the change.
+        if self.is_list_or_watch && !self.has_current_identity() {
+            let why = "the client certificate has changed";
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why).into());
+        }
         self.stream.sock.set_timeout(timeout);
         check_room(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
@@ -378,7 +332,7 @@ impl Transport for TlsTransport {
 
     /// ureq calls this between two requests, so a connection with an old identity ends there.
     fn is_open(&mut self) -> bool {
-        self.generation == self.tls.generation() && self.stream.sock.get_mut().is_open()
+        self.has_current_identity() && self.stream.sock.get_mut().is_open()
     }
 
     fn is_tls(&self) -> bool {

@@ -20,7 +20,7 @@ use secrecy::ExposeSecret;
 use ureq::http::header::HeaderValue;
 
 use super::credentials::bearer;
-use super::tls::{Identity, Trust, client_config};
+use super::tls::{Identity, client_config};
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;
 use crate::telemetry::metrics;
@@ -179,7 +179,7 @@ impl ExecPlugin {
                 .transpose()?;
             // An identity that no connection can present must not replace one that works.
             if let Some(identity) = &issued.identity {
-                client_config(&Trust::Anyone, Some(identity))?;
+                client_config(None, Some(identity))?;
             }
             Ok((token, issued.identity, issued.expires))
         });

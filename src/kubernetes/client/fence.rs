@@ -15,9 +15,7 @@ use std::time::Duration;
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
 use ureq::Error;
-use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, Either, NextTimeout, Transport,
-};
+use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 /// Decides whether this process may still write.
 pub trait Fence: fmt::Debug + Send + Sync {
@@ -54,40 +52,24 @@ pub(super) fn guard_socket(stream: &TcpStream, limit: Duration) -> std::io::Resu
     Ok(())
 }
 
-/// Puts the check directly above the socket, below TLS.
-#[derive(Debug)]
-pub(super) struct FenceConnector(pub(super) Option<Arc<dyn Fence>>);
-
-impl<In: Transport> Connector<In> for FenceConnector {
-    type Out = Either<In, Fenced<In>>;
-
-    fn connect(
-        &self,
-        _details: &ConnectionDetails,
-        chained: Option<In>,
-    ) -> Result<Option<Self::Out>, Error> {
-        Ok(match (&self.0, chained) {
-            (_, None) => None,
-            (None, Some(transport)) => Some(Either::A(transport)),
-            (Some(fence), Some(transport)) => Some(Either::B(Fenced {
-                inner: transport,
-                fence: Arc::clone(fence),
-            })),
-        })
-    }
-}
-
 /// A connection that sends nothing while the fence is closed.
 ///
 /// If the fence blocks a part of a request, the request is incomplete and the server does not act
 /// on it. So it counts as not sent.
 #[derive(Debug)]
-pub(super) struct Fenced<T> {
-    inner: T,
+pub(super) struct Fenced {
+    inner: Box<dyn Transport>,
     fence: Arc<dyn Fence>,
 }
 
-impl<T: Transport> Transport for Fenced<T> {
+impl Fenced {
+    pub(super) fn new(inner: Box<dyn Transport>, fence: &Arc<dyn Fence>) -> Self {
+        let fence = Arc::clone(fence);
+        Self { inner, fence }
+    }
+}
+
+impl Transport for Fenced {
     fn buffers(&mut self) -> &mut dyn Buffers {
         self.inner.buffers()
     }

@@ -2,7 +2,7 @@
 //! loops in `client` and `stream` call it on the sending thread.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -11,16 +11,14 @@ use ureq::http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WARNING,
 };
 use ureq::http::uri::{PathAndQuery, Uri};
-use ureq::unversioned::transport::Connector;
 use ureq::{Agent, Body, Error, Timeout, http};
 
 use super::ClientOptions;
-use super::access::Access;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
-use super::request::{Method, Request};
+use super::request::Request;
 use super::retry::{Failure, whole_seconds};
 use super::stream::StreamState;
 use crate::api::Status;
@@ -84,59 +82,30 @@ pub(super) struct Http {
     /// The agent's own timeouts. With any others ureq copies the agent's configuration for the
     /// request.
     default_timeouts: Timeouts,
-    server: Uri,
-    prefix: Arc<str>,
-    access: Arc<Access>,
+    pub(super) config: Arc<ClientConfig>,
     warnings: Arc<Warnings>,
     /// Shortens the wait for a credential plugin.
     stop: Stop,
-    meter: Arc<Meter>,
 }
 
 impl Http {
     /// Creates connections for complete responses, shared by many threads.
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
-        let default_timeouts = Timeouts::of_response(options.request_timeout);
-        let (tls, fence) = (config.access.tls(), options.fence.as_ref());
-        let connector = connector(tls, false, fence, None);
-        let idle = options.connections;
         Self {
-            agent: agent(
-                config,
-                options,
-                connector,
-                default_timeouts,
-                idle,
-                SMALL_BUFFER,
-            ),
-            default_timeouts,
-            server: config.server.clone(),
-            prefix: Arc::clone(&config.prefix),
-            access: Arc::clone(&config.access),
+            agent: agent(config, options, None),
+            default_timeouts: Timeouts::of_response(options.request_timeout),
+            // The clone shares the credentials, so a reload reaches every client.
+            config: Arc::new(config.clone()),
             warnings: Arc::default(),
             stop: stop.clone(),
-            meter: Arc::new(Meter::new(&config.server)),
         }
     }
 
     /// Creates connections for one thread that lists and watches; `stream` says how their reads
     /// wait.
-    pub(super) fn streaming(
-        &self,
-        config: &ClientConfig,
-        options: &ClientOptions,
-        stream: &StreamState,
-    ) -> Self {
-        let connector = connector(self.access.tls(), true, None, Some(stream));
+    pub(super) fn streaming(&self, options: &ClientOptions, stream: &StreamState) -> Self {
         Self {
-            agent: agent(
-                config,
-                options,
-                connector,
-                self.default_timeouts,
-                1,
-                STREAM_BUFFER,
-            ),
+            agent: agent(&self.config, options, Some(stream)),
             ..self.clone()
         }
     }
@@ -148,11 +117,14 @@ impl Http {
 
     /// Checks the certificate files if the check is due; for threads that stay on one connection.
     pub(super) fn check_files(&self) {
-        self.access.check_files();
+        self.config.access.check_files();
     }
 
-    pub(super) fn meter(&self) -> &Arc<Meter> {
-        &self.meter
+    /// The metrics of this request's verb.
+    pub(super) fn metrics(&self, request: &Request) -> VerbMetrics {
+        let verb = request.method().as_str();
+        let host = self.config.authority();
+        metrics::global().rest_client.of(verb, host)
     }
 
     /// Sends `request` once; `retries` counts the retries so far. Blocks until the response's head
@@ -162,10 +134,12 @@ impl Http {
         request: &Request,
         timeouts: Timeouts,
         retries: u32,
+        metrics: &VerbMetrics,
     ) -> Result<http::Response<Body>, Failure> {
-        self.access.check_files();
+        let access = &self.config.access;
+        access.check_files();
         let mut headers = HeaderMap::with_capacity(HEADERS);
-        let used = self.access.authorize(&mut headers, &self.stop);
+        let used = access.authorize(&mut headers, &self.stop);
         let used = used.map_err(ClientError::Credentials)?;
         let began = Instant::now();
         let bytes = request.body.as_ref().map(|body| body.bytes.as_slice());
@@ -177,7 +151,6 @@ impl Http {
             .as_ref()
             .ok()
             .map(|response| response.status().as_u16());
-        let metrics = self.meter.verb(request.method());
         metrics.attempted(code);
         if retries > 0 {
             metrics.retried(code);
@@ -189,9 +162,9 @@ impl Http {
         self.warnings.log(response.headers());
         if response.status() == StatusCode::UNAUTHORIZED {
             // The file or the plugin may have a newer token; the next request fetches it.
-            self.access.refuse(&used, &self.server);
+            access.refuse(&used, &self.config.server);
         } else {
-            self.access.accept();
+            access.accept();
         }
         if response.status().is_success() {
             return Ok(response);
@@ -231,9 +204,9 @@ impl Http {
         body: B,
     ) -> Result<http::Request<B>, ClientError> {
         let invalid = |error: &dyn std::error::Error| ClientError::Invalid(error.to_string());
-        let path = request.path_and_query_under(&self.prefix);
+        let path = request.path_and_query_under(&self.config.prefix);
         let path = PathAndQuery::try_from(path).map_err(|error| invalid(&error))?;
-        let mut parts = self.server.clone().into_parts();
+        let mut parts = self.config.server.clone().into_parts();
         parts.path_and_query = Some(path);
         let accept = HeaderValue::from_str(&request.accept);
         headers.insert(ACCEPT, accept.map_err(|error| invalid(&error))?);
@@ -242,7 +215,7 @@ impl Http {
             headers.insert(CONTENT_TYPE, content_type.map_err(|error| invalid(&error))?);
         }
         let mut head = http::Request::new(body);
-        *head.method_mut() = request.method.in_http();
+        *head.method_mut() = request.method.clone();
         *head.uri_mut() = Uri::from_parts(parts).map_err(|error| invalid(&error))?;
         *head.headers_mut() = headers;
         Ok(head)
@@ -259,7 +232,7 @@ impl Http {
             let location = header(LOCATION).unwrap_or_default();
             let message = format!(
                 "{} redirects to {location:?}, which is not followed",
-                self.server
+                self.config.server
             );
             return ClientError::Status(Status::new(code, "", message)).into();
         }
@@ -298,23 +271,20 @@ impl Http {
             Error::BadUri(error) => return ClientError::Invalid(error),
             error => (TransportErrorKind::Other, true, error.to_string()),
         };
-        let authority = self.server.authority().map_or("", |a| a.as_str());
         ClientError::Transport(TransportError {
             kind,
             sent,
-            message: format!("{authority}: {message}"),
+            message: format!("{}: {message}", self.config.authority()),
         })
     }
 }
 
-fn agent(
-    config: &ClientConfig,
-    options: &ClientOptions,
-    connector: impl Connector<()>,
-    default_timeouts: Timeouts,
-    idle: usize,
-    input: usize,
-) -> Agent {
+fn agent(config: &ClientConfig, options: &ClientOptions, stream: Option<&StreamState>) -> Agent {
+    let (fence, idle, input) = match stream {
+        None => (options.fence.as_ref(), options.connections, SMALL_BUFFER),
+        Some(_) => (None, 1, STREAM_BUFFER),
+    };
+    let limit = options.request_timeout;
     let settings = ureq::config::Config::builder()
         // The body of an error response explains the error; ureq would drop it.
         .http_status_as_error(false)
@@ -331,13 +301,13 @@ fn agent(
         .output_buffer_size(OUTPUT_BUFFER)
         // Set only timeouts of single phases. With an overall one, or one for name resolution, ureq
         // starts a thread per request to resolve the server's name.
-        .timeout_connect(Some(CONNECT_TIMEOUT.min(options.request_timeout)))
-        .timeout_send_request(Some(options.request_timeout))
-        .timeout_send_body(Some(options.request_timeout))
-        .timeout_recv_response(Some(default_timeouts.head))
-        .timeout_recv_body(default_timeouts.body)
-        .timeout_per_read(default_timeouts.read)
+        .timeout_connect(Some(CONNECT_TIMEOUT.min(limit)))
+        .timeout_send_request(Some(limit))
+        .timeout_send_body(Some(limit))
+        .timeout_recv_response(Some(limit))
+        .timeout_recv_body(Some(limit))
         .build();
+    let connector = connector(config.access.tls(), fence, stream);
     let resolver = LazyResolver::new(config.server.clone());
     Agent::with_parts(settings, connector, resolver)
 }
@@ -353,51 +323,19 @@ fn describe(timeout: Timeout) -> String {
     .to_owned()
 }
 
-// Request metrics of one client. The metric handles of a verb are resolved at its first request;
-// after that, counting a request costs a few nanoseconds and no allocation.
-
-#[derive(Debug)]
-pub(super) struct Meter {
-    host: String,
-    verbs: [OnceLock<VerbMetrics>; Method::ALL.len()],
-}
-
-impl Meter {
-    pub(super) fn new(server: &Uri) -> Self {
-        let host = server
-            .authority()
-            .map_or("none", |authority| authority.as_str());
-        Self {
-            host: host.to_owned(),
-            verbs: Default::default(),
-        }
-    }
-
-    pub(super) fn verb(&self, method: Method) -> &VerbMetrics {
-        let resolve = || {
-            metrics::global()
-                .rest_client
-                .of(method.as_str(), &self.host)
-        };
-        self.verbs[method as usize].get_or_init(resolve)
-    }
-}
-
 /// Measures one request, from the call until this is dropped, which is when the response was read.
 #[derive(Debug)]
 pub(super) struct ResponseMeter {
-    meter: Arc<Meter>,
-    method: Method,
+    metrics: VerbMetrics,
     began: Instant,
     /// `None`: no response, or not a successful one.
     n_bytes: Option<usize>,
 }
 
 impl ResponseMeter {
-    pub(super) fn new(meter: &Arc<Meter>, request: &Request) -> Self {
+    pub(super) fn new(metrics: VerbMetrics) -> Self {
         Self {
-            meter: Arc::clone(meter),
-            method: request.method(),
+            metrics,
             began: Instant::now(),
             n_bytes: None,
         }
@@ -406,7 +344,7 @@ impl ResponseMeter {
     /// Records one attempt to send the request, the first or a retry.
     pub(super) fn attempted(&self, request: &Request) {
         let size = bytes(request.body_bytes());
-        self.meter.verb(self.method).request_size.observe(size);
+        self.metrics.request_size.observe(size);
     }
 
     pub(super) fn received(&mut self, n_bytes: usize) {
@@ -416,12 +354,10 @@ impl ResponseMeter {
 
 impl Drop for ResponseMeter {
     fn drop(&mut self) {
-        let metrics = self.meter.verb(self.method);
-        metrics
-            .request_duration
-            .observe(self.began.elapsed().as_secs_f64());
+        let took = self.began.elapsed().as_secs_f64();
+        self.metrics.request_duration.observe(took);
         if let Some(n_bytes) = self.n_bytes {
-            metrics.response_size.observe(bytes(n_bytes));
+            self.metrics.response_size.observe(bytes(n_bytes));
         }
     }
 }

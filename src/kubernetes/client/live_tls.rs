@@ -3,28 +3,25 @@
 //! restart.
 //!
 //! A new identity retires the connections with the old one: idle ones are not used again, those
-//! with a request in flight end with its response, and watches are closed. A new certificate
-//! authority applies to new connections. If a file cannot be read or used, the check logs that and
-//! the old settings stay.
+//! with a request in flight end with its response, and watches end at their next read. A new
+//! certificate authority applies to new connections. If a file cannot be read or used, the check
+//! logs that and the old settings stay.
 //!
 //! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use ureq::http::Uri;
-use ureq::unversioned::transport::ShutdownHandle;
 
-use super::tls::{Identity, Trust, server_name};
-use crate::client::tls::{authorities, client_config};
+use super::tls::{Identity, authorities, client_config, server_name};
 use crate::stdx::bounded_file;
 use crate::stdx::clock::Clock;
 use crate::telemetry::{Expiry, metrics};
@@ -36,9 +33,6 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 /// Interval to the next check after a check that failed, for instance because the key of a new
 /// certificate is not written yet, or after a rejected server certificate.
 const CHECK_RETRY_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Number of existing [`LiveTls`], for the metrics.
-static N_LIVE: AtomicU32 = AtomicU32::new(0);
 
 /// The sources of the TLS settings.
 #[derive(Clone, Default)]
@@ -71,37 +65,25 @@ pub(super) struct LiveTls {
     /// The API server; any other address is the proxy's.
     server: Uri,
     clock: Arc<dyn Clock>,
-    started: Instant,
     current: ArcSwap<Current>,
     /// Also locked while a thread reads the files, so that a slow thread does not restore old
     /// contents.
     state: Mutex<State>,
-    check_at: AtomicU64,
-    /// Connections to close when the identity changes.
-    streams: Mutex<Vec<Weak<dyn ShutdownHandle>>>,
+    check_at: Mutex<Instant>,
 }
 
 struct State {
-    ingredients: Ingredients,
+    source: TlsSource,
+    material: Material,
     /// The problem that was logged last, so that each problem is logged once.
     problem: Option<String>,
 }
 
-/// Everything that the settings are built from.
+/// The contents that were read last.
 #[derive(Clone)]
-struct Ingredients {
-    source: TlsSource,
-    /// The contents that were read last.
-    material: Material,
-    trust: Trust,
-    /// Number of the credentials. A plugin of other credentials may not present an identity any
-    /// more.
-    credentials: u64,
-}
-
-#[derive(Clone, PartialEq, Eq)]
 struct Material {
     certificate_authority: Option<Vec<u8>>,
+    /// The files', else the credential plugin's.
     identity: Option<Identity>,
 }
 
@@ -118,42 +100,47 @@ impl LiveTls {
         source: TlsSource,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
-        let ingredients = Ingredients::read(source, None, 0)?;
-        let current = settings(server, &ingredients, 0)?;
-        let started = clock.now();
-        let live = Self {
+        let material = source.read(None)?;
+        let current = settings(server, &source, &material, 0)?;
+        metrics::global().credentials.transport_created();
+        Ok(Self {
             server: server.clone(),
-            clock,
-            started,
             current: ArcSwap::from_pointee(current),
             state: Mutex::new(State {
-                ingredients,
+                source,
+                material,
                 problem: None,
             }),
-            check_at: AtomicU64::new(0),
-            streams: Mutex::default(),
-        };
-        live.check_in(CHECK_INTERVAL);
-        let n_live = N_LIVE.fetch_add(1, Ordering::Relaxed) + 1;
-        metrics::global().credentials.transport_created(n_live);
-        Ok(live)
+            check_at: Mutex::new(clock.now() + CHECK_INTERVAL),
+            clock,
+        })
     }
 
-    /// Checks the files if the check is due. Cheap enough for every request and read: it reads the
-    /// clock.
+    /// Checks the files if the check is due. Cheap enough for every request and read.
     pub(super) fn check_if_due(&self) {
-        let due = Duration::from_millis(self.check_at.load(Ordering::Relaxed));
-        if self.clock.now().saturating_duration_since(self.started) < due {
+        let now = self.clock.now();
+        let mut check_at = self.check_at.lock();
+        if now < *check_at {
             return;
         }
         // Set the next check first, so that other threads do not wait while this one reads the
         // files.
-        self.check_in(CHECK_INTERVAL);
+        *check_at = now + CHECK_INTERVAL;
+        drop(check_at);
         self.refresh_certificate_authority();
         self.refresh_identity();
         if let Some(expiry) = &self.current.load().expiry {
             expiry.warn_if_due();
         }
+    }
+
+    /// Lets the next check come soon; returns false if it was due that soon anyway.
+    fn check_soon(&self) -> bool {
+        let soon = self.clock.now() + CHECK_RETRY_INTERVAL;
+        let mut check_at = self.check_at.lock();
+        let was_later = *check_at > soon;
+        *check_at = soon.min(*check_at);
+        was_later
     }
 
     /// Returns configuration, server name and generation for a new connection to `uri`, the API
@@ -165,18 +152,13 @@ impl LiveTls {
     ) -> Result<(Arc<ClientConfig>, ServerName<'static>, u64), String> {
         self.refresh_identity();
         let current = self.current.load_full();
-        let generation = current.generation;
-        match &current.proxy {
+        let (config, name) = match &current.proxy {
             Some(proxy) if self.is_proxy(uri) => {
-                let name = server_name(uri.host().unwrap_or_default())?;
-                Ok((Arc::clone(proxy), name, generation))
+                (proxy, server_name(uri.host().unwrap_or_default())?)
             }
-            _ => Ok((
-                Arc::clone(&current.server),
-                current.server_name.clone(),
-                generation,
-            )),
-        }
+            _ => (&current.server, current.server_name.clone()),
+        };
+        Ok((Arc::clone(config), name, current.generation))
     }
 
     fn is_proxy(&self, uri: &Uri) -> bool {
@@ -199,45 +181,27 @@ impl LiveTls {
 
     /// Call after a handshake rejected the server's certificate: its authority may be a new one.
     pub(super) fn server_certificate_rejected(&self) {
-        let soon = self.millis_at(CHECK_RETRY_INTERVAL);
-        // ORDER: set the next check before reading. The read is skipped if a check is due this soon
-        // anyway.
-        if self.check_at.fetch_min(soon, Ordering::Relaxed) > soon {
+        if self.check_soon() {
             self.refresh_certificate_authority();
         }
     }
 
-    /// Registers a connection to be closed when the identity changes.
-    pub(super) fn close_on_change(&self, connection: Weak<dyn ShutdownHandle>) {
-        let mut streams = self.streams.lock();
-        streams.retain(|handle| handle.strong_count() > 0);
-        streams.push(connection);
-    }
-
-    /// Presents `identity`, which the plugin of `credentials` issued, on new connections. Returns
-    /// false if a reload has replaced those credentials.
+    /// Presents `identity`, which a credential plugin issued, on new connections.
     ///
     /// # Errors
     /// What is wrong with the identity; the old one stays.
-    pub(super) fn present(
-        &self,
-        identity: Option<&Identity>,
-        credentials: u64,
-    ) -> Result<bool, String> {
-        let state = self.state.lock();
-        if state.ingredients.credentials != credentials {
-            return Ok(false);
+    pub(super) fn present(&self, identity: Option<&Identity>) -> Result<(), String> {
+        let mut state = self.state.lock();
+        if state.material.identity.as_ref() != identity {
+            let (source, mut material) = (state.source.clone(), state.material.clone());
+            material.identity = identity.cloned();
+            self.adopt(&mut state, source, material)?;
         }
-        if state.ingredients.material.identity.as_ref() != identity {
-            let mut new = state.ingredients.clone();
-            new.material.identity = identity.cloned();
-            self.adopt(state, new)?;
-        }
-        Ok(true)
+        Ok(())
     }
 
-    /// Replaces the sources by `source`, which belongs to `credentials`, and reads the files.
-    /// `plugin` is the identity that the credentials' plugin issued.
+    /// Replaces the sources by `source` and reads the files. `plugin` is the identity that a
+    /// credential plugin issued.
     ///
     /// # Errors
     /// What cannot be read or used; the old settings stay.
@@ -245,163 +209,100 @@ impl LiveTls {
         &self,
         source: &TlsSource,
         plugin: Option<Identity>,
-        credentials: u64,
     ) -> Result<Changes, String> {
-        let replaced = self.try_replace(source, plugin, credentials);
-        let pem = source.certificate_authority.as_ref();
-        if let Some(pem) = pem.filter(|pem| pem.is_file()) {
-            metrics::global().credentials.ca_reloaded(match &replaced {
-                Ok(changes) => Ok(changes.contains(&CERTIFICATE_AUTHORITY)),
-                Err(_) => pem
-                    .read()
-                    .map_err(|_problem| "read_error")
-                    .and_then(|bytes| {
-                        trust(source, Some(&bytes)).map_err(|_problem| rejection_reason(&bytes))
-                    })
-                    .map(|_| false),
-            });
+        let mut state = self.state.lock();
+        let read = source.read(plugin);
+        let replaced = read.and_then(|new| self.adopt(&mut state, source.clone(), new));
+        if replaced.is_ok() {
+            *self.check_at.lock() = self.clock.now() + CHECK_INTERVAL;
         }
+        count_authority_reload(source, &replaced);
         replaced
     }
 
-    fn try_replace(
-        &self,
-        source: &TlsSource,
-        plugin: Option<Identity>,
-        credentials: u64,
-    ) -> Result<Changes, String> {
-        let state = self.state.lock();
-        let new = Ingredients::read(source.clone(), plugin, credentials)?;
-        self.check_in(CHECK_INTERVAL);
-        self.adopt(state, new)
-    }
-
     fn refresh_identity(&self) {
-        let state = self.state.lock();
-        let mut new = state.ingredients.clone();
-        let Some((certificate, key)) = &new.source.identity else {
-            return;
-        };
-        if !certificate.is_file() && !key.is_file() {
+        let mut state = self.state.lock();
+        let (source, mut material) = (state.source.clone(), state.material.clone());
+        let files = source.identity.as_ref();
+        if !files.is_some_and(|(certificate, key)| certificate.is_file() || key.is_file()) {
             return;
         }
-        let read = certificate
-            .read()
-            .and_then(|certificate| Ok((certificate, key.read()?)));
-        // The closure owns the guard, so `log_refresh` can lock again.
-        let refreshed = read.and_then(|identity| {
-            if state.ingredients.material.identity.as_ref() == Some(&identity) {
-                return Ok(Changes::new());
-            }
-            new.material.identity = Some(identity);
-            self.adopt(state, new)
+        let refreshed = source.read_identity().and_then(|identity| {
+            material.identity = identity;
+            self.adopt(&mut state, source.clone(), material)
         });
-        self.log_refresh(CLIENT_CERTIFICATE, refreshed);
+        self.log_refresh(&mut state, CLIENT_CERTIFICATE, refreshed);
     }
 
     fn refresh_certificate_authority(&self) {
-        let state = self.state.lock();
-        let mut new = state.ingredients.clone();
-        let pem = new.source.certificate_authority.as_ref();
-        let Some(pem) = pem.filter(|pem| pem.is_file()) else {
+        let mut state = self.state.lock();
+        let (source, mut material) = (state.source.clone(), state.material.clone());
+        let Some(pem) = source.authority_file() else {
             return;
         };
-        let refreshed = pem.read().map_err(|problem| ("read_error", problem));
-        let refreshed = refreshed.and_then(|bytes| {
-            if state.ingredients.material.certificate_authority.as_ref() == Some(&bytes) {
-                return Ok(Changes::new());
-            }
-            let reason = rejection_reason(&bytes);
-            let adopted = trust(&new.source, Some(&bytes)).and_then(|trust| {
-                new.trust = trust;
-                new.material.certificate_authority = Some(bytes);
-                self.adopt(state, new)
-            });
-            adopted.map_err(|problem| (reason, problem))
+        let refreshed = pem.read().and_then(|bytes| {
+            material.certificate_authority = Some(bytes);
+            self.adopt(&mut state, source.clone(), material)
         });
-        metrics::global().credentials.ca_reloaded(match &refreshed {
-            Ok(changes) => Ok(!changes.is_empty()),
-            Err((reason, _)) => Err(reason),
-        });
-        let refreshed = refreshed.map_err(|(_, problem)| problem);
-        self.log_refresh(CERTIFICATE_AUTHORITY, refreshed);
+        count_authority_reload(&source, &refreshed);
+        self.log_refresh(&mut state, CERTIFICATE_AUTHORITY, refreshed);
     }
 
-    /// Makes `new` the settings of new connections.
-    fn adopt(&self, mut state: MutexGuard<'_, State>, new: Ingredients) -> Result<Changes, String> {
-        let changes = state.ingredients.changes(&new);
-        if changes.is_empty() {
-            state.ingredients = new;
-            return Ok(changes);
+    /// Makes `source` and `material` the settings of new connections.
+    fn adopt(
+        &self,
+        state: &mut State,
+        source: TlsSource,
+        material: Material,
+    ) -> Result<Changes, String> {
+        let (old, new) = (&state.material, &material);
+        let mut changes = Changes::new();
+        if old.identity != new.identity {
+            changes.push(CLIENT_CERTIFICATE);
         }
-        let new_identity = changes.contains(&CLIENT_CERTIFICATE);
-        let generation = self.generation() + u64::from(new_identity);
-        let current = settings(&self.server, &new, generation)?;
-        state.ingredients = new;
-        self.current.store(Arc::new(current));
-        drop(state);
-        if new_identity {
-            // ORDER: the new settings are public by now, so the reopened watches present the new
-            // identity.
-            self.close_streams();
+        if old.certificate_authority != new.certificate_authority {
+            changes.push(CERTIFICATE_AUTHORITY);
         }
+        if state.source.insecure != source.insecure {
+            changes.push("insecure-skip-tls-verify");
+        }
+        if state.source.server_name != source.server_name {
+            changes.push("tls-server-name");
+        }
+        if !changes.is_empty() {
+            let generation = self.generation() + u64::from(changes.contains(&CLIENT_CERTIFICATE));
+            let current = settings(&self.server, &source, &material, generation)?;
+            self.current.store(Arc::new(current));
+        }
+        (state.source, state.material) = (source, material);
         Ok(changes)
     }
 
-    fn close_streams(&self) {
-        let mut streams = self.streams.lock();
-        // Take the list first: the lock must not be held while sockets are shut down.
-        let closing = std::mem::take(&mut *streams);
-        drop(streams);
-        for handle in closing.iter().filter_map(Weak::upgrade) {
-            handle.shutdown();
-        }
-    }
-
     /// Logs the result of a check: each change, and each problem once until another one occurs.
-    fn log_refresh(&self, name: &str, refreshed: Result<Changes, String>) {
-        let problem = refreshed.as_ref().err().cloned();
-        let mut state = self.state.lock();
-        // A success does not clear the problem, which may be the other file's; only a change does.
-        let is_new_problem = problem.is_some() && state.problem != problem;
-        if is_new_problem {
-            state.problem.clone_from(&problem);
-        } else if refreshed.as_ref().is_ok_and(|changes| !changes.is_empty()) {
-            state.problem = None;
-        }
-        drop(state);
+    fn log_refresh(&self, state: &mut State, name: &str, refreshed: Result<Changes, String>) {
         match refreshed {
+            // Without a change the problem stays: it may be the other file's.
             Ok(changes) => {
                 for change in changes {
+                    state.problem = None;
                     log::info!("the {change} has changed and is in use");
                 }
             }
             Err(problem) => {
                 // Not later than due: one file's problem must not postpone the check of the other.
-                let soon = self.millis_at(CHECK_RETRY_INTERVAL);
-                self.check_at.fetch_min(soon, Ordering::Relaxed);
-                if is_new_problem {
+                self.check_soon();
+                if state.problem.as_ref() != Some(&problem) {
                     log::warn!(error:% = problem; "the {name} that was read before stays in use");
+                    state.problem = Some(problem);
                 }
             }
         }
-    }
-
-    fn check_in(&self, after: Duration) {
-        self.check_at
-            .store(self.millis_at(after), Ordering::Relaxed);
-    }
-
-    /// The time in this long, as in `check_at`.
-    fn millis_at(&self, after: Duration) -> u64 {
-        let at = self.clock.now().saturating_duration_since(self.started) + after;
-        u64::try_from(at.as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl Drop for LiveTls {
     fn drop(&mut self) {
-        N_LIVE.fetch_sub(1, Ordering::Relaxed);
+        metrics::global().credentials.transport_dropped();
     }
 }
 
@@ -414,91 +315,72 @@ impl fmt::Debug for LiveTls {
     }
 }
 
-impl Ingredients {
-    /// Reads the files that `source` names. `plugin` is the identity if `source` names none.
-    fn read(source: TlsSource, plugin: Option<Identity>, credentials: u64) -> Result<Self, String> {
-        let identity = source.identity.as_ref();
-        let identity =
-            identity.map(|(certificate, key)| Ok::<_, String>((certificate.read()?, key.read()?)));
-        let authority = source.certificate_authority.as_ref();
-        let material = Material {
+impl TlsSource {
+    /// Reads the files. `plugin` is the identity if no file is.
+    fn read(&self, plugin: Option<Identity>) -> Result<Material, String> {
+        let authority = self.certificate_authority.as_ref();
+        Ok(Material {
             certificate_authority: authority.map(Pem::read).transpose()?,
-            identity: identity.transpose()?.or(plugin),
-        };
-        Ok(Self {
-            trust: trust(&source, material.certificate_authority.as_deref())?,
-            source,
-            material,
-            credentials,
+            identity: self.read_identity()?.or(plugin),
         })
     }
 
-    /// Returns the names of what differs in `new`.
-    fn changes(&self, new: &Self) -> Changes {
-        let (material, source) = (&self.material, &self.source);
-        let candidates = [
-            (
-                material.identity != new.material.identity,
-                CLIENT_CERTIFICATE,
-            ),
-            (
-                material.certificate_authority != new.material.certificate_authority,
-                CERTIFICATE_AUTHORITY,
-            ),
-            (
-                source.insecure != new.source.insecure,
-                "insecure-skip-tls-verify",
-            ),
-            (
-                source.server_name != new.source.server_name,
-                "tls-server-name",
-            ),
-        ];
-        let changed = candidates.into_iter().filter(|(changed, _)| *changed);
-        changed.map(|(_, name)| name).collect()
+    fn read_identity(&self) -> Result<Option<Identity>, String> {
+        let identity = self.identity.as_ref();
+        let read = identity.map(|(certificate, key)| Ok((certificate.read()?, key.read()?)));
+        read.transpose()
+    }
+
+    fn authority_file(&self) -> Option<&Pem> {
+        let pem = self.certificate_authority.as_ref();
+        pem.filter(|pem| pem.is_file())
     }
 }
 
-fn trust(source: &TlsSource, certificate_authority: Option<&[u8]>) -> Result<Trust, String> {
-    Ok(if source.insecure {
-        Trust::Anyone
-    } else {
-        Trust::Authorities(authorities(certificate_authority)?)
-    })
-}
-
-fn settings(server: &Uri, ingredients: &Ingredients, generation: u64) -> Result<Current, String> {
-    let Ingredients {
-        source,
-        trust,
-        material,
-        ..
-    } = ingredients;
+fn settings(
+    server: &Uri,
+    source: &TlsSource,
+    material: &Material,
+    generation: u64,
+) -> Result<Current, String> {
     let host = server.host().unwrap_or_default();
     let name = source.server_name.as_deref().unwrap_or(host);
+    let authority = material.certificate_authority.as_deref();
+    let trusted = (!source.insecure).then(|| authorities(authority));
+    let trusted = trusted.transpose()?;
     let proxy = source.tls_proxy.then(|| {
-        let trust = match trust {
-            Trust::Authorities(cluster) if source.certificate_authority.is_some() => {
-                Trust::Authorities(cluster.and_the_systems())
-            }
-            trust => trust.clone(),
-        };
-        client_config(&trust, None).map(Arc::new)
+        let all = trusted.as_ref().map(|cluster| match authority {
+            Some(_) => cluster.and_the_systems(),
+            None => cluster.clone(),
+        });
+        client_config(all.as_ref(), None).map(Arc::new)
     });
+    // A plugin looks after the life of its own certificate.
+    let configured = source.identity.as_ref().zip(material.identity.as_ref());
     Ok(Current {
         server_name: server_name(name)?,
-        server: Arc::new(client_config(trust, material.identity.as_ref())?),
+        server: Arc::new(client_config(trusted.as_ref(), material.identity.as_ref())?),
         proxy: proxy.transpose()?,
         generation,
-        expiry: expiry(ingredients),
+        expiry: configured.and_then(|((file, _), (pem, _))| Expiry::of("client", file.path(), pem)),
     })
 }
 
-/// The life of the configured client certificate. A plugin looks after its own.
-fn expiry(ingredients: &Ingredients) -> Option<Arc<Expiry>> {
-    let (source, _) = ingredients.source.identity.as_ref()?;
-    let (certificate, _) = ingredients.material.identity.as_ref()?;
-    Expiry::of("client", source.path(), certificate)
+/// Counts that the authority's file was read again, with why it is unusable (client-go
+/// `transport/ca_rotation.go`).
+fn count_authority_reload(source: &TlsSource, reloaded: &Result<Changes, String>) {
+    let Some(pem) = source.authority_file() else {
+        return;
+    };
+    let result = match (reloaded, pem.read()) {
+        (Ok(changes), _) => Ok(changes.contains(&CERTIFICATE_AUTHORITY)),
+        (Err(_), Err(_)) => Err("read_error"),
+        (Err(_), Ok(bytes)) if bytes.trim_ascii().is_empty() => Err("empty"),
+        (Err(_), Ok(bytes)) if authorities(Some(&bytes)).is_err() => Err("ca_parse_error"),
+        // The problem is another file's.
+        (Err(_), Ok(_)) => Ok(false),
+    };
+    metrics::global().credentials.ca_reloaded(result);
 }
 
 // The source of a certificate or key: the configuration itself, or a file that may be replaced
@@ -534,13 +416,6 @@ impl Pem {
     pub(super) fn is_file(&self) -> bool {
         self.path().is_some()
     }
-}
-
-/// Returns why an authority's file is rejected, as the metrics' label (client-go
-/// `transport/ca_rotation.go`).
-pub(super) fn rejection_reason(bytes: &[u8]) -> &'static str {
-    let is_empty = bytes.trim_ascii().is_empty();
-    if is_empty { "empty" } else { "ca_parse_error" }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use ureq::http::Method;
 
 use crate::api::ObjectKey;
 use crate::api::json::{Encoded, JSON};
@@ -44,40 +45,6 @@ const PAGE_BYTES_MAX: u64 = 1 << 30;
 
 /// Maximum bytes per object of a page, the same as in a streamed list.
 const OBJECT_BYTES_MAX: u64 = 64 << 20;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Post,
-    Put,
-    Patch,
-    Delete,
-}
-
-impl Method {
-    pub(super) const ALL: [Self; 5] = [Self::Get, Self::Post, Self::Put, Self::Patch, Self::Delete];
-
-    pub(super) fn in_http(self) -> ureq::http::Method {
-        use ureq::http::Method;
-        match self {
-            Self::Get => Method::GET,
-            Self::Post => Method::POST,
-            Self::Put => Method::PUT,
-            Self::Patch => Method::PATCH,
-            Self::Delete => Method::DELETE,
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -147,23 +114,23 @@ impl Request {
     /// A read of `path`, such as `/api/v1/namespaces/default/pods/web-1`. Pass the path unescaped;
     /// the request escapes it.
     pub fn get(path: impl Into<String>) -> Self {
-        Self::new(Method::Get, path)
+        Self::new(Method::GET, path)
     }
 
     pub fn post(path: impl Into<String>) -> Self {
-        Self::new(Method::Post, path)
+        Self::new(Method::POST, path)
     }
 
     pub fn put(path: impl Into<String>) -> Self {
-        Self::new(Method::Put, path)
+        Self::new(Method::PUT, path)
     }
 
     pub fn patch(path: impl Into<String>) -> Self {
-        Self::new(Method::Patch, path)
+        Self::new(Method::PATCH, path)
     }
 
     pub fn delete(path: impl Into<String>) -> Self {
-        Self::new(Method::Delete, path)
+        Self::new(Method::DELETE, path)
     }
 
     #[must_use]
@@ -236,8 +203,8 @@ impl Request {
         self
     }
 
-    pub fn method(&self) -> Method {
-        self.method
+    pub fn method(&self) -> &Method {
+        &self.method
     }
 
     /// Maximum bytes of its response. Requests for a page of a list are recognised by `limit`.
@@ -290,7 +257,7 @@ impl Request {
 /// `GET /api/v1/pods`, for logs: without query and body.
 impl std::fmt::Display for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.method.as_str(), self.path)
+        write!(f, "{} {}", self.method, self.path)
     }
 }
 

@@ -3,13 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use ureq::http::Method;
+
 use super::error::ClientError;
-use super::http::Meter;
-use super::request::{Method, Request};
+use super::request::Request;
 use super::throttle::Throttle;
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
+use crate::telemetry::metrics::rest_client::VerbMetrics;
 
 /// Maximum retries of a request (client-go `rest/request.go:NewRequest`, maxRetries).
 const RETRIES_MAX: u32 = 10;
@@ -30,10 +32,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(method: Method) -> Self {
-        match method {
-            Method::Get => Self::Read,
-            Method::Post | Method::Put | Method::Patch | Method::Delete => Self::Write,
+    pub(super) fn of(method: &Method) -> Self {
+        if method == Method::GET {
+            Self::Read
+        } else {
+            Self::Write
         }
     }
 }
@@ -108,13 +111,13 @@ pub(super) fn run<T>(
     request: &Request,
     kind: Kind,
     throttle: Option<&Throttle>,
-    meter: &Meter,
+    metrics: &VerbMetrics,
     stop: &Stop,
     mut attempt: impl FnMut(u32) -> Result<T, Failure>,
 ) -> Result<T, ClientError> {
     let _request = thread::enter("request", request);
     let wait = || match throttle {
-        Some(throttle) => wait_for_throttle(throttle, request, meter),
+        Some(throttle) => wait_for_throttle(throttle, request, metrics),
         None => Ok(()),
     };
     wait()?;
@@ -157,17 +160,15 @@ pub(super) fn run<T>(
 fn wait_for_throttle(
     throttle: &Throttle,
     request: &Request,
-    meter: &Meter,
+    metrics: &VerbMetrics,
 ) -> Result<(), ClientError> {
     if !throttle.is_limited() {
         return throttle.wait(request);
     }
     let began = Instant::now();
     let waited = throttle.wait(request);
-    let metrics = meter.verb(request.method());
-    metrics
-        .rate_limiter_duration
-        .observe(began.elapsed().as_secs_f64());
+    let waited_for = began.elapsed().as_secs_f64();
+    metrics.rate_limiter_duration.observe(waited_for);
     waited
 }
 
@@ -175,10 +176,11 @@ fn wait_for_throttle(
 mod tests {
     use std::time::Duration;
 
-    use super::{Failure, Kind, Meter, Request, delay, run};
+    use super::{Failure, Kind, Request, delay, run};
     use crate::api::Status;
     use crate::client::error::{ClientError, TransportError, TransportErrorKind};
     use crate::stdx::stop::{Cause, Stop};
+    use crate::telemetry::metrics;
 
     fn rejected(code: u16) -> ClientError {
         ClientError::Status(Status::new(code, "", ""))
@@ -202,9 +204,9 @@ mod tests {
     #[test]
     fn after_the_stop_the_last_error_stands() {
         let (request, stop) = (Request::get("/a"), Stop::new());
-        let meter = Meter::new(&"http://a.invalid".parse().expect("a URL"));
+        let metrics = metrics::global().rest_client.of("GET", "a.invalid");
         let mut n_attempts = 0;
-        let result = run(&request, Kind::Watch, None, &meter, &stop, |_| {
+        let result = run(&request, Kind::Watch, None, &metrics, &stop, |_| {
             n_attempts += 1;
             stop.stop(Cause::Requested("test".to_owned()));
             Err::<(), _>(Failure {

@@ -89,14 +89,14 @@ impl StreamClient {
     ) -> Result<BodyStream, ClientError> {
         self.state.begin_list();
         let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
-        let meter = self.http.meter();
+        let metrics = self.http.metrics(request);
         // As upstream, watches count neither in the size nor in the duration metrics.
-        let measured = (kind != Kind::Watch).then(|| ResponseMeter::new(meter, request));
-        let response = retry::run(request, kind, throttle, meter, &self.stop, |retries| {
+        let measured = (kind != Kind::Watch).then(|| ResponseMeter::new(metrics.clone()));
+        let response = retry::run(request, kind, throttle, &metrics, &self.stop, |retries| {
             if let Some(measured) = &measured {
                 measured.attempted(request);
             }
-            self.http.exchange(request, timeouts, retries)
+            self.http.exchange(request, timeouts, retries, &metrics)
         });
         let response = match response {
             Ok(response) => response,

@@ -61,15 +61,15 @@ pub(super) struct Tcp {
 }
 
 impl Tcp {
-    /// Connects to the first address that responds, with an equal part of the timeout for each.
+    /// Connects to the first of `addrs` that responds, with an equal part of the timeout for each.
     /// Bytes that are not delivered within `delivery_limit` end the connection. `list_or_watch`
     /// is set for lists and watches.
     pub(super) fn connect(
         details: &ConnectionDetails,
+        addrs: &[SocketAddr],
         delivery_limit: Option<Duration>,
         list_or_watch: Option<&StreamState>,
     ) -> Result<Self, Error> {
-        let addrs: &[SocketAddr] = &details.addrs;
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
         let per_addr = details.timeout.not_zero().map(|all| *all / n_addrs);
         let mut last = Error::HostNotFound;

@@ -8,9 +8,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::SingleCertAndKey;
@@ -24,15 +22,7 @@ use crate::stdx::tls::{Certificate, certificates, certified_key, in_words, provi
 /// Certificate (with its intermediates) and key, in PEM.
 pub(super) type Identity = (Vec<u8>, Vec<u8>);
 
-/// Which servers to trust.
-#[derive(Clone)]
-pub(super) enum Trust {
-    /// Servers whose certificates these authorities have signed.
-    Authorities(Authorities),
-    /// Any server.
-    Anyone,
-}
-
+/// The certificate authorities whose servers are trusted.
 #[derive(Clone)]
 pub(super) struct Authorities {
     roots: Arc<RootCertStore>,
@@ -40,28 +30,28 @@ pub(super) struct Authorities {
     listed: Arc<Vec<CertificateDer<'static>>>,
 }
 
-/// Builds the settings for connections to servers that `trust` accepts, with `identity` as the
-/// client certificate.
+/// Builds the settings for connections to servers that `authorities` have signed, or to any server
+/// for `insecure-skip-tls-verify`, with `identity` as the client certificate.
 pub(super) fn client_config(
-    trust: &Trust,
+    authorities: Option<&Authorities>,
     identity: Option<&Identity>,
 ) -> Result<ClientConfig, String> {
     let provider = provider();
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let signed = authorities.map(|Authorities { roots, listed }| {
+        let (roots, own) = (Arc::clone(roots), Arc::clone(&provider));
+        let signed = WebPkiServerVerifier::builder_with_provider(roots, own).build();
+        let signed = signed.map_err(|error| format!("the certificate authority: {error}"))?;
+        Ok::<_, String>((Arc::clone(listed), signed))
+    });
+    let verifier = Verifier {
+        algorithms: provider.signature_verification_algorithms,
+        authorities: signed.transpose()?,
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("the provider knows TLS 1.2 and 1.3");
-    let builder = builder
+        .expect("the provider knows TLS 1.2 and 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(match trust {
-            Trust::Anyone => Verifier::new(&provider, None),
-            Trust::Authorities(Authorities { roots, listed }) => {
-                let (roots, listed) = (Arc::clone(roots), Arc::clone(listed));
-                let own = Arc::clone(&provider);
-                let signed = WebPkiServerVerifier::builder_with_provider(roots, own).build();
-                let signed = signed.map_err(|error| format!("the certificate authority: {error}"));
-                Verifier::new(&provider, Some((listed, signed?)))
-            }
-        });
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
@@ -121,18 +111,6 @@ struct Verifier {
     /// theirs. `None` for `insecure-skip-tls-verify`: the connection is encrypted, but the server
     /// is not authenticated.
     authorities: Option<(Arc<Vec<CertificateDer<'static>>>, Arc<WebPkiServerVerifier>)>,
-}
-
-impl Verifier {
-    fn new(
-        provider: &CryptoProvider,
-        authorities: Option<(Arc<Vec<CertificateDer<'static>>>, Arc<WebPkiServerVerifier>)>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            algorithms: provider.signature_verification_algorithms,
-            authorities,
-        })
-    }
 }
 
 impl ServerCertVerifier for Verifier {

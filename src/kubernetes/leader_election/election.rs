@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::LeaderElectionOptions;
+use crate::client::or_default;
 
 /// The observed state of the election. All times are points on the boot clock.
 #[derive(Debug)]
@@ -240,15 +241,6 @@ pub struct LeaderElectionRecord {
         skip_serializing_if = "String::is_empty"
     )]
     pub strategy: String,
-}
-
-/// Treats `null` like an absent field.
-fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-where
-    T: Deserialize<'de> + Default,
-    D: serde::Deserializer<'de>,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl LeaderElectionRecord {

@@ -5,14 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use base64::engine::GeneralPurpose;
-use base64::engine::general_purpose::PAD;
+use base64::engine::general_purpose::{PAD, STANDARD};
 use base64::{Engine as _, alphabet};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::file::{Cluster, Context, Exec, Kubeconfig, User, Variable};
 use super::{
-    Authorization, ConfigError, ConfigSource, Draft, Environment, Impersonation, SearchedPlace,
-    file, non_empty,
+    Authorization, ConfigError, ConfigSource, Draft, Environment, Impersonation, file, invalid,
+    non_empty,
 };
 use crate::client::exec_plugin::{ClusterInfo, ExecSettings, Interactive, VERSIONS, find_command};
 use crate::client::live_tls::Pem;
@@ -29,50 +29,37 @@ pub(super) struct KubeconfigFile {
     content: Kubeconfig,
 }
 
-/// An entry and the file that holds it.
+/// An entry and where it is.
 struct Found<'a, T> {
-    file: &'a Path,
+    /// File and entry.
+    place: String,
     entry: String,
     value: &'a T,
 }
 
-pub(super) struct Place {
-    file: PathBuf,
-    entry: String,
-}
-
-impl Place {
-    pub(super) fn error(&self, problem: String) -> ConfigError {
-        ConfigError::Entry {
-            file: self.file.clone(),
-            entry: self.entry.clone(),
-            problem,
-        }
-    }
+fn place_of(file: &Path) -> String {
+    format!("kubeconfig {}", file.display())
 }
 
 /// Returns the files to use, in order of precedence; `None` if there are none. Records in
 /// `searched` the places without a configuration.
 ///
 /// # Errors
-/// [`ConfigError::File`] if a file cannot be read or parsed. A missing file is an error only for
-/// `--kubeconfig`.
+/// If a file cannot be read or parsed. A missing file is an error only for `--kubeconfig`.
 pub(super) fn find(
     source: &ConfigSource,
     environment: &Environment,
-    searched: &mut Vec<SearchedPlace>,
+    searched: &mut Vec<String>,
 ) -> Result<Option<Vec<KubeconfigFile>>, ConfigError> {
     if let Some(path) = &source.kubeconfig {
         let files = read(path)?;
         if files.is_empty() {
-            return Err(ConfigError::File {
-                file: path.clone(),
-                problem: "there is no such file".to_owned(),
-            });
+            let problem = "there is no such file".to_owned();
+            return Err(invalid(&place_of(path), problem));
         }
         return Ok(Some(files));
     }
-    searched.push(SearchedPlace::new("--kubeconfig", "not given"));
+    searched.push("--kubeconfig: not given".to_owned());
     // `--master` without `--context` must not pick up credentials that belong to another server.
     if source.master.is_some() && source.context.is_none() {
         return Ok(None);
@@ -81,9 +68,9 @@ pub(super) fn find(
         let paths = std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty());
         (format!("$KUBECONFIG={list}"), paths.collect::<Vec<_>>())
     } else {
-        searched.push(SearchedPlace::new("$KUBECONFIG", "not set"));
+        searched.push("$KUBECONFIG: not set".to_owned());
         let Some(home) = environment.non_empty_var("HOME") else {
-            searched.push(SearchedPlace::new("~/.kube/config", "$HOME is not set"));
+            searched.push("~/.kube/config: $HOME is not set".to_owned());
             return Ok(None);
         };
         let path = Path::new(home).join(".kube").join("config");
@@ -99,17 +86,14 @@ pub(super) fn find(
         } else {
             "empty"
         };
-        searched.push(SearchedPlace::new(place, found));
+        searched.push(format!("{place}: {found}"));
         return Ok(None);
     }
     Ok(Some(files))
 }
 
 fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
-    let error = |problem| ConfigError::File {
-        file: path.to_owned(),
-        problem,
-    };
+    let error = |problem| invalid(&place_of(path), problem);
     let Some(mut documents) = file::read(path).map_err(error)? else {
         return Ok(Vec::new());
     };
@@ -124,17 +108,18 @@ fn read(path: &Path) -> Result<Vec<KubeconfigFile>, ConfigError> {
 }
 
 /// Resolves the context in `source`, else the current context. Returns the configuration of its
-/// cluster and user, and the context's place.
+/// cluster and user.
 pub(super) fn resolve(
     files: &[KubeconfigFile],
     source: &ConfigSource,
     environment: &Environment,
-) -> Result<(Draft, Place), ConfigError> {
+) -> Result<Draft, ConfigError> {
     let context = context(files, source.context.as_deref())?;
     let cluster = cluster(files, &context)?;
     let mut draft = Draft {
         namespace: non_empty(context.value.namespace.as_ref()).cloned(),
-        origin: format!("kubeconfig {}, {}", context.file.display(), context.entry),
+        origin: context.place.clone(),
+        place: context.place.clone(),
         ..Draft::default()
     };
     apply_cluster(&mut draft, cluster.value).map_err(|problem| cluster.error(problem))?;
@@ -150,11 +135,7 @@ pub(super) fn resolve(
         let applied = apply_user(&mut draft, user.value, cluster.value, environment);
         applied.map_err(|problem| user.error(problem))?;
     }
-    let place = Place {
-        file: context.file.to_owned(),
-        entry: context.entry,
-    };
-    Ok((draft, place))
+    Ok(draft)
 }
 
 fn context<'a>(
@@ -166,24 +147,18 @@ fn context<'a>(
         names.flatten().find(|name| !name.is_empty())
     };
     let Some(name) = requested.or_else(|| current().map(String::as_str)) else {
-        return Err(ConfigError::File {
-            file: files[0].path.clone(),
-            problem: format!(
-                "it has no current-context; choose one with --context: {}",
-                names_of_contexts(files)
-            ),
-        });
+        let names = names_of_contexts(files);
+        let problem = format!("it has no current-context; choose one with --context: {names}");
+        return Err(invalid(&place_of(&files[0].path), problem));
     };
     lookup(files, "context", name, |content| {
         let named = content.contexts.iter().filter(|entry| entry.name == name);
         named.map(|entry| &entry.context)
     })?
-    .ok_or_else(|| ConfigError::File {
-        file: files[0].path.clone(),
-        problem: format!(
-            "there is no context {name:?}; there are: {}",
-            names_of_contexts(files)
-        ),
+    .ok_or_else(|| {
+        let names = names_of_contexts(files);
+        let problem = format!("there is no context {name:?}; there are: {names}");
+        invalid(&place_of(&files[0].path), problem)
     })
 }
 
@@ -224,9 +199,10 @@ fn lookup<'a, T: 'a, I: Iterator<Item = &'a T>>(
     for KubeconfigFile { path, content } in files {
         let mut values = named(content);
         let Some(value) = values.next() else { continue };
+        let entry = format!("{kind} {name:?}");
         let found = Found {
-            file: path,
-            entry: format!("{kind} {name:?}"),
+            place: format!("{}, {entry}", place_of(path)),
+            entry,
             value,
         };
         // As kubectl, which so finds the users of two files that were pasted together.
@@ -249,11 +225,7 @@ fn names_of_contexts(files: &[KubeconfigFile]) -> String {
 
 impl<T> Found<'_, T> {
     fn error(&self, problem: String) -> ConfigError {
-        ConfigError::Entry {
-            file: self.file.to_owned(),
-            entry: self.entry.clone(),
-            problem,
-        }
+        invalid(&self.place, problem)
     }
 }
 
@@ -437,7 +409,7 @@ pub(super) fn settings(
             ));
         }
     };
-    let mut variables = environment.all();
+    let mut variables = environment.vars.clone();
     for Variable { name, value } in &exec.env {
         let name = non_empty(name.as_ref()).ok_or("its exec has a variable without a name")?;
         variables.insert(name.clone(), value.clone().unwrap_or_default());
@@ -465,11 +437,12 @@ fn cluster_info(cluster: &Cluster, draft: &Draft) -> Result<ClusterInfo, String>
     let extensions = cluster.extensions.iter();
     let mut extensions = extensions.filter(|extension| extension.name == CLUSTER_EXTENSION);
     let authority = tls.certificate_authority.as_ref();
+    let authority = authority.map(|pem| Ok::<_, String>(STANDARD.encode(pem.read()?)));
     Ok(ClusterInfo {
         server: draft.server.clone(),
         tls_server_name: tls.server_name.clone(),
         insecure: tls.insecure,
-        certificate_authority: authority.map(Pem::read).transpose()?,
+        certificate_authority_data: authority.transpose()?,
         proxy_url: non_empty(cluster.proxy_url.as_ref()).cloned(),
         disable_compression: cluster.disable_compression.unwrap_or(false),
         config: extensions

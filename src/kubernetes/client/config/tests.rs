@@ -331,6 +331,12 @@ fn a_server_without_a_scheme_gets_a_token_through_tls() {
             usize::from(server.contains("https"))
         );
     }
+    let config = ClientConfig::direct(&DirectSource {
+        url: "h:0".to_owned(),
+        ..DirectSource::default()
+    });
+    let error = config.expect_err("it has no port").to_string();
+    assert!(error.starts_with("--server \"h:0\": "), "{error}");
 }
 
 #[test]

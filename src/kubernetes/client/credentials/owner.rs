@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use ureq::http::header::HeaderValue;
 
@@ -44,58 +45,41 @@ impl fmt::Display for Owner {
 /// Decides when a rejection is logged. All threads that send share it.
 pub(crate) struct Rejections {
     clock: Arc<dyn Clock>,
-    started: Instant,
-    /// When the credentials were first rejected since they were accepted, in milliseconds from
-    /// `started`; 0: they are accepted.
-    since: AtomicU64,
-    /// Earliest time of the next line, likewise.
-    next: AtomicU64,
+    state: Mutex<RejectionState>,
+}
+
+#[derive(Default)]
+struct RejectionState {
+    /// When the credentials were first rejected since they were accepted; `None`: they are
+    /// accepted.
+    since: Option<Instant>,
+    /// Earliest time of the next line.
+    next: Option<Instant>,
 }
 
 impl Rejections {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let started = clock.now();
-        Self {
-            clock,
-            started,
-            since: AtomicU64::new(0),
-            next: AtomicU64::new(0),
-        }
+        let state = Mutex::default();
+        Self { clock, state }
     }
 
     /// Call after the API server accepted the credentials.
     pub(crate) fn ended(&self) {
-        if self.since.load(Ordering::Relaxed) != 0 {
-            self.since.store(0, Ordering::Relaxed);
-        }
+        self.state.lock().since = None;
     }
 
     /// Call after the API server rejected the credentials. True if that is to be logged.
     pub(crate) fn is_due(&self, renews_itself: bool) -> bool {
-        let elapsed = self.clock.now().saturating_duration_since(self.started);
-        let now = millis(elapsed).saturating_add(1);
-        let first = self
-            .since
-            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        let since = first.err().unwrap_or(now);
-        let patience = if renews_itself { millis(RENEWAL) } else { 0 };
-        let next = self.next.load(Ordering::Relaxed);
-        now.saturating_sub(since) >= patience
-            && now >= next
-            && self
-                .next
-                .compare_exchange(
-                    next,
-                    now + millis(INTERVAL),
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let since = *state.since.get_or_insert(now);
+        let had_time = !renews_itself || now.saturating_duration_since(since) >= RENEWAL;
+        let is_due = had_time && state.next.is_none_or(|next| now >= next);
+        if is_due {
+            state.next = Some(now + INTERVAL);
+        }
+        is_due
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 // What a token says about itself, if it is a JSON Web Token: whose it is and when it expires.

@@ -1,17 +1,16 @@
 //! The exchange with a credential plugin: `ExecCredential` of `client.authentication.k8s.io`, as
 //! its input and as its output. Pure; no error contains a secret.
 
+use std::ops::Not;
 use std::time::SystemTime;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use jiff::fmt::temporal::Pieces;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::client::lenient::{documents, or_default};
 use crate::client::tls::Identity;
@@ -32,53 +31,34 @@ pub(in crate::client) struct ExecCredential {
 }
 
 /// Cluster information for a plugin.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(in crate::client) struct ClusterInfo {
     pub(in crate::client) server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::client) tls_server_name: Option<String>,
+    #[serde(rename = "insecure-skip-tls-verify", skip_serializing_if = "Not::not")]
     pub(in crate::client) insecure: bool,
-    pub(in crate::client) certificate_authority: Option<Vec<u8>>,
+    /// In base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::client) certificate_authority_data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::client) proxy_url: Option<String>,
+    #[serde(skip_serializing_if = "Not::not")]
     pub(in crate::client) disable_compression: bool,
     /// The cluster's extension `client.authentication.k8s.io/exec`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::client) config: Option<Value>,
 }
 
 /// Returns the value of `KUBERNETES_EXEC_INFO` (client-go
 /// `pkg/apis/clientauthentication/v1/types.go:ExecCredential`).
 pub(super) fn exec_info(version: &str, interactive: bool, cluster: Option<&ClusterInfo>) -> String {
-    let mut spec = Map::new();
+    let mut spec = json!({"interactive": interactive});
     if let Some(cluster) = cluster {
-        spec.insert("cluster".to_owned(), cluster.to_json());
+        spec["cluster"] = json!(cluster);
     }
-    spec.insert("interactive".to_owned(), interactive.into());
     json!({"kind": "ExecCredential", "apiVersion": version, "spec": spec}).to_string()
-}
-
-impl ClusterInfo {
-    fn to_json(&self) -> Value {
-        let mut fields = Map::new();
-        let mut add = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                fields.insert(name.to_owned(), value);
-            }
-        };
-        let text = |text: &Option<String>| text.clone().map(Value::from);
-        add("server", Some(self.server.clone().into()));
-        add("tls-server-name", text(&self.tls_server_name));
-        add(
-            "insecure-skip-tls-verify",
-            self.insecure.then(|| true.into()),
-        );
-        let authority = self.certificate_authority.as_ref();
-        let authority = authority.map(|pem| STANDARD.encode(pem).into());
-        add("certificate-authority-data", authority);
-        add("proxy-url", text(&self.proxy_url));
-        let no_compression = self.disable_compression.then(|| true.into());
-        add("disable-compression", no_compression);
-        add("config", self.config.clone());
-        fields.into()
-    }
 }
 
 #[derive(Default, Deserialize)]
@@ -194,7 +174,7 @@ mod tests {
         assert_eq!(info.parse::<Value>().expect("it is JSON"), expected);
         let cluster = ClusterInfo {
             server: "https://it.example".to_owned(),
-            certificate_authority: Some(b"PEM".to_vec()),
+            certificate_authority_data: Some("UEVN".to_owned()),
             insecure: true,
             config: Some(json!({"audience": "x"})),
             ..ClusterInfo::default()

@@ -1,13 +1,11 @@
 //! Certificate files that change while their settings are in use, on a fake clock.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use std::{fs, thread};
 
 use ureq::http::Uri;
-use ureq::unversioned::transport::ShutdownHandle;
 
 use super::{LiveTls, TlsSource};
 use crate::client::live_tls::Pem;
@@ -69,27 +67,15 @@ impl Files {
     }
 }
 
-#[derive(Default)]
-struct Connection(AtomicBool);
-
-impl ShutdownHandle for Connection {
-    fn shutdown(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 /// The settings of new connections. They are pointer-equal if nothing has changed.
 fn settings(live: &LiveTls) -> Arc<rustls::ClientConfig> {
     Arc::clone(&live.current.load().server)
 }
 
 #[test]
-fn a_new_certificate_is_used_after_5_minutes_and_ends_watches() {
+fn a_new_certificate_is_used_after_5_minutes() {
     let files = Files::new();
     let live = files.live();
-    let connection = Arc::new(Connection::default());
-    let handle: Arc<dyn ShutdownHandle> = Arc::clone(&connection) as _;
-    live.close_on_change(Arc::downgrade(&handle));
     files.rotate();
     files.clock.advance(Duration::from_secs(299));
     live.check_if_due();
@@ -97,7 +83,6 @@ fn a_new_certificate_is_used_after_5_minutes_and_ends_watches() {
     files.clock.advance(Duration::from_secs(1));
     live.check_if_due();
     assert_eq!(live.generation(), 1);
-    assert!(connection.0.load(Ordering::SeqCst));
 }
 
 #[test]
@@ -217,7 +202,7 @@ fn a_plugins_identity_survives_a_new_authority() {
         |(certificate, key): (String, String)| (certificate.into_bytes(), key.into_bytes());
     let first = identity(files.authority.issue(&["me"]));
     for _ in 0..2 {
-        assert_eq!(live.present(Some(&first), 0), Ok(true));
+        assert_eq!(live.present(Some(&first)), Ok(()));
         assert_eq!(live.generation(), 1);
     }
     files.write("ca.crt", &Authority::new().pem());
@@ -225,7 +210,7 @@ fn a_plugins_identity_survives_a_new_authority() {
     live.check_if_due();
     assert!(settings(&live).client_auth_cert_resolver.has_certs());
     let broken = (first.0.clone(), b"not PEM".to_vec());
-    let problem = live.present(Some(&broken), 0).expect_err("it is bad");
+    let problem = live.present(Some(&broken)).expect_err("it is bad");
     assert!(problem.contains("client key"), "{problem}");
     assert_eq!(live.generation(), 1);
 }
@@ -234,15 +219,15 @@ fn a_plugins_identity_survives_a_new_authority() {
 fn replacing_changes_all_or_nothing() {
     let files = Files::new();
     let live = files.live();
-    let replaced = live.replace(&files.source(), None, 1);
+    let replaced = live.replace(&files.source(), None);
     assert_eq!(replaced, Ok(Vec::new()));
     files.rotate();
     files.write("ca.crt", "not PEM");
     let before = settings(&live);
-    assert!(live.replace(&files.source(), None, 1).is_err());
+    assert!(live.replace(&files.source(), None).is_err());
     assert!(Arc::ptr_eq(&before, &settings(&live)));
     files.write("ca.crt", &Authority::new().pem());
-    let replaced = live.replace(&files.source(), None, 1);
+    let replaced = live.replace(&files.source(), None);
     assert_eq!(
         replaced,
         Ok(vec!["client certificate", "certificate authority"])

@@ -136,14 +136,18 @@ impl CredentialMetrics {
         self.exec_plugin_rotation_age.observe(age.as_secs_f64());
     }
 
-    /// Counts new TLS settings and sets the number of settings in use. Upstream shares connections
-    /// between clients with equal settings; here each client creates its settings once and keeps
-    /// them, which upstream calls `uncacheable`.
-    pub fn transport_created(&self, n_in_use: u32) {
-        self.transport_create_calls
-            .with_label_values(&["uncacheable"])
-            .inc();
-        self.transport_cache_entries.set(n_in_use.into());
+    /// Counts new TLS settings. Upstream shares connections between clients with equal settings;
+    /// here each client creates its settings once and keeps them, which upstream calls
+    /// `uncacheable`.
+    pub fn transport_created(&self) {
+        let calls = &self.transport_create_calls;
+        calls.with_label_values(&["uncacheable"]).inc();
+        self.transport_cache_entries.inc();
+    }
+
+    /// TLS settings are not in use any more.
+    pub fn transport_dropped(&self) {
+        self.transport_cache_entries.dec();
     }
 
     /// Counts an attempt to reload the CA file: whether its content changed, or why it is unusable:

@@ -80,7 +80,7 @@ impl RestClientFamilies {
     }
 
     /// The metrics of requests with the method `verb` to `host` (name and port). Creates the
-    /// series, so call it at the first such request and keep the result.
+    /// series, so call it for such a request only.
     pub fn of(&self, verb: &str, host: &str) -> VerbMetrics {
         let labels = &[verb, host];
         VerbMetrics {
@@ -97,7 +97,7 @@ impl RestClientFamilies {
 }
 
 /// The metrics of requests with one verb to one host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct VerbMetrics {
     /// Seconds from the call until the response is read, including waits and retries; without
     /// watches.
