@@ -11,9 +11,10 @@ use percent_encoding::percent_decode_str;
 use rustls::ServerConfig;
 
 use super::Limits;
-use super::exchange::{ChunkStream, Handler, Next, Peer, Request, Response, ResponseBody};
+use super::exchange::{ChunkStream, Next, Peer, Request, Response, ResponseBody};
 use super::head::{BodyLength, Head, StatusLine};
 use super::received::{ReadError, Received};
+use super::server::Shared;
 use super::socket::Socket;
 use crate::api::Status;
 
@@ -40,11 +41,7 @@ pub(super) struct Exchange {
 
 /// The parts that a connection shares with its server.
 pub(super) struct ConnectionParts {
-    pub(super) handler: Arc<dyn Handler>,
-    pub(super) limits: Option<Limits>,
-    pub(super) body_bytes: usize,
-    pub(super) accept_hosts: Option<Vec<String>>,
-    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) server: Arc<Shared>,
     /// False while the handler runs. While it is true, the server may displace the connection: no
     /// handler's work is lost.
     pub(super) waits_for_client: Arc<AtomicBool>,
@@ -68,7 +65,7 @@ impl Connection {
     pub(super) fn serve(mut self) {
         let result = self.serve_requests();
         if let Err(error) = result
-            && !self.shared.stopping.load(Ordering::Relaxed)
+            && !self.shared.server.is_stopping()
         {
             log::debug!(error:%; "connection ends");
         }
@@ -93,7 +90,7 @@ impl Connection {
             waits.store(false, Ordering::Relaxed);
             // The handler must not see a request that a foreign web page forged.
             let response = match self.check_hosts(&request) {
-                Ok(()) => self.shared.handler.handle(request),
+                Ok(()) => self.shared.server.handler.handle(request),
                 Err(message) => Response::status(&Status::new(403, "Forbidden", &message)),
             };
             waits.store(true, Ordering::Relaxed);
@@ -110,7 +107,7 @@ impl Connection {
 
     /// Limits the next operation to this duration of the limits, if there are any.
     fn limit(&mut self, duration: fn(&Limits) -> Duration) {
-        if let Some(limits) = &self.shared.limits {
+        if let Some(limits) = &self.shared.server.options.limits {
             self.socket.set_deadline(Instant::now() + duration(limits));
         }
     }
@@ -148,7 +145,7 @@ impl Connection {
         if head.expects_continue && head.body != BodyLength::Bytes(0) {
             self.socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        let kept_max = self.shared.body_bytes;
+        let kept_max = self.shared.server.options.body_bytes;
         let body = self
             .received
             .read_body(&mut self.socket, head.body, kept_max);
@@ -166,7 +163,7 @@ impl Connection {
     }
 
     fn check_hosts(&self, request: &Request) -> Result<(), String> {
-        let Some(names) = &self.shared.accept_hosts else {
+        let Some(names) = &self.shared.server.options.accept_hosts else {
             return Ok(());
         };
         let local = self.socket.tcp().local_addr();
@@ -238,7 +235,7 @@ impl Connection {
                 }
                 Next::End | Next::Cut => return Ok(false),
             }
-            if self.shared.stopping.load(Ordering::Relaxed) {
+            if self.shared.server.is_stopping() {
                 return Ok(false);
             }
         }

@@ -33,13 +33,13 @@ pub struct Server {
     acceptor: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     address: SocketAddr,
     /// The listening socket, which a listener cannot shut: so it is held as a stream.
     listening: TcpStream,
-    options: ServerOptions,
-    handler: Arc<dyn Handler>,
-    stopping: Arc<AtomicBool>,
+    pub(super) options: ServerOptions,
+    pub(super) handler: Arc<dyn Handler>,
+    stopping: AtomicBool,
     connections: Mutex<Connections>,
 }
 
@@ -73,7 +73,7 @@ impl Server {
             listening: OwnedFd::from(listener.try_clone()?).into(),
             options,
             handler,
-            stopping: Arc::default(),
+            stopping: AtomicBool::new(false),
             connections: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
@@ -180,11 +180,7 @@ impl Shared {
         let name = format!("{}{}", self.options.connection_thread, id % 1_000_000);
         let thread = thread::try_spawn(&name, stop, move || {
             let parts = ConnectionParts {
-                handler: Arc::clone(&shared.handler),
-                limits: shared.options.limits,
-                body_bytes: shared.options.body_bytes,
-                accept_hosts: shared.options.accept_hosts.clone(),
-                stopping: Arc::clone(&shared.stopping),
+                server: Arc::clone(&shared),
                 waits_for_client,
             };
             let tls = shared.options.tls.as_ref().map(|source| source());
@@ -249,7 +245,7 @@ impl Shared {
         open.values().for_each(Open::shut);
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 }

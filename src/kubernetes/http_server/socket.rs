@@ -6,12 +6,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConfig, ServerConnection};
 
 /// The byte stream of one connection.
-pub(super) enum Socket {
-    Plain(TimedStream),
-    Tls(Box<StreamOwned<ServerConnection, TimedStream>>),
+pub(super) struct Socket {
+    stream: TimedStream,
+    tls: Option<Box<ServerConnection>>,
 }
 
 /// A TCP stream whose reads and writes all end at the deadline. It sits below TLS, so a client that
@@ -29,23 +29,21 @@ impl Socket {
             stream,
             deadline: None,
         };
-        let Some(config) = tls else {
-            return Ok(Self::Plain(stream));
-        };
-        let session = ServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
+        let tls = tls.map(ServerConnection::new).transpose();
+        let tls = tls.map_err(io::Error::other)?.map(Box::new);
+        Ok(Self { stream, tls })
     }
 
     /// Ends every later read and write at `deadline`.
     pub(super) fn set_deadline(&mut self, deadline: Instant) {
-        self.timed_mut().deadline = Some(deadline);
+        self.stream.deadline = Some(deadline);
     }
 
     /// Completes the TLS handshake; does nothing on a plain connection.
     pub(super) fn handshake(&mut self) -> io::Result<()> {
-        if let Self::Tls(tls) = self {
-            while tls.conn.is_handshaking() {
-                tls.conn.complete_io(&mut tls.sock)?;
+        if let Some(tls) = &mut self.tls {
+            while tls.is_handshaking() {
+                tls.complete_io(&mut self.stream)?;
             }
         }
         Ok(())
@@ -53,59 +51,47 @@ impl Socket {
 
     /// The client's certificates in DER, the client's own first.
     pub(super) fn client_certificates(&self) -> Vec<Vec<u8>> {
-        let Self::Tls(tls) = self else {
-            return Vec::new();
-        };
-        let chain = tls.conn.peer_certificates().unwrap_or_default();
-        chain.iter().map(|der| der.to_vec()).collect()
+        let chain = self.tls.as_ref().and_then(|tls| tls.peer_certificates());
+        let chain = chain.unwrap_or_default().iter();
+        chain.map(|der| der.to_vec()).collect()
     }
 
     pub(super) fn tcp(&self) -> &TcpStream {
-        match self {
-            Self::Plain(stream) => &stream.stream,
-            Self::Tls(tls) => &tls.sock.stream,
-        }
+        &self.stream.stream
     }
 
     /// Sends the TLS `close_notify`, if any, and shuts the connection in both directions.
     pub(super) fn close(&mut self) {
-        if let Self::Tls(tls) = self {
-            tls.conn.send_close_notify();
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
             // The client may have disconnected already, so an error here does not matter.
-            tls.flush().unwrap_or_default();
+            self.flush().unwrap_or_default();
         }
         self.tcp().shutdown(Shutdown::Both).unwrap_or_default();
-    }
-
-    fn timed_mut(&mut self) -> &mut TimedStream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(tls) => &mut tls.sock,
-        }
     }
 }
 
 impl Read for Socket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(bytes),
-            Self::Tls(tls) => tls.read(bytes),
+        match &mut self.tls {
+            None => self.stream.read(bytes),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.stream).read(bytes),
         }
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.write(bytes),
-            Self::Tls(tls) => tls.write(bytes),
+        match &mut self.tls {
+            None => self.stream.write(bytes),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.stream).write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(stream) => stream.flush(),
-            Self::Tls(tls) => tls.flush(),
+        match &mut self.tls {
+            None => self.stream.flush(),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.stream).flush(),
         }
     }
 }

@@ -65,10 +65,6 @@ impl LockError {
     }
 }
 
-// Reads and writes the Lease at the API server (client-go
-// `tools/leaderelection/resourcelock/leaselock.go`). The thread `lease` calls it; each call
-// blocks for one request.
-
 /// A Lease, as this process last read or wrote it.
 ///
 /// Updates write back fields that this daemon does not know, since other programs may use them.

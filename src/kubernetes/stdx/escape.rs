@@ -10,31 +10,21 @@ use std::fmt::Write;
 /// Returns `text` on one line: escapes control characters, line and paragraph separators, and marks
 /// that change the text direction, such as `\n` and `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    escape(text, is_harmful)
+    escape(text, is_harmful, |c| c.escape_default().to_string())
 }
 
 /// Like [`escaped`], but keeps newlines.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c != '\n' && is_harmful(c))
+    let is_harmful = |c| c != '\n' && is_harmful(c);
+    escape(text, is_harmful, |c| c.escape_default().to_string())
 }
 
 /// Returns the JSON text `json` with the characters that [`escaped`] escapes as `\uXXXX`. Those
 /// below U+0020 stay: within strings JSON escapes them already.
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| c >= ' ' && is_harmful(c);
-    if !json.contains(is_harmful) {
-        return Cow::Borrowed(json);
-    }
-    let mut escaped = String::with_capacity(json.len() + 8);
-    for c in json.chars() {
-        if is_harmful(c) {
-            // Writing to a string cannot fail. All of them have one unit in UTF-16.
-            write!(escaped, "\\u{:04x}", u32::from(c)).unwrap_or_default();
-        } else {
-            escaped.push(c);
-        }
-    }
-    Cow::Owned(escaped)
+    // All of them have one unit in UTF-16.
+    escape(json, is_harmful, |c| format!("\\u{:04x}", u32::from(c)))
 }
 
 /// Returns `text` such that HTML shows it, also within a quoted attribute.
@@ -59,20 +49,23 @@ pub fn shortened(text: Cow<'_, str>) -> String {
     text
 }
 
-fn escape(text: &str, is_harmful: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(&is_harmful) {
+fn escape(
+    text: &str,
+    is_harmful: impl Fn(char) -> bool,
+    escaped: impl Fn(char) -> String,
+) -> Cow<'_, str> {
+    if !text.contains(&is_harmful) {
         return Cow::Borrowed(text);
     }
-    let mut escaped = String::with_capacity(text.len() + 8);
+    let mut result = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_harmful(c) {
-            // Writing to a string cannot fail.
-            write!(escaped, "{}", c.escape_default()).unwrap_or_default();
+            result.push_str(&escaped(c));
         } else {
-            escaped.push(c);
+            result.push(c);
         }
     }
-    Cow::Owned(escaped)
+    Cow::Owned(result)
 }
 
 fn is_harmful(c: char) -> bool {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
 use parking_lot::Mutex;
@@ -11,19 +11,18 @@ use super::turns;
 use super::turns::{Spot, Waited};
 
 /// A one-time signal that wakes all waiting threads. Clones share the signal.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Stop(Arc<Shared>);
 
+#[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    spot: Spot,
-    /// Disconnects on the signal.
-    receiver: Receiver<()>,
+    given: Latch,
 }
 
+#[derive(Default)]
 struct State {
     cause: Option<Cause>,
-    sender: Option<Sender<()>>,
     wakers: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -38,16 +37,7 @@ pub enum Cause {
 
 impl Stop {
     pub fn new() -> Self {
-        let (sender, receiver) = crossbeam_channel::bounded(0);
-        Self(Arc::new(Shared {
-            state: Mutex::new(State {
-                cause: None,
-                sender: Some(sender),
-                wakers: Vec::new(),
-            }),
-            spot: Spot::default(),
-            receiver,
-        }))
+        Self::default()
     }
 
     /// Gives the signal. Only the first cause counts.
@@ -57,11 +47,10 @@ impl Stop {
             return;
         }
         state.cause = Some(cause);
-        state.sender = None;
         // The wakers run without the lock, since they may query this signal.
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        self.0.spot.wake();
+        self.0.given.set();
         for wake in wakers {
             wake();
         }
@@ -89,38 +78,22 @@ impl Stop {
     }
 
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        let given = || self.is_stopped().then_some(());
-        match turns::wait_timeout(&[&self.0.spot], timeout, given) {
-            Waited::Unsimulated => {
-                self.0.receiver.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout)
-            }
-            Waited::TimedOut => false,
-            Waited::Ready(()) => true,
-        }
+        self.0.given.wait_timeout(timeout)
     }
 
     pub fn wait(&self) -> Cause {
-        if let Waited::Ready(cause) = turns::wait(&[&self.0.spot], None, || self.cause()) {
-            return cause;
-        }
-        self.0.receiver.recv().unwrap_or_default();
+        self.wait_timeout(Duration::MAX);
         self.cause().expect("a cause comes before the signal")
     }
 
     /// Where threads of a simulation wait for this signal.
     pub fn spot(&self) -> &Spot {
-        &self.0.spot
+        &self.0.given.spot
     }
 
     /// A channel without messages that disconnects on the signal.
     pub fn receiver(&self) -> &Receiver<()> {
-        &self.0.receiver
-    }
-}
-
-impl Default for Stop {
-    fn default() -> Self {
-        Self::new()
+        &self.0.given.receiver
     }
 }
 
@@ -167,12 +140,12 @@ impl Latch {
         self.receiver.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    /// Blocks until the flag is set, at most until `deadline`; returns whether it is.
-    pub fn wait_until(&self, deadline: Instant) -> bool {
+    /// Blocks until the flag is set, for `timeout` at most; returns whether it is.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
         let is_set = || self.is_set().then_some(());
-        match turns::wait(&[&self.spot], Some(deadline), is_set) {
+        match turns::wait_timeout(&[&self.spot], timeout, is_set) {
             Waited::Unsimulated => {
-                self.receiver.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
+                self.receiver.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout)
             }
             Waited::TimedOut => false,
             Waited::Ready(()) => true,

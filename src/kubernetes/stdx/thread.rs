@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::stop::{Cause, Latch, Stop};
-use super::turns;
+use super::{clock, turns};
 
 /// Linux keeps this many bytes of a thread's name.
 pub const NAME_BYTES_MAX: usize = 15;
@@ -62,11 +62,9 @@ pub fn spawn(name: &str, stop: &Stop, body: impl FnOnce() + Send + 'static) -> J
 
 #[derive(Debug)]
 pub struct Thread {
-    name: String,
+    liveness: Liveness,
     /// `None` if the system refused the thread.
     handle: Option<JoinHandle<()>>,
-    /// Set when the thread's body has ended.
-    ended: Arc<Latch>,
 }
 
 /// Sets the flag when the thread's body ends, also on a panic.
@@ -86,12 +84,11 @@ impl Thread {
             stop.stop(Cause::Failed(format!(
                 "cannot start thread {name}: {error}"
             )));
-            let ended = Arc::new(Latch::default());
-            ended.set();
+            let liveness = Liveness::new(name);
+            liveness.ended.set();
             Self {
-                name: name.to_owned(),
+                liveness,
                 handle: None,
-                ended,
             }
         })
     }
@@ -102,33 +99,30 @@ impl Thread {
         stop: &Stop,
         body: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let ended = Arc::new(Latch::default());
-        let ending = Ending(Arc::clone(&ended));
+        let liveness = Liveness::new(name);
+        let ending = Ending(Arc::clone(&liveness.ended));
         let run = move || {
             let _ending = ending;
             body();
         };
         Ok(Self {
-            name: name.to_owned(),
             handle: Some(try_spawn(name, stop, run)?),
-            ended,
+            liveness,
         })
     }
 
     pub fn name(&self) -> &str {
-        &self.name
+        &self.liveness.name
     }
 
     /// A handle to check whether the thread runs, without joining it.
     pub fn liveness(&self) -> Liveness {
-        Liveness {
-            name: self.name.clone(),
-            ended: Arc::clone(&self.ended),
-        }
+        self.liveness.clone()
     }
 
     pub fn has_ended_by(&self, deadline: Instant) -> bool {
-        self.ended.wait_until(deadline)
+        let remaining = deadline.saturating_duration_since(clock::now());
+        self.liveness.ended.wait_timeout(remaining)
     }
 
     /// Blocks until the thread has ended, at most until `deadline`, and joins it.
@@ -137,7 +131,7 @@ impl Thread {
     /// The thread's name if it still runs at the deadline.
     pub fn join_until(self, deadline: Instant) -> Result<(), String> {
         if !self.has_ended_by(deadline) {
-            return Err(self.name);
+            return Err(self.liveness.name);
         }
         // In a simulation the thread needs one more turn to end.
         if turns::clocks().is_some() {
@@ -163,10 +157,16 @@ pub fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     name: String,
+    /// Set when the thread's body has ended.
     ended: Arc<Latch>,
 }
 
 impl Liveness {
+    fn new(name: &str) -> Self {
+        let (name, ended) = (name.to_owned(), Arc::default());
+        Self { name, ended }
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -226,16 +226,8 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Levels {
     /// INVARIANT: the first `depth` levels are active; the others only retain their buffers.
-    all: Vec<Level>,
+    all: Vec<Work>,
     depth: usize,
-}
-
-#[derive(Debug)]
-struct Level {
-    what: &'static str,
-    detail: String,
-    since: Instant,
-    heard: Option<Instant>,
 }
 
 /// An activity of this thread; dropping it ends the activity.
@@ -297,19 +289,13 @@ pub fn heard() {
 }
 
 pub fn snapshot() -> Vec<ThreadActivity> {
-    let slots: Vec<Arc<Slot>> = all().clone();
+    let slots = SLOTS.lock().clone();
     let activity = |slot: Arc<Slot>| {
-        let tid = slot.tid?;
         let levels = slot.levels.lock();
-        let entered = levels.all.iter().take(levels.depth);
-        let works = entered.map(|level| Work {
-            what: level.what,
-            detail: level.detail.clone(),
-            since: level.since,
-            heard: level.heard,
-        });
-        let works = works.collect();
-        Some(ThreadActivity { tid, works })
+        Some(ThreadActivity {
+            tid: slot.tid?,
+            works: levels.all[..levels.depth].to_vec(),
+        })
     };
     slots.into_iter().filter_map(activity).collect()
 }
@@ -328,7 +314,7 @@ impl Levels {
     fn enter(&mut self, what: &'static str, detail: impl Display) -> usize {
         let (level, since) = (self.depth, Instant::now());
         if level == self.all.len() {
-            self.all.push(Level {
+            self.all.push(Work {
                 what,
                 detail: String::new(),
                 since,
@@ -353,21 +339,15 @@ impl Own {
             tid: own_tid(),
             levels: Mutex::default(),
         });
-        all().push(Arc::clone(&slot));
+        SLOTS.lock().push(Arc::clone(&slot));
         Self(slot)
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        all().retain(|slot| !Arc::ptr_eq(slot, &self.0));
+        SLOTS.lock().retain(|slot| !Arc::ptr_eq(slot, &self.0));
     }
-}
-
-impl Slot {}
-
-fn all() -> MutexGuard<'static, Vec<Arc<Slot>>> {
-    SLOTS.lock()
 }
 
 /// `/proc/thread-self` links to `PID/task/TID`.

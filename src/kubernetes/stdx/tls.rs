@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};
+use der::{Decode, Reader as _, SliceReader, Tag, TagNumber, Tagged as _};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use rustls::crypto::CryptoProvider;
@@ -124,26 +126,19 @@ pub fn in_words(error: &impl ToString) -> String {
 // for servers (RFC 5280, sections 4.1 and 4.2.1.12). Pure. It verifies nothing; whoever needs a
 // trustworthy certificate asks rustls.
 
-// Tags of ASN.1 (X.690).
-const BOOLEAN: u8 = 0x01;
-const OCTET_STRING: u8 = 0x04;
-const OID: u8 = 0x06;
-const UTF8_STRING: u8 = 0x0c;
-const NUMERIC_STRING: u8 = 0x12;
-const PRINTABLE_STRING: u8 = 0x13;
-const IA5_STRING: u8 = 0x16;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-/// The version, the only optional field before the serial number.
-const VERSION: u8 = 0xa0;
-/// The extensions, the last field.
-const EXTENSIONS: u8 = 0xa3;
+/// The tag of the extensions, the last field.
+const EXTENSIONS: Tag = Tag::ContextSpecific {
+    constructed: true,
+    number: TagNumber::N3,
+};
 
-/// The extension with the purposes of the key, and `serverAuth` and `anyExtendedKeyUsage` of these.
-const EXTENDED_KEY_USAGE_OID: &[u8] = &[0x55, 0x1d, 0x25];
-const SERVER_PURPOSES: [&[u8]; 2] = [&[0x2b, 6, 1, 5, 5, 7, 3, 1], &[0x55, 0x1d, 0x25, 0]];
+const EXTENDED_KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37");
+
+/// The purposes of a server's key: `serverAuth` and `anyExtendedKeyUsage`.
+const SERVER_PURPOSES: [ObjectIdentifier; 2] = [
+    ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1"),
+    ObjectIdentifier::new_unwrap("2.5.29.37.0"),
+];
 
 /// Subject and validity of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,39 +162,40 @@ pub struct Attribute {
 impl Certificate {
     /// Parses a certificate in DER.
     pub fn parse(der: &[u8]) -> Result<Self, String> {
-        let parsed = Elements(der).only(SEQUENCE).and_then(Self::of_contents);
-        parsed.ok_or_else(|| "this is no certificate in DER".to_owned())
+        let parsed = AnyRef::from_der(der).and_then(|certificate| {
+            certificate.sequence(|parts| {
+                let parsed = AnyRef::decode(parts)?.sequence(Self::of_fields);
+                let _algorithm_and_signature = (AnyRef::decode(parts)?, AnyRef::decode(parts)?);
+                parsed
+            })
+        });
+        parsed.map_err(|_| "this is no certificate in DER".to_owned())
     }
 
-    fn of_contents(certificate: &[u8]) -> Option<Self> {
-        let mut fields = Elements(Elements(certificate).take(SEQUENCE)?);
-        if fields.0.first() == Some(&VERSION) {
-            fields.take(VERSION)?;
+    fn of_fields(fields: &mut SliceReader<'_>) -> der::Result<Self> {
+        // The version is the only optional field before the serial number.
+        let has_version = fields.peek_tag()?.is_context_specific();
+        for _version_serial_signature_issuer in 0..3 + usize::from(has_version) {
+            AnyRef::decode(fields)?;
         }
-        for _serial_signature_issuer in 0..3 {
-            fields.take_any()?;
-        }
-        let mut times = Elements(fields.take(SEQUENCE)?);
-        let (begin, end) = (times.take_any()?, times.take_any()?);
-        let mut subject = Vec::new();
-        let mut names = Elements(fields.take(SEQUENCE)?);
-        while !names.0.is_empty() {
-            let mut attributes = Elements(names.take(SET)?);
-            while !attributes.0.is_empty() {
-                subject.push(attribute(attributes.take(SEQUENCE)?)?);
-            }
-        }
-        fields.take(SEQUENCE)?;
+        let times = |times: &mut SliceReader<'_>| {
+            let (begin, end) = (AnyRef::decode(times)?, AnyRef::decode(times)?);
+            Ok(time(begin).zip(time(end)))
+        };
+        let validity = AnyRef::decode(fields)?.sequence(times)?;
+        let subject = AnyRef::decode(fields)?.sequence(attributes)?;
+        let _public_key = AnyRef::decode(fields)?;
         let mut is_for_servers = true;
-        while !fields.0.is_empty() {
-            let (tag, contents) = fields.take_any()?;
-            if tag == EXTENSIONS {
-                is_for_servers = is_for_servers_by(Elements(contents).only(SEQUENCE)?)?;
+        while !fields.is_finished() {
+            let field = AnyRef::decode(fields)?;
+            if field.tag() == EXTENSIONS {
+                let extensions = AnyRef::from_der(field.value())?;
+                is_for_servers = extensions.sequence(allows_servers)?;
             }
         }
-        Some(Self {
+        Ok(Self {
             subject,
-            validity: time(begin).zip(time(end)),
+            validity,
             is_for_servers,
         })
     }
@@ -212,91 +208,62 @@ impl Certificate {
     }
 }
 
-fn is_for_servers_by(extensions: &[u8]) -> Option<bool> {
-    let mut extensions = Elements(extensions);
-    while !extensions.0.is_empty() {
-        let mut fields = Elements(extensions.take(SEQUENCE)?);
-        if fields.take(OID)? != EXTENDED_KEY_USAGE_OID {
-            continue;
+fn attributes(names: &mut SliceReader<'_>) -> der::Result<Vec<Attribute>> {
+    let mut all = Vec::new();
+    while !names.is_finished() {
+        let name = AnyRef::decode(names)?;
+        name.tag().assert_eq(Tag::Set)?;
+        let mut attributes = SliceReader::new(name.value())?;
+        while !attributes.is_finished() {
+            all.push(AnyRef::decode(&mut attributes)?.sequence(attribute)?);
         }
-        let (mut tag, mut value) = fields.take_any()?;
-        if tag == BOOLEAN {
-            (tag, value) = fields.take_any()?;
-        }
-        let value = (tag == OCTET_STRING).then_some(value)?;
-        let mut purposes = Elements(Elements(value).only(SEQUENCE)?);
-        while !purposes.0.is_empty() {
-            if SERVER_PURPOSES.contains(&purposes.take(OID)?) {
-                return Some(true);
-            }
-        }
-        return Some(false);
     }
-    Some(true)
+    Ok(all)
 }
 
-fn attribute(fields: &[u8]) -> Option<Attribute> {
-    let mut fields = Elements(fields);
-    let oid = fields.take(OID)?;
-    let (tag, value) = fields.take_any()?;
-    let texts = [UTF8_STRING, PRINTABLE_STRING, IA5_STRING, NUMERIC_STRING];
-    let value = if texts.contains(&tag) { value } else { &[] };
-    Some(Attribute {
-        oid: oid.to_vec(),
-        value: String::from_utf8(value.to_vec()).unwrap_or_default(),
-    })
+fn attribute(fields: &mut SliceReader<'_>) -> der::Result<Attribute> {
+    let oid = ObjectIdentifier::decode(fields)?.as_bytes().to_vec();
+    let value = AnyRef::decode(fields)?;
+    let value = match value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::Ia5String | Tag::NumericString => {
+            String::from_utf8(value.value().to_vec()).unwrap_or_default()
+        }
+        _ => String::new(),
+    };
+    Ok(Attribute { oid, value })
+}
+
+/// False if the extensions list purposes and a server's is none of them.
+fn allows_servers(extensions: &mut SliceReader<'_>) -> der::Result<bool> {
+    let mut purposes = None;
+    while !extensions.is_finished() {
+        AnyRef::decode(extensions)?.sequence(|fields| {
+            let oid = ObjectIdentifier::decode(fields)?;
+            let _is_critical = Option::<bool>::decode(fields)?;
+            let value = OctetStringRef::decode(fields)?;
+            if oid == EXTENDED_KEY_USAGE {
+                purposes = Some(Vec::<ObjectIdentifier>::from_der(value.as_bytes())?);
+            }
+            Ok(())
+        })?;
+    }
+    let is_servers = |purpose: &ObjectIdentifier| SERVER_PURPOSES.contains(purpose);
+    Ok(purposes.is_none_or(|purposes| purposes.iter().any(is_servers)))
 }
 
 /// Parses `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`.
-fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
-    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    let text = match tag {
-        UTC_TIME if text < "50" => format!("20{text}"),
-        UTC_TIME => format!("19{text}"),
-        GENERALIZED_TIME => text.to_owned(),
+fn time(time: AnyRef<'_>) -> Option<SystemTime> {
+    let text = std::str::from_utf8(time.value()).ok()?.strip_suffix('Z')?;
+    let text = match time.tag() {
+        Tag::UtcTime if text < "50" => format!("20{text}"),
+        Tag::UtcTime => format!("19{text}"),
+        Tag::GeneralizedTime => text.to_owned(),
         _ => return None,
     };
     let time = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;
     let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
     let seconds = Duration::from_secs(time.as_second().try_into().ok()?);
     SystemTime::UNIX_EPOCH.checked_add(seconds)
-}
-
-/// The rest of a series of elements: tag, length, contents.
-struct Elements<'a>(&'a [u8]);
-
-impl<'a> Elements<'a> {
-    /// Takes the next element and returns its tag and contents. `None` for what DER does not allow
-    /// or a certificate does not contain: an indefinite length, a length of more than four bytes.
-    fn take_any(&mut self) -> Option<(u8, &'a [u8])> {
-        let (&[tag, first], mut rest) = self.0.split_first_chunk()?;
-        let length = match first {
-            0..=0x7f => usize::from(first),
-            0x81..=0x84 => {
-                let (length, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                rest = after;
-                length
-                    .iter()
-                    .fold(0, |length, byte| length << 8 | usize::from(*byte))
-            }
-            _ => return None,
-        };
-        let (contents, rest) = rest.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag, contents))
-    }
-
-    /// Takes the next element, which must have this tag, and returns its contents.
-    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
-        let (found, contents) = self.take_any()?;
-        (found == tag).then_some(contents)
-    }
-
-    /// Returns the contents of the single element, which must have this tag.
-    fn only(mut self, tag: u8) -> Option<&'a [u8]> {
-        let contents = self.take(tag)?;
-        self.0.is_empty().then_some(contents)
-    }
 }
 
 #[cfg(test)]
