@@ -13,13 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use child::{ChildError, Limit, POLL_INTERVAL, Program};
-use credential::{ExecCredential, exec_info, parse, validity};
+use credential::{exec_info, parse, validity};
 use jiff::Timestamp;
-use parking_lot::{Condvar, Mutex};
-use secrecy::ExposeSecret;
+use parking_lot::Mutex;
 use ureq::http::header::HeaderValue;
 
-use super::credentials::bearer;
 use super::tls::{Identity, client_config};
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::Stop;
@@ -71,9 +69,13 @@ pub(super) struct ExecSettings {
     pub(super) cluster: Option<ClusterInfo>,
 }
 
+/// The credential that a plugin issued.
+#[derive(Clone)]
 pub(super) struct Issued {
+    /// As a header.
     pub(super) token: Option<HeaderValue>,
     pub(super) identity: Option<Identity>,
+    /// `None`: it never expires.
     expires: Option<Timestamp>,
     /// Number of this plugin's credential, from 1.
     pub(super) number: u64,
@@ -83,8 +85,8 @@ pub(super) struct ExecPlugin {
     settings: ExecSettings,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Notified when a run has ended.
-    ran: Condvar,
+    /// Held by the thread that runs the plugin.
+    running: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -92,8 +94,6 @@ struct State {
     issued: Option<Arc<Issued>>,
     /// The API server has rejected `issued`.
     is_rejected: bool,
-    /// A thread is running the plugin.
-    is_running: bool,
     /// Earliest time of the next run.
     not_before: Option<Instant>,
     /// The error of the last run, if it failed, and the pause after it.
@@ -106,7 +106,7 @@ impl ExecPlugin {
             settings,
             clock,
             state: Mutex::default(),
-            ran: Condvar::new(),
+            running: Mutex::default(),
         }
     }
 
@@ -122,36 +122,38 @@ impl ExecPlugin {
     pub(super) fn credential(&self, stop: &Stop) -> Result<Arc<Issued>, String> {
         // Waiting threads allow slightly more than the run itself, so that they see its result.
         let mut limit = Limit::new(self.run_timeout() + RERUN_INTERVAL, stop);
+        let mut running = None;
         loop {
-            // Check the limit before locking, since the check takes the stop's lock.
-            let is_over = limit.is_over();
-            let mut state = self.state.lock();
-            let now = self.clock.now();
-            if let Some(issued) = state.issued.as_ref().filter(|_| !state.is_rejected)
-                && !issued.has_expired(self.clock.wall())
-            {
-                return Ok(Arc::clone(issued));
+            // ORDER: look only after the last run has ended, which stores what it issued first.
+            if let Some(known) = self.known() {
+                return known;
             }
-            // A plugin that fails or issues expired credentials must not run for every request.
-            if state.not_before.is_some_and(|then| now < then) {
-                return state.fallback_credential(&self.settings.command);
+            if running.is_some() {
+                return self.settle(self.run(stop));
             }
-            if !state.is_running {
-                state.is_running = true;
-                break;
+            running = self.running.try_lock_for(POLL_INTERVAL);
+            if running.is_none() && limit.is_over() {
+                return self
+                    .state
+                    .lock()
+                    .fallback_credential(&self.settings.command);
             }
-            if is_over {
-                return state.fallback_credential(&self.settings.command);
-            }
-            self.ran.wait_for(&mut state, POLL_INTERVAL);
         }
-        let running = Running(self);
-        let issued = self.run(stop);
-        let state = self.settle(issued);
-        // ORDER: store the credential before `is_running` is cleared, or another thread would run
-        // the plugin again.
-        drop(running);
-        state
+    }
+
+    /// What requests get without a run of the plugin; `None` if it has to run.
+    fn known(&self) -> Option<Result<Arc<Issued>, String>> {
+        let state = self.state.lock();
+        let wall = self.clock.wall();
+        let is_valid = |issued: &&Arc<Issued>| issued.expires.is_none_or(|end| wall <= end);
+        if let Some(issued) = state.issued.as_ref().filter(is_valid)
+            && !state.is_rejected
+        {
+            return Some(Ok(Arc::clone(issued)));
+        }
+        // A plugin that fails or issues expired credentials must not run for every request.
+        let is_paused = state.not_before.is_some_and(|then| self.clock.now() < then);
+        is_paused.then(|| state.fallback_credential(&self.settings.command))
     }
 
     /// Call after the API server rejected credential `number`: the next request runs the plugin.
@@ -171,28 +173,22 @@ impl ExecPlugin {
         self.state.lock().issued.clone()
     }
 
-    fn settle(&self, issued: Result<ExecCredential, String>) -> Result<Arc<Issued>, String> {
+    /// Keeps what a run issued, or notes its failure. Returns what requests get.
+    fn settle(&self, issued: Result<Issued, String>) -> Result<Arc<Issued>, String> {
         let issued = issued.and_then(|issued| {
-            let token = issued.token.as_ref();
-            let token = token
-                .map(|token| bearer(token.expose_secret()))
-                .transpose()?;
             // An identity that no connection can present must not replace one that works.
-            if let Some(identity) = &issued.identity {
-                client_config(None, Some(identity))?;
-            }
-            Ok((token, issued.identity, issued.expires))
+            let identity = issued.identity.as_ref();
+            let checked = identity.map(|identity| client_config(None, Some(identity)));
+            checked.transpose().map(|_| issued)
         });
         let command = &self.settings.command;
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let (token, identity, expires) = match issued {
-            Ok(parts) => parts,
+        let mut issued = match issued {
+            Ok(issued) => issued,
             Err(problem) => {
-                let pause = state
-                    .failure
-                    .take()
-                    .map_or(RERUN_INTERVAL, |(_, pause)| pause * 2);
+                let earlier = state.failure.take();
+                let pause = earlier.map_or(RERUN_INTERVAL, |(_, pause)| pause * 2);
                 let pause = pause.min(FAILURE_PAUSE_MAX);
                 state.failure = Some((problem.clone(), pause));
                 state.not_before = Some(now + pause);
@@ -205,23 +201,18 @@ impl ExecPlugin {
                 return fallback;
             }
         };
-        let issued = Arc::new(Issued {
-            token,
-            identity,
-            expires,
-            number: state.issued.as_ref().map_or(0, |issued| issued.number) + 1,
-        });
         let old = state.issued.take();
+        issued.number = old.as_ref().map_or(0, |old| old.number) + 1;
+        let issued = Arc::new(issued);
         *state = State {
             issued: Some(Arc::clone(&issued)),
-            // `Running` clears this flag when it is dropped.
-            is_running: true,
             not_before: Some(now + RERUN_INTERVAL),
             ..State::default()
         };
         drop(state);
         record_certificates(old.as_deref(), &issued);
-        let until = expires.map_or("indefinitely".to_owned(), |end| format!("until {end}"));
+        let end = issued.expires.map(|end| format!("until {end}"));
+        let until = end.unwrap_or_else(|| "indefinitely".to_owned());
         log::info!("credential plugin {command:?} issued a credential that is valid {until}");
         Ok(issued)
     }
@@ -233,7 +224,7 @@ impl ExecPlugin {
         }
     }
 
-    fn run(&self, stop: &Stop) -> Result<ExecCredential, String> {
+    fn run(&self, stop: &Stop) -> Result<Issued, String> {
         let settings = &self.settings;
         let interactive = match settings.interactive {
             Interactive::Never => false,
@@ -266,24 +257,19 @@ impl ExecPlugin {
         };
         log::debug!("running the credential plugin {:?}", settings.command);
         let output = child::run(&program, stop);
-        let issued = output.map_err(|error| match error {
-            ChildError::NotFound(problem) => (ExecPluginCall::NotFound, self.not_found(&problem)),
-            ChildError::Failed { code, problem } => {
-                let call = code.map_or(ExecPluginCall::ClientInternalError, |code| {
-                    ExecPluginCall::ExecutionError(code)
-                });
-                (call, problem)
-            }
-        });
-        let issued = issued.and_then(|output| {
+        let issued = output.and_then(|output| {
             let issued = parse(&output, settings.version);
-            issued.map_err(|problem| (ExecPluginCall::ClientInternalError, problem))
+            issued.map_err(ChildError::failed)
         });
-        let call = issued
-            .as_ref()
-            .map_or_else(|(call, _)| *call, |_| ExecPluginCall::NoError);
+        let call = match &issued {
+            Ok(_) => ExecPluginCall::NoError,
+            Err(error) => error.call,
+        };
         metrics::global().credentials.exec_plugin_called(call);
-        issued.map_err(|(_, problem)| problem)
+        issued.map_err(|ChildError { call, problem }| match call {
+            ExecPluginCall::NotFound => self.not_found(&problem),
+            _ => problem,
+        })
     }
 
     fn not_found(&self, problem: &str) -> String {
@@ -292,17 +278,6 @@ impl ExecPlugin {
             Some(hint) => format!("{problem}; {}", hint.trim()),
             None => problem,
         }
-    }
-}
-
-/// Marks that this thread runs the plugin. Dropping it, also in a panic, releases the waiting
-/// threads.
-struct Running<'a>(&'a ExecPlugin);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().is_running = false;
-        self.0.ran.notify_all();
     }
 }
 
@@ -340,12 +315,6 @@ fn plugin_error(command: &str, problem: &str) -> String {
     format!("credential plugin {command:?}: {problem}")
 }
 
-impl Issued {
-    fn has_expired(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|end| now > end)
-    }
-}
-
 /// Checks that the program `command` exists: at its path, if it has a slash, else in `search_path`.
 pub(super) fn find_command(
     command: &str,
@@ -357,16 +326,13 @@ pub(super) fn find_command(
     } else {
         std::env::split_paths(search_path).any(|folder| folder.join(command).exists())
     };
-    match (is_found, hint) {
-        (true, _) => Ok(()),
-        (false, None) => Err(format!(
-            "its credential plugin {command:?} (exec) does not exist"
-        )),
-        (false, Some(hint)) => Err(format!(
-            "its credential plugin {command:?} (exec) does not exist; {}",
-            hint.trim()
-        )),
+    if is_found {
+        return Ok(());
     }
+    let hint = hint.map_or_else(String::new, |hint| format!("; {}", hint.trim()));
+    Err(format!(
+        "its credential plugin {command:?} (exec) does not exist{hint}"
+    ))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! SIGHUP and SIGUSR1 (`run::signals`), and the standard library cannot unblock them without
 //! `unsafe`.
 
-use std::ffi::{CString, NulError};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, pipe};
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,6 +20,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::stdx::stop::Stop;
+use crate::telemetry::metrics::credentials::ExecPluginCall;
 
 /// Interval at which a waiting thread checks the deadline and the stop signal.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -48,21 +49,16 @@ pub(super) struct Program<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ChildError {
-    /// The program does not exist, or may not be executed.
-    NotFound(String),
-    /// The program failed, could not be started, or was killed.
-    Failed {
-        /// Its exit code, if it exited.
-        code: Option<i32>,
-        problem: String,
-    },
+pub(super) struct ChildError {
+    /// For the metrics.
+    pub(super) call: ExecPluginCall,
+    pub(super) problem: String,
 }
 
 impl ChildError {
-    fn failed(problem: impl Into<String>) -> Self {
-        Self::Failed {
-            code: None,
+    pub(super) fn failed(problem: impl Into<String>) -> Self {
+        Self {
+            call: ExecPluginCall::ClientInternalError,
             problem: problem.into(),
         }
     }
@@ -89,8 +85,8 @@ pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildEr
     let output = read_all(reader, &mut limit)?;
     match child.wait(&mut limit)? {
         WaitStatus::Exited(_, 0) => Ok(output),
-        WaitStatus::Exited(_, code) => Err(ChildError::Failed {
-            code: Some(code),
+        WaitStatus::Exited(_, code) => Err(ChildError {
+            call: ExecPluginCall::ExecutionError(code),
             problem: format!("it ended with exit code {code}"),
         }),
         WaitStatus::Signaled(_, signal, _) => {
@@ -178,19 +174,17 @@ struct Child {
 
 impl Child {
     fn spawn(program: &Program<'_>, output: &PipeWriter) -> Result<Self, ChildError> {
-        let text = |text: String| CString::new(text);
-        let nul = |_: NulError| ChildError::failed("a variable or an argument holds a zero byte");
-        let command = text(program.command.to_owned()).map_err(nul)?;
-        let arguments = std::iter::once(program.command.to_owned())
-            .chain(program.arguments.iter().cloned())
-            .map(text)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(nul)?;
+        let text = |text: String| {
+            let nul = |_| ChildError::failed("a variable or an argument holds a zero byte");
+            CString::new(text).map_err(nul)
+        };
+        let mut arguments = vec![text(program.command.to_owned())?];
+        for argument in program.arguments {
+            arguments.push(text(argument.clone())?);
+        }
         let variables = program.environment.iter();
-        let environment = variables
-            .map(|(name, value)| text(format!("{name}={value}")))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(nul)?;
+        let variables = variables.map(|(name, value)| text(format!("{name}={value}")));
+        let environment = variables.collect::<Result<Vec<_>, _>>()?;
         let dev_null = File::open("/dev/null")
             .map_err(|error| ChildError::failed(format!("/dev/null cannot be opened: {error}")))?;
         let is_leader = !program.interactive;
@@ -215,7 +209,7 @@ impl Child {
             default.add(Signal::SIGPIPE);
             default.add(Signal::SIGCHLD);
             attributes.set_sigdefault(&default)?;
-            posix_spawnp(&command, &files, &attributes, &arguments, &environment)
+            posix_spawnp(&arguments[0], &files, &attributes, &arguments, &environment)
         })();
         match spawned {
             Ok(pid) => Ok(Self {
@@ -223,9 +217,10 @@ impl Child {
                 is_leader,
                 is_reaped: false,
             }),
-            Err(error @ (Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) => {
-                Err(ChildError::NotFound(error.desc().to_owned()))
-            }
+            Err(error @ (Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) => Err(ChildError {
+                call: ExecPluginCall::NotFound,
+                problem: error.desc().to_owned(),
+            }),
             Err(error) => Err(ChildError::failed(format!("it cannot be started: {error}"))),
         }
     }
@@ -233,24 +228,17 @@ impl Child {
     /// Blocks until the process has ended.
     fn wait(&mut self, limit: &mut Limit<'_>) -> Result<WaitStatus, ChildError> {
         loop {
-            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
-                Ok(status) => {
-                    self.is_reaped = true;
-                    return Ok(status);
-                }
-                // This process inherited that it ignores SIGCHLD, so the system keeps no exit
-                // status. The output then shows whether the program succeeded.
-                Err(Errno::ECHILD) => {
-                    self.is_reaped = true;
-                    return Ok(WaitStatus::Exited(self.pid, 0));
-                }
-                Err(error) => {
-                    self.is_reaped = true;
-                    return Err(ChildError::failed(format!(
-                        "its exit status is unknown: {error}"
-                    )));
-                }
+            let status = waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
+            if !matches!(status, Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)) {
+                self.is_reaped = true;
+                return match status {
+                    // This process inherited that it ignores SIGCHLD, so the system keeps no exit
+                    // status. The output then shows whether the program succeeded.
+                    Err(Errno::ECHILD) => Ok(WaitStatus::Exited(self.pid, 0)),
+                    status => status.map_err(|error| {
+                        ChildError::failed(format!("its exit status is unknown: {error}"))
+                    }),
+                };
             }
             limit.check()?;
             // Its output has ended, so the process is about to exit.

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use jiff::fmt::temporal::Pieces;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::Issued;
+use crate::client::credentials::bearer;
 use crate::client::lenient::{documents, or_default};
-use crate::client::tls::Identity;
 use crate::stdx::tls::Certificate;
 
 /// The supported versions (client-go `plugin/pkg/client/auth/exec/exec.go:apiVersions`).
@@ -21,14 +21,6 @@ pub(in crate::client) const VERSIONS: [&str; 2] = [
     "client.authentication.k8s.io/v1",
     "client.authentication.k8s.io/v1beta1",
 ];
-
-/// The credential that a plugin issued.
-pub(in crate::client) struct ExecCredential {
-    pub(in crate::client) token: Option<SecretString>,
-    pub(in crate::client) identity: Option<Identity>,
-    /// `None`: the credential never expires.
-    pub(in crate::client) expires: Option<Timestamp>,
-}
 
 /// Cluster information for a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -85,7 +77,7 @@ struct OutputStatus {
 /// # Errors
 /// What is wrong with the output (client-go
 /// `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`). The text never quotes it.
-pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, String> {
+pub(super) fn parse(output: &[u8], version: &str) -> Result<Issued, String> {
     let parsed = documents::<Output>(output)
         .map_err(|problem| format!("its output is no ExecCredential in JSON or YAML: {problem}"))?;
     let parsed = parsed.into_iter().next().ok_or("its output is empty")?;
@@ -122,10 +114,11 @@ pub(super) fn parse(output: &[u8], version: &str) -> Result<ExecCredential, Stri
     if token.is_none() && identity.is_none() {
         return Err("its output has neither a token nor a certificate with its key".to_owned());
     }
-    Ok(ExecCredential {
-        token: token.map(SecretString::from),
+    Ok(Issued {
+        token: token.as_deref().map(bearer).transpose()?,
         identity,
         expires: expires.map(end).transpose()?.flatten(),
+        number: 0,
     })
 }
 
@@ -157,7 +150,6 @@ pub(super) fn validity(pem: &[u8]) -> Option<(SystemTime, SystemTime)> {
 mod tests {
     use std::time::SystemTime;
 
-    use secrecy::ExposeSecret;
     use serde_json::{Value, json};
 
     use super::{ClusterInfo, VERSIONS, end, exec_info, parse, validity};
@@ -236,7 +228,7 @@ mod tests {
         ] {
             let read = parse(output.as_bytes(), v1);
             let read = read.unwrap_or_else(|problem| panic!("{output}: {problem}"));
-            assert_eq!(read.token.expect("a token").expose_secret(), "t");
+            assert_eq!(read.token.expect("a token"), "Bearer t");
         }
     }
 

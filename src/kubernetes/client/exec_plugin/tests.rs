@@ -13,6 +13,7 @@ use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::testing::FakeClock;
 use crate::stdx::thread::spawn;
+use crate::telemetry::metrics::credentials::ExecPluginCall;
 
 /// A limit that only a hang meets.
 const LONG: Duration = Duration::from_mins(10);
@@ -332,10 +333,9 @@ fn run(command: &str, timeout: Duration, stop: &Stop) -> Result<Vec<u8>, ChildEr
 
 #[track_caller]
 fn check_fails(result: &Result<Vec<u8>, ChildError>, part: &str) {
-    let Err(ChildError::Failed { problem, .. }) = result else {
-        panic!("{result:?}");
-    };
-    assert!(problem.contains(part), "{problem}");
+    let error = result.as_ref().expect_err("it fails");
+    assert_ne!(error.call, ExecPluginCall::NotFound);
+    assert!(error.problem.contains(part), "{error:?}");
 }
 
 #[test]
