@@ -57,7 +57,6 @@ pub use self::fence::Fence;
 pub use self::tcp::READ_WAIT_MAX;
 pub use config::{ClientConfig, ConfigError, ConfigSource, DirectSource, Environment};
 pub use error::{ClientError, TransportError, TransportErrorKind};
-pub(crate) use lenient::or_default;
 pub use request::{Request, Response};
 pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient, StreamState};
 

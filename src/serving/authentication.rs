@@ -54,13 +54,13 @@ impl Authentication {
         }
         // As in upstream, an invalid certificate does not overrule a valid token.
         match bearer_token(request.header("authorization")) {
-            Some(token) => self.by_token(token, request.peer.address()),
+            Some(token) => self.by_token(token, request.peer.address),
             None => by_certificate.map(|_| User::anonymous()),
         }
     }
 
     fn by_certificate(&self, peer: &Peer) -> Result<Option<User>, String> {
-        let Some((own, others)) = peer.certificates().split_first() else {
+        let Some((own, others)) = peer.certificates.split_first() else {
             return Ok(None);
         };
         let Some(verifier) = (self.verifier)() else {

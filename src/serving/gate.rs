@@ -127,16 +127,16 @@ impl Gate {
                 let status = Status::new(401, "Unauthorized", "Unauthorized");
                 let mut response = Response::status(&status);
                 // A client pays for the next attempt with a handshake.
-                response.closes = !request.peer.certificates().is_empty();
+                response.closes = !request.peer.certificates.is_empty();
                 return response;
             }
         };
         let verb = request.method.to_ascii_lowercase();
-        let address = request.peer.address();
+        let address = request.peer.address;
         match self.authorization.decide(&user, address, &verb, path) {
             Ok(Decision::Allowed) => {
                 if !matches!(verb.as_str(), "get" | "head") {
-                    let (name, from) = (&user.name, request.peer.address());
+                    let (name, from) = (&user.name, request.peer.address);
                     let from = from.map_or_else(String::new, |from| format!(" from {from}"));
                     log::info!("{} {path} by user {name:?}{from}", request.method);
                 }

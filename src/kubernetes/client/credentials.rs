@@ -65,7 +65,7 @@ pub(super) struct Credentials {
 
 enum Source {
     None,
-    Token(HeaderValue, EndWarning),
+    Token(Arc<Token>),
     Basic(HeaderValue),
     File(TokenFile),
     Plugin(Box<ExecPlugin>),
@@ -82,9 +82,7 @@ impl Credentials {
         let source = match authorization {
             Authorization::None => Source::None,
             Authorization::Token(token) => {
-                let value = bearer(token.expose_secret())?;
-                let warning = EndWarning::for_token(&value);
-                Source::Token(value, warning)
+                Source::Token(Token::new(bearer(token.expose_secret())?))
             }
             Authorization::Basic(user, password) => {
                 let pair = format!("{user}:{}", password.expose_secret());
@@ -122,14 +120,14 @@ impl Credentials {
         let authorization = match &self.source {
             Source::None => None,
             Source::Basic(value) => Some(value.clone()),
-            Source::Token(value, warning) => {
-                self.warn_of_end(warning, &SystemClock);
-                Some(value.clone())
+            Source::Token(token) => {
+                self.warn_of_end(token, &SystemClock);
+                Some(token.header.clone())
             }
             Source::File(file) => {
-                let (value, warning) = file.current();
-                self.warn_of_end(&warning, &*file.clock);
-                Some(value)
+                let token = file.current();
+                self.warn_of_end(&token, &*file.clock);
+                Some(token.header.clone())
             }
             Source::Plugin(_) => issued.as_ref().and_then(|issued| issued.token.clone()),
         };
@@ -160,8 +158,7 @@ impl Credentials {
         match &self.source {
             Source::None | Source::Token(..) | Source::Basic(_) => false,
             Source::File(file) => {
-                let value = file.state.lock().value.clone();
-                let end = Claims::of(&value).end;
+                let end = Claims::of(&file.last().header).end;
                 end.is_none_or(|end| file.clock.wall() < end)
             }
             Source::Plugin(_) => true,
@@ -189,9 +186,9 @@ impl Credentials {
                 None,
                 "give it a token or a client certificate".to_owned(),
             ),
-            Source::Token(value, _) => (
+            Source::Token(token) => (
                 "the token".to_owned(),
-                Some(value.clone()),
+                Some(token.header.clone()),
                 "put a new one into the kubeconfig and send SIGHUP".to_owned(),
             ),
             Source::Basic(_) => (
@@ -201,7 +198,7 @@ impl Credentials {
             ),
             Source::File(file) => (
                 format!("the token in {}", file.path.display()),
-                Some(file.state.lock().value.clone()),
+                Some(file.last().header.clone()),
                 "write a new one into the file".to_owned(),
             ),
             Source::Plugin(plugin) => (
@@ -225,8 +222,8 @@ impl Credentials {
         format!("{what} of {owner}{end}; {remedy}{command}")
     }
 
-    fn warn_of_end(&self, warning: &EndWarning, clock: &dyn Clock) {
-        if let Some(end) = warning.due(|| clock.wall()) {
+    fn warn_of_end(&self, token: &Token, clock: &dyn Clock) {
+        if let Some(end) = token.end.due(|| clock.wall()) {
             log::warn!("the token of {} expires at {end}; renew it", self.owner);
         }
     }
@@ -244,12 +241,12 @@ impl Credentials {
         let mut changes = Vec::new();
         match (&self.source, &other.source) {
             (Source::None, Source::None) => {}
-            (Source::Token(old, _), Source::Token(new, _)) if old == new => {}
+            (Source::Token(old), Source::Token(new)) if old.header == new.header => {}
             (Source::Basic(old), Source::Basic(new)) if old == new => {}
             (Source::Token(..), Source::Token(..)) => changes.push("token"),
             (Source::Basic(_), Source::Basic(_)) => changes.push("name or password"),
             (Source::File(old), Source::File(new)) if old.path == new.path => {
-                if old.state.lock().value != new.state.lock().value {
+                if old.last().header != new.last().header {
                     changes.push("token");
                 }
             }
@@ -284,32 +281,24 @@ impl fmt::Debug for Credentials {
     }
 }
 
+struct Token {
+    header: HeaderValue,
+    end: EndWarning,
+}
+
+impl Token {
+    fn new(header: HeaderValue) -> Arc<Self> {
+        let end = EndWarning::for_token(&header);
+        Arc::new(Self { header, end })
+    }
+}
+
 /// A token that is read again about every minute.
 struct TokenFile {
     path: PathBuf,
     clock: Arc<dyn Clock>,
-    state: Mutex<Token>,
-}
-
-struct Token {
-    value: HeaderValue,
-    warning: Arc<EndWarning>,
-    /// When the next read is due.
-    stale_at: Instant,
-}
-
-impl Token {
-    fn new(value: HeaderValue, stale_at: Instant) -> Self {
-        Self {
-            warning: Arc::new(EndWarning::for_token(&value)),
-            value,
-            stale_at,
-        }
-    }
-
-    fn parts(&self) -> (HeaderValue, Arc<EndWarning>) {
-        (self.value.clone(), Arc::clone(&self.warning))
-    }
+    /// With the time of the next read.
+    state: Mutex<(Arc<Token>, Instant)>,
 }
 
 impl TokenFile {
@@ -326,48 +315,47 @@ impl TokenFile {
             }
             (read, _) => (read?, TOKEN_FILE_REUSE),
         };
-        let state = Mutex::new(Token::new(value, clock.now() + reuse));
+        let state = Mutex::new((Token::new(value), clock.now() + reuse));
         Ok(Self { path, clock, state })
+    }
+
+    fn last(&self) -> Arc<Token> {
+        Arc::clone(&self.state.lock().0)
     }
 
     /// Returns the token, at most [`TOKEN_FILE_REUSE`] old. If the file cannot be read, the old
     /// token stays.
-    fn current(&self) -> (HeaderValue, Arc<EndWarning>) {
+    fn current(&self) -> Arc<Token> {
         let now = self.clock.now();
-        let mut token = self.state.lock();
-        if now < token.stale_at {
-            return token.parts();
+        let mut state = self.state.lock();
+        let old = Arc::clone(&state.0);
+        if now < state.1 {
+            return old;
         }
         // Other threads use the old token while this thread reads the file without the lock.
-        token.stale_at = now + TOKEN_FILE_RETRY;
-        let old = token.parts();
-        drop(token);
-        match token_of(&self.path, bounded_file::read_regular(&self.path)) {
-            Ok(value) => {
-                let mut token = self.state.lock();
-                if value == token.value {
-                    token.stale_at = now + TOKEN_FILE_REUSE;
-                } else {
-                    *token = Token::new(value, now + TOKEN_FILE_REUSE);
-                }
-                token.parts()
-            }
+        state.1 = now + TOKEN_FILE_RETRY;
+        drop(state);
+        let token = match token_of(&self.path, bounded_file::read_regular(&self.path)) {
+            Ok(header) if header == old.header => old,
+            Ok(header) => Token::new(header),
             Err(problem) => {
                 log::warn!("{problem}; the token that was read before stays in use");
-                old
+                return old;
             }
-        }
+        };
+        *self.state.lock() = (Arc::clone(&token), now + TOKEN_FILE_REUSE);
+        token
     }
 
     /// Call after the API server rejected the token: the file may hold a newer one.
     fn refuse(&self) {
         let now = self.clock.now();
-        let mut token = self.state.lock();
+        let stale_at = &mut self.state.lock().1;
         // A file that was just read holds no newer token, and a server that rejects everything must
         // not make every request read it.
-        let reuse_remaining = token.stale_at.saturating_duration_since(now) + TOKEN_FILE_RETRY / 10;
+        let reuse_remaining = stale_at.saturating_duration_since(now) + TOKEN_FILE_RETRY / 10;
         if reuse_remaining < TOKEN_FILE_REUSE {
-            token.stale_at = now;
+            *stale_at = now;
         }
     }
 }

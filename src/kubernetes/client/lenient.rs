@@ -19,7 +19,7 @@ pub(super) fn documents<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<T>, Str
 }
 
 /// Reads null as the default. For members of structs, together with `default`.
-pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(super) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)

@@ -76,13 +76,11 @@ impl Connection {
     fn serve_requests(&mut self) -> io::Result<()> {
         self.limit(|limits| limits.request);
         self.socket.handshake()?;
-        let address = self
-            .socket
-            .tcp()
-            .peer_addr()
-            .ok()
-            .map(|address| address.ip());
-        let peer = Peer::new(address, self.socket.client_certificates());
+        let address = self.socket.tcp().peer_addr().ok();
+        let peer = Peer {
+            address: address.map(|address| address.ip().to_canonical()),
+            certificates: Arc::new(self.socket.client_certificates()),
+        };
         // The first request's limit includes the handshake, so it already runs.
         let mut is_limited = true;
         while let Some((request, mut exchange)) = self.read_request(&peer, is_limited)? {

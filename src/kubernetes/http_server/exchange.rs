@@ -43,42 +43,13 @@ pub struct Request {
 
 /// The client of a connection. Clones are cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Peer(Arc<PeerParts>);
-
-#[derive(Default)]
-struct PeerParts {
-    address: Option<IpAddr>,
-    certificates: Vec<Vec<u8>>,
-}
-
-impl Peer {
-    pub(super) fn new(address: Option<IpAddr>, certificates: Vec<Vec<u8>>) -> Self {
-        Self(Arc::new(PeerParts {
-            address: address.map(|address| address.to_canonical()),
-            certificates,
-        }))
-    }
-
-    /// The client's address; `None` without a connection, or if the connection is broken.
-    pub fn address(&self) -> Option<IpAddr> {
-        self.0.address
-    }
-
+pub struct Peer {
+    /// `None` without a connection, or if the connection is broken.
+    pub address: Option<IpAddr>,
     /// The client certificates in DER, the client's own first; empty if the client sent none. TLS
     /// has proven that the client holds the key. The caller checks whether a trusted authority
     /// signed them.
-    pub fn certificates(&self) -> &[Vec<u8>] {
-        &self.0.certificates
-    }
-}
-
-impl fmt::Debug for PeerParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerParts")
-            .field("address", &self.address)
-            .field("n_certificates", &self.certificates.len())
-            .finish_non_exhaustive()
-    }
+    pub certificates: Arc<Vec<Vec<u8>>>,
 }
 
 impl Request {

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::LeaderElectionOptions;
-use crate::client::or_default;
 
 /// The observed state of the election. All times are points on the boot clock.
 #[derive(Debug)]
@@ -35,10 +34,6 @@ impl Election {
             renewed_at: None,
             reported: String::new(),
         }
-    }
-
-    pub fn options(&self) -> &LeaderElectionOptions {
-        &self.options
     }
 
     pub fn is_leader(&self) -> bool {
@@ -209,37 +204,19 @@ pub(super) const RELEASED_DURATION_SECONDS: i32 = 1;
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElectionRecord {
     /// Identity of the holder; empty for none.
-    #[serde(deserialize_with = "or_default")]
     pub holder_identity: String,
-    /// How long a renewal holds the lease, in seconds.
-    #[serde(deserialize_with = "or_default")]
     pub lease_duration_seconds: i32,
-    /// When the holder acquired it.
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub acquire_time: String,
-    /// When the holder last renewed it.
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub renew_time: String,
     /// How often the holder changed.
-    #[serde(deserialize_with = "or_default")]
     pub lease_transitions: i32,
     /// The holder that a coordinator prefers.
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub preferred_holder: String,
     /// The coordinator's strategy.
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub strategy: String,
 }
 
@@ -258,12 +235,15 @@ impl LeaderElectionRecord {
             && self.renew_time == self.acquire_time
     }
 
-    /// Reads a Lease's spec; a missing spec gives an empty record.
+    /// Reads a Lease's spec; a missing spec gives an empty record, and `null` an absent field.
     pub fn from_spec(spec: Option<&Value>) -> serde_json::Result<Self> {
-        match spec {
-            None | Some(Value::Null) => Ok(Self::default()),
-            Some(spec) => Self::deserialize(spec),
+        let mut spec = spec.cloned().unwrap_or_default();
+        match &mut spec {
+            Value::Null => return Ok(Self::default()),
+            Value::Object(fields) => fields.retain(|_, value| !value.is_null()),
+            _ => {}
         }
+        serde_json::from_value(spec)
     }
 
     /// Writes the fields into a spec and keeps its other fields.

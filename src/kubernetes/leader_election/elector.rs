@@ -75,14 +75,7 @@ type Write =
 
 pub struct Elector {
     pub(super) election: Election,
-    lock: Box<dyn Lock>,
-    fence: Arc<LeaseFence>,
-    callbacks: Box<dyn Callbacks>,
-    boot_clock: Arc<dyn BootClock>,
-    clock: Arc<dyn Clock>,
-    random: Box<dyn FnMut() -> f64 + Send>,
-    stop: Stop,
-    done: Stop,
+    parts: ElectorParts,
     health: LeaderElectionHealth,
     /// A write that may have made this process the holder was sent.
     may_hold: bool,
@@ -91,19 +84,11 @@ pub struct Elector {
 
 impl Elector {
     pub fn new(parts: ElectorParts) -> Self {
-        let options = &parts.options;
-        let boot_clock = Arc::clone(&parts.boot_clock);
+        let (options, boot_clock) = (&parts.options, Arc::clone(&parts.boot_clock));
         Self {
             health: LeaderElectionHealth::new(&options.name, options.lease_duration, boot_clock),
-            election: Election::new(parts.options),
-            lock: parts.lock,
-            fence: parts.fence,
-            callbacks: parts.callbacks,
-            boot_clock: parts.boot_clock,
-            clock: parts.clock,
-            random: parts.random,
-            stop: parts.stop,
-            done: parts.done,
+            election: Election::new(options.clone()),
+            parts,
             may_hold: false,
             last_problem: String::new(),
         }
@@ -115,35 +100,35 @@ impl Elector {
 
     /// Runs until the lease is lost, or until `stop` and then `done` are signalled.
     pub fn run(mut self) {
-        let lease = self.election.options().lease();
+        let lease = self.parts.options.lease();
         log::info!(lease; "attempting to acquire leader lease {lease}");
         self.set_master_status(false);
         if self.acquire() {
             log::info!(lease; "successfully acquired lease {lease}");
             if let Err(why) = self.renew() {
-                self.fence.close();
+                self.parts.fence.close();
                 self.set_master_status(false);
                 let why = format!("the lease {lease} is lost: {why}");
-                self.callbacks.on_stopped_leading(&why);
+                self.parts.callbacks.on_stopped_leading(&why);
                 return;
             }
         } else if self.may_hold {
             // A write without a response may have acquired the lease. `done` decides about the
             // release.
-            self.done.wait();
+            self.parts.done.wait();
         }
-        self.fence.close();
+        self.parts.fence.close();
         self.set_master_status(false);
-        if self.may_hold && matches!(self.done.cause(), Some(Cause::Requested(_))) {
+        if self.may_hold && matches!(self.parts.done.cause(), Some(Cause::Requested(_))) {
             self.release();
         }
     }
 
     /// Retries until this process holds the lease; returns false if the daemon stops first.
     fn acquire(&mut self) -> bool {
-        let retry_period = self.election.options().retry_period;
+        let retry_period = self.parts.options.retry_period;
         loop {
-            if self.stop.is_stopped() {
+            if self.parts.stop.is_stopped() {
                 return false;
             }
             let acquired = self.try_acquire_or_renew();
@@ -151,13 +136,15 @@ impl Elector {
             if acquired {
                 self.set_master_status(true);
                 // A daemon that is already stopping must not start its workers.
-                if !self.stop.is_stopped() {
-                    self.callbacks.on_started_leading(&self.lock.reference());
+                if !self.parts.stop.is_stopped() {
+                    self.parts
+                        .callbacks
+                        .on_started_leading(&self.parts.lock.reference());
                 }
                 return true;
             }
-            let jitter = 1.0 + JITTER_FACTOR * (self.random)();
-            self.stop.wait_timeout(retry_period.mul_f64(jitter));
+            let jitter = 1.0 + JITTER_FACTOR * (self.parts.random)();
+            self.parts.stop.wait_timeout(retry_period.mul_f64(jitter));
         }
     }
 
@@ -170,8 +157,12 @@ impl Elector {
     fn renew(&mut self) -> Result<(), String> {
         let mut has_failed = false;
         loop {
-            let now = self.boot_clock.boot_time();
-            if self.done.wait_timeout(self.election.pause(has_failed, now)) {
+            let now = self.parts.boot_clock.boot_time();
+            if self
+                .parts
+                .done
+                .wait_timeout(self.election.pause(has_failed, now))
+            {
                 return Ok(());
             }
             has_failed = !self.try_acquire_or_renew();
@@ -183,8 +174,8 @@ impl Elector {
                 });
             };
             // A failed attempt does not cost the lease before the write limit: keep trying.
-            if has_failed && self.boot_clock.boot_time() >= until {
-                let limit = self.election.options().write_limit();
+            if has_failed && self.parts.boot_clock.boot_time() >= until {
+                let limit = self.parts.options.write_limit();
                 let why = &self.last_problem;
                 return Err(format!("it could not be renewed for {limit:?}: {why}"));
             }
@@ -195,10 +186,10 @@ impl Elector {
     /// `leaderelection.go:tryAcquireOrRenew`).
     pub(super) fn try_acquire_or_renew(&mut self) -> bool {
         let is_ours = self.try_fast_then_slow_path();
-        let (now, election) = (self.boot_clock.boot_time(), &self.election);
+        let (now, election) = (self.parts.boot_clock.boot_time(), &self.election);
         match election.may_write_until() {
-            Some(until) => self.fence.open_until(until),
-            None => self.fence.close(),
+            Some(until) => self.parts.fence.open_until(until),
+            None => self.parts.fence.close(),
         }
         let observed = if is_ours { now } else { election.observed_at() };
         let renewed_at = election.is_leader().then_some(observed);
@@ -219,7 +210,7 @@ impl Elector {
         }
         let leads = self.election.may_write_until().is_some();
         let limit = self.limit();
-        let read = match self.lock.get(limit) {
+        let read = match self.parts.lock.get(limit) {
             Ok(record) => Some(record),
             Err(error) if error.is_not_found() => None,
             Err(error) => return self.succeeded("read", Err(error)),
@@ -228,7 +219,7 @@ impl Elector {
             Some(_) => ("update", Lock::update),
             None => ("create", Lock::create),
         };
-        let seen_at = self.boot_clock.boot_time();
+        let seen_at = self.parts.boot_clock.boot_time();
         // A candidate has sent no write in this attempt, so its time counts from after the read.
         if !leads {
             stamp = self.stamp();
@@ -241,7 +232,7 @@ impl Elector {
             }
             Some(record) => {
                 if self.election.is_leader() {
-                    let name = &self.election.options().name;
+                    let name = &self.parts.options.name;
                     metrics::global().leader_election.slowpath_exercised(name);
                 }
                 let written = self.write(record, &stamp, write);
@@ -257,11 +248,11 @@ impl Elector {
         write: Write,
     ) -> Result<(), LockError> {
         let limit = self.limit();
-        let written = write(&mut *self.lock, &record, limit);
+        let written = write(&mut *self.parts.lock, &record, limit);
         // A write without a conclusive response may have taken effect.
         self.may_hold |= !written.as_ref().is_err_and(LockError::is_without_effect);
         written?;
-        let now = self.boot_clock.boot_time();
+        let now = self.parts.boot_clock.boot_time();
         self.election.on_written(record, stamp.began, now);
         Ok(())
     }
@@ -269,11 +260,11 @@ impl Elector {
     /// Timeout of each phase of the next request: to connect, to send, and to respond. A leader has
     /// what is left of its right to write.
     fn limit(&self) -> Duration {
-        let limit = self.election.options().request_timeout();
+        let limit = self.parts.options.request_timeout();
         let Some(until) = self.election.may_write_until() else {
             return limit;
         };
-        let remaining = until.saturating_sub(self.boot_clock.boot_time());
+        let remaining = until.saturating_sub(self.parts.boot_clock.boot_time());
         limit.min(remaining).max(REQUEST_TIMEOUT_MIN)
     }
 
@@ -283,7 +274,7 @@ impl Elector {
             self.last_problem.clear();
             return true;
         };
-        let lease = self.election.options().lease();
+        let lease = self.parts.options.lease();
         let problem = format!("cannot {verb} the lease {lease}: {error}");
         if problem == self.last_problem {
             log::debug!("{problem}");
@@ -297,15 +288,15 @@ impl Elector {
     /// Releases the lease, so that the next leader need not wait for its expiry. Retries on
     /// conflicts for at most one renew deadline (client-go `leaderelection.go:release`).
     pub(super) fn release(&mut self) {
-        let lease = self.election.options().lease();
-        let deadline = self.boot_clock.boot_time() + self.election.options().renew_deadline;
+        let lease = self.parts.options.lease();
+        let deadline = self.parts.boot_clock.boot_time() + self.parts.options.renew_deadline;
         let problem = loop {
             match self.try_release() {
                 Ok(true) => return log::info!(lease; "released lease {lease}"),
                 Ok(false) => return log::debug!("the lease {lease} does not name us"),
                 Err(LockError::Client(error))
                     if error.status().is_some_and(Status::is_conflict)
-                        && self.boot_clock.boot_time() < deadline =>
+                        && self.parts.boot_clock.boot_time() < deadline =>
                 {
                     // Both stop signals were given before, so a fresh one serves as a plain pause.
                     Stop::new().wait_timeout(RELEASE_PAUSE);
@@ -320,14 +311,14 @@ impl Elector {
     /// update empties only the Lease version just read. The API server rejects it if anybody wrote
     /// in between.
     fn try_release(&mut self) -> Result<bool, LockError> {
-        let limit = self.election.options().request_timeout();
-        let record = self.lock.get(limit)?;
+        let limit = self.parts.options.request_timeout();
+        let record = self.parts.lock.get(limit)?;
         let Stamp { wall, .. } = self.stamp();
         let Some(released) = self.election.release(&record, &wall) else {
             return Ok(false);
         };
-        self.lock.update(&released, limit)?;
-        let now = self.boot_clock.boot_time();
+        self.parts.lock.update(&released, limit)?;
+        let now = self.parts.boot_clock.boot_time();
         self.election.on_written(released, now, now);
         self.health.observed(None);
         self.report_transition();
@@ -335,7 +326,7 @@ impl Elector {
     }
 
     fn set_master_status(&self, is_master: bool) {
-        let name = &self.election.options().name;
+        let name = &self.parts.options.name;
         let metrics = &metrics::global().leader_election;
         metrics.set_master_status(name, is_master);
     }
@@ -345,22 +336,22 @@ impl Elector {
             if leader.is_empty() || self.election.is_leader() {
                 log::debug!("leader: {leader:?}");
             } else {
-                let lease = self.election.options().lease();
+                let lease = self.parts.options.lease();
                 let held_for = self.election.held_until();
-                let held_for = held_for.saturating_sub(self.boot_clock.boot_time());
-                let until = (self.clock.wall() + held_for).strftime("%H:%M:%S");
+                let held_for = held_for.saturating_sub(self.parts.boot_clock.boot_time());
+                let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%S");
                 log::info!(
                     lease, holder = leader, until:%;
                     "the lease {lease} is held by {leader} until {until}, unless it is renewed"
                 );
             }
-            self.callbacks.on_new_leader(&leader);
+            self.parts.callbacks.on_new_leader(&leader);
         }
     }
 
     fn stamp(&self) -> Stamp {
-        let began = self.boot_clock.boot_time();
-        let wall = self.clock.wall();
+        let began = self.parts.boot_clock.boot_time();
+        let wall = self.parts.clock.wall();
         let wall = wall.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         Stamp { began, wall }
     }
@@ -388,10 +379,9 @@ struct Shared {
     name: String,
     lease_duration: Duration,
     clock: Arc<dyn BootClock>,
-    /// When this process renewed the Lease last; `None` if the last seen Lease does not name it.
-    renewed_at: Mutex<Option<Duration>>,
-    /// The first of the uninterrupted renewals.
-    leading_since: Mutex<Option<Duration>>,
+    /// The first and the last of the uninterrupted renewals; `None` if the last seen Lease does not
+    /// name this process.
+    renewals: Mutex<Option<(Duration, Duration)>>,
 }
 
 impl LeaderElectionHealth {
@@ -400,8 +390,7 @@ impl LeaderElectionHealth {
             name: name.to_owned(),
             lease_duration,
             clock,
-            renewed_at: Mutex::default(),
-            leading_since: Mutex::default(),
+            renewals: Mutex::default(),
         }))
     }
 
@@ -409,19 +398,10 @@ impl LeaderElectionHealth {
     /// [`TOLERANCE`]: the process should have exited by then. A standby is healthy, and so is a
     /// process that has not started the election.
     pub fn check(&self) -> Result<(), String> {
-        let Shared {
-            name,
-            lease_duration,
-            clock,
-            ..
-        } = &*self.0;
-        let age = |at| clock.boot_time().saturating_sub(at);
-        if self
-            .0
-            .renewed_at
-            .lock()
-            .is_some_and(|at| age(at) > *lease_duration + TOLERANCE)
-        {
+        let Shared { name, clock, .. } = &*self.0;
+        let limit = self.0.lease_duration + TOLERANCE;
+        let renewals = *self.0.renewals.lock();
+        if renewals.is_some_and(|(_, last)| clock.boot_time().saturating_sub(last) > limit) {
             return Err(format!(
                 "failed election to renew leadership on lease {name}"
             ));
@@ -430,19 +410,18 @@ impl LeaderElectionHealth {
     }
 
     pub fn is_leader(&self) -> bool {
-        self.0.renewed_at.lock().is_some()
+        self.0.renewals.lock().is_some()
     }
 
     /// How long this process has held the Lease; `None` for a standby.
     pub fn leading_for(&self) -> Option<Duration> {
-        let since = *self.0.leading_since.lock();
-        Some(self.0.clock.boot_time().saturating_sub(since?))
+        let (first, _) = (*self.0.renewals.lock())?;
+        Some(self.0.clock.boot_time().saturating_sub(first))
     }
 
     pub(super) fn observed(&self, renewed_at: Option<Duration>) {
-        *self.0.renewed_at.lock() = renewed_at;
-        let mut since = self.0.leading_since.lock();
-        *since = renewed_at.map(|renewed_at| since.unwrap_or(renewed_at));
+        let mut renewals = self.0.renewals.lock();
+        *renewals = renewed_at.map(|last| (renewals.map_or(last, |(first, _)| first), last));
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use replicaset_controller::client::ClientConfig;
 use replicaset_controller::serving::CertificateFiles;
@@ -110,7 +110,7 @@ fn reviewer(release: Arc<Latch>, n_held: Arc<AtomicUsize>) -> ScriptedServer {
             json!({"allowed": true})
         } else {
             n_held.fetch_add(1, Ordering::SeqCst);
-            release.wait_until(Instant::now() + PATIENCE);
+            release.wait_timeout(PATIENCE);
             json!({"allowed": false})
         };
         Some(Reply::whole("201 Created", "", review.to_string()))

@@ -118,7 +118,7 @@ fn a_token_file_is_read_again_and_a_failed_read_keeps_the_token() {
     write("one\n");
     let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     let check = |expected: &str| {
-        let value = file.current().0;
+        let value = file.current().header.clone();
         assert_eq!(
             value.to_str().expect("it is text"),
             format!("Bearer {expected}")
@@ -154,11 +154,15 @@ fn a_token_file_is_read_again_when_its_token_is_rejected() {
     let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     fs::write(&path, "two").expect("there is room");
     file.refuse();
-    assert_eq!(file.current().0, "Bearer one", "it was read a moment ago");
+    assert_eq!(
+        file.current().header,
+        "Bearer one",
+        "it was read a moment ago"
+    );
     clock.advance(Duration::from_secs(2));
-    assert_eq!(file.current().0, "Bearer one");
+    assert_eq!(file.current().header, "Bearer one");
     file.refuse();
-    assert_eq!(file.current().0, "Bearer two");
+    assert_eq!(file.current().header, "Bearer two");
 }
 
 #[test]
@@ -180,10 +184,10 @@ fn a_token_bridges_the_time_until_its_file_is_there() {
     let token = SecretString::from("static");
     let file = TokenFile::open(path.clone(), Some(&token), Arc::clone(&clock) as _);
     let file = file.expect("there is a token");
-    assert_eq!(file.current().0, "Bearer static");
+    assert_eq!(file.current().header, "Bearer static");
     fs::write(&path, "from the file").expect("there is room");
     clock.advance(Duration::from_secs(10));
-    assert_eq!(file.current().0, "Bearer from the file");
+    assert_eq!(file.current().header, "Bearer from the file");
 }
 
 #[test]
@@ -198,7 +202,7 @@ fn a_token_file_that_has_become_a_pipe_blocks_no_thread() {
     fs::remove_file(&path).expect("it is there");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
     clock.advance(Duration::from_secs(50));
-    assert_eq!(file.current().0, "Bearer one");
+    assert_eq!(file.current().header, "Bearer one");
 }
 
 fn rejected(authorization: Authorization, owner: Owner) -> String {
