@@ -146,14 +146,7 @@ impl Client {
     /// blocked read ends at once. Lists wait for this client's throttle. Call it once per thread:
     /// the client keeps every stream client's connections until the stop.
     pub fn stream_client(&self) -> StreamClient {
-        let state = StreamState::new(self.options.request_timeout);
-        StreamClient::new(
-            self.http.streaming(&self.options, &state),
-            state,
-            Arc::clone(&self.throttle),
-            Arc::clone(&self.options),
-            self.stop.clone(),
-        )
+        StreamClient::new(self)
     }
 
     /// Closes all connections of this client and its clones, also those in use, and opens no more.

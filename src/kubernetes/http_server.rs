@@ -39,7 +39,6 @@ pub type TlsSource = Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// Name of the thread that accepts connections.
     pub accept_thread: &'static str,
     /// Prefix of the connection threads' names; the connection's number follows.
     pub connection_thread: &'static str,
@@ -48,14 +47,12 @@ pub struct ServerOptions {
     /// Maximum body bytes the server keeps. The handler gets the body cut at this length. If the
     /// body is much longer, the server closes the connection after the response.
     pub body_bytes: usize,
-    /// Serves TLS if set.
     pub tls: Option<TlsSource>,
     /// If set, the server rejects requests from foreign web pages. It also rejects a `Host` that is
     /// neither a loopback name, nor the local address of the connection, nor in this list.
     pub accept_hosts: Option<Vec<String>>,
 }
 
-/// The limits on a client's use of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum open connections. At the maximum, a new connection displaces a connection that waits
@@ -66,7 +63,6 @@ pub struct Limits {
     /// Time for TLS handshake, head and body. It runs from the start of the connection or, for a
     /// later request, from the request's first byte.
     pub request: Duration,
-    /// Time between two requests.
     pub idle: Duration,
     /// Time for the client to read a whole response.
     pub answer: Duration,

@@ -159,7 +159,6 @@ impl fmt::Debug for ClientConfig {
     }
 }
 
-/// A checked draft.
 struct Checked {
     url: String,
     uri: Uri,
@@ -319,7 +318,6 @@ fn non_empty(text: Option<&String>) -> Option<&String> {
 #[derive(Clone, Debug, Default)]
 pub struct DirectSource {
     pub url: String,
-    /// File with the bearer token.
     pub token_file: Option<PathBuf>,
     /// File with the certificate authority of the server, in PEM; the system's if `None`.
     pub certificate_authority: Option<PathBuf>,
@@ -364,7 +362,6 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment of this process.
     pub fn of_process() -> Self {
         let vars = std::env::vars_os().map(|(name, value)| {
             let text = |s: std::ffi::OsString| s.to_string_lossy().into_owned();

@@ -272,9 +272,7 @@ const RECORD_MAX: usize = 16 << 10;
 /// out in one TLS record and one packet. That saves both sides a system call and a wake-up.
 struct TlsTransport {
     buffers: LazyBuffers,
-    /// Buffered output.
     unsent: Vec<u8>,
-    /// The timeout for sending the buffered output.
     send_timeout: NextTimeout,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
     tls: Arc<LiveTls>,

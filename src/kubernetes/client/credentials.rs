@@ -35,7 +35,6 @@ const TOKEN_FILE_RETRY: Duration = Duration::from_secs(10);
 pub(super) enum Authorization {
     #[default]
     None,
-    /// A token that never changes.
     Token(SecretString),
     /// A token in a file that may be replaced at any time.
     TokenFile {

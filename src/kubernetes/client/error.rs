@@ -9,7 +9,6 @@ use crate::api::Status;
 /// broken connection is never reported as one.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The API server rejected the request.
     #[error("{0}")]
     Status(Status),
     #[error("{0}")]
@@ -24,7 +23,6 @@ pub enum ClientError {
     /// retry may succeed.
     #[error("no credentials for the API server: {0}")]
     Credentials(String),
-    /// The daemon is stopping; the request was not sent, or the stream was closed.
     #[error("the daemon is stopping")]
     Stopped,
     /// The right to write is lost or may be (see [`Fence`](super::Fence)). The request was not sent
@@ -44,7 +42,6 @@ pub struct TransportError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportErrorKind {
-    /// No process listens at that address.
     Refused,
     /// A deadline passed, or a stream was silent for too long.
     TimedOut,

@@ -92,9 +92,7 @@ pub(super) struct ExecPlugin {
 #[derive(Default)]
 struct State {
     issued: Option<Arc<Issued>>,
-    /// The API server has rejected `issued`.
     is_rejected: bool,
-    /// Earliest time of the next run.
     not_before: Option<Instant>,
     /// The error of the last run, if it failed, and the pause after it.
     failure: Option<(String, Duration)>,
@@ -110,7 +108,6 @@ impl ExecPlugin {
         }
     }
 
-    /// The program's name, for the log.
     pub(super) fn command(&self) -> &str {
         &self.settings.command
     }

@@ -45,7 +45,6 @@ const SMALL_BUFFER: usize = 16 << 10;
 /// Input buffer of a connection for lists and watches, in bytes.
 const STREAM_BUFFER: usize = 64 << 10;
 
-/// Maximum bytes read of an error response's body.
 const ERROR_BYTES_MAX: u64 = 1 << 20;
 
 /// Capacity for the headers of a request without impersonation.
@@ -56,9 +55,7 @@ const HEADERS: usize = 6;
 pub(super) struct Timeouts {
     /// From the request's last byte to the response's head. Limits connecting and sending, too.
     pub(super) head: Duration,
-    /// For the complete body.
     pub(super) body: Option<Duration>,
-    /// For each read.
     pub(super) read: Option<Duration>,
 }
 
@@ -120,7 +117,6 @@ impl Http {
         self.config.access.check_files();
     }
 
-    /// The metrics of this request's verb.
     pub(super) fn metrics(&self, request: &Request) -> VerbMetrics {
         let verb = request.method().as_str();
         let host = self.config.authority();

@@ -34,7 +34,6 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 /// certificate is not written yet, or after a rejected server certificate.
 const CHECK_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The sources of the TLS settings.
 #[derive(Clone, Default)]
 pub(super) struct TlsSource {
     /// The certificate authorities to verify the server with; the system's if `None`.
@@ -43,13 +42,11 @@ pub(super) struct TlsSource {
     pub(super) identity: Option<(Pem, Pem)>,
     /// The name to verify in the server's certificate, in place of the URL's host.
     pub(super) server_name: Option<String>,
-    /// Accept any server certificate.
     pub(super) insecure: bool,
     /// Connections to the proxy use TLS.
     pub(super) tls_proxy: bool,
 }
 
-/// The settings of new connections.
 pub(super) struct Current {
     server_name: ServerName<'static>,
     server: Arc<ClientConfig>,
@@ -386,17 +383,17 @@ fn count_authority_reload(source: &TlsSource, reloaded: &Result<Changes, String>
 // The source of a certificate or key: the configuration itself, or a file that may be replaced
 // at any time. `live_tls` reads it on the thread that runs a check.
 
-/// A source of PEM.
 #[derive(Clone)]
 pub(super) enum Pem {
-    /// PEM in the configuration itself.
     Data(Vec<u8>),
     /// PEM in a file; `name` is the configuration's name for it.
-    File { name: &'static str, path: PathBuf },
+    File {
+        name: &'static str,
+        path: PathBuf,
+    },
 }
 
 impl Pem {
-    /// Returns the current bytes.
     pub(super) fn read(&self) -> Result<Vec<u8>, String> {
         match self {
             Self::Data(bytes) => Ok(bytes.clone()),

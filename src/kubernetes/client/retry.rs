@@ -43,7 +43,6 @@ impl Kind {
 
 pub(super) struct Failure {
     pub(super) error: ClientError,
-    /// The response's `Retry-After` header.
     pub(super) retry_after: Option<String>,
 }
 

@@ -16,11 +16,10 @@ use super::http::{Http, ResponseMeter, Timeouts};
 use super::request::Request;
 use super::retry::Kind;
 use super::throttle::Throttle;
-use super::{ClientOptions, retry};
+use super::{Client, ClientOptions, retry};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 
-/// Maximum time for a complete list.
 pub const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Lists and watches one resource for one thread. It has its own connections, so that the stop
@@ -35,22 +34,18 @@ pub struct StreamClient {
 }
 
 impl StreamClient {
-    pub(super) fn new(
-        http: Http,
-        state: StreamState,
-        throttle: Arc<Throttle>,
-        options: Arc<ClientOptions>,
-        stop: Stop,
-    ) -> Self {
+    pub(super) fn new(client: &Client) -> Self {
+        let state = StreamState::new(client.options.request_timeout);
+        let http = client.http.streaming(&client.options, &state);
         // A blocked read cannot poll the stop signal; only shutting down its socket wakes it.
         let at_stop = http.clone();
-        stop.on_stop(move || at_stop.shut_down());
+        client.stop.on_stop(move || at_stop.shut_down());
         Self {
             http,
             state,
-            throttle,
-            options,
-            stop,
+            throttle: Arc::clone(&client.throttle),
+            options: Arc::clone(&client.options),
+            stop: client.stop.clone(),
         }
     }
 

@@ -55,8 +55,6 @@ pub(super) struct Tcp {
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     /// Set for lists and watches.
-    list_or_watch: Option<StreamState>,
-    /// Likewise.
     coalescer: Option<ReadCoalescer>,
 }
 
@@ -108,7 +106,6 @@ impl Tcp {
             head_bytes: 0,
             read_timeout: None,
             write_timeout: None,
-            list_or_watch: list_or_watch.cloned(),
             coalescer: list_or_watch.cloned().map(ReadCoalescer::new),
         })
     }
@@ -136,15 +133,20 @@ impl Transport for Tcp {
         let is_head = timeout.reason == Timeout::RecvResponse;
         let timeout = timeout.for_read();
         let mut limit = socket_timeout(timeout)?;
-        if let Some(list_or_watch) = &self.list_or_watch {
-            limit = list_or_watch.read_limit(limit);
+        if let Some(coalescer) = &self.coalescer {
+            limit = coalescer.stream.read_limit(limit);
         }
         if self.read_timeout != limit {
             self.stream.set_read_timeout(limit)?;
             self.read_timeout = limit;
         }
-        if let Some(coalescer) = &self.coalescer {
-            coalescer.before_read();
+        let wait = self
+            .coalescer
+            .as_ref()
+            .map_or(Duration::ZERO, ReadCoalescer::wait);
+        if !wait.is_zero() {
+            // No code unparks this thread; an early unpark would only shorten the wait.
+            thread::park_timeout(wait);
         }
         check_room(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
@@ -162,11 +164,12 @@ impl Transport for Tcp {
             self.head_bytes += amount;
             check_head(self.head_bytes)?;
         }
+        let now = Instant::now();
         if amount > 0 {
-            self.last_received = Instant::now();
+            self.last_received = now;
         }
         if let Some(coalescer) = &mut self.coalescer {
-            coalescer.after_read(amount, room);
+            coalescer.record(amount, room, now);
         }
         Ok(amount > 0)
     }
@@ -291,15 +294,8 @@ impl ReadCoalescer {
         }
     }
 
-    /// Waits if that is allowed and worthwhile, for at most [`READ_WAIT_MAX`].
-    pub(super) fn before_read(&self) {
-        let wait = self.wait();
-        if !wait.is_zero() {
-            // No code unparks this thread; an early unpark would only shorten the wait.
-            thread::park_timeout(wait);
-        }
-    }
-
+    /// The wait before the next read, at most [`READ_WAIT_MAX`]; zero if it is not allowed or not
+    /// worthwhile.
     fn wait(&self) -> Duration {
         // Bytes that are in the socket already need no wait.
         if self.has_read_all && self.stream.coalesces() {
@@ -310,10 +306,6 @@ impl ReadCoalescer {
     }
 
     /// Records a read that returned `bytes` bytes into a buffer with room for `room`.
-    pub(super) fn after_read(&mut self, bytes: usize, room: usize) {
-        self.record(bytes, room, Instant::now());
-    }
-
     fn record(&mut self, bytes: usize, room: usize, now: Instant) {
         // A long silence must not make the next burst look slow.
         let elapsed = now.duration_since(self.last_read).min(WORTHWHILE_MAX);

@@ -39,7 +39,6 @@ struct FairBucket {
     updated: Instant,
     /// The turns of the namespaces: a place for each waiting request.
     all: Turns,
-    /// The namespaces with waiting requests.
     namespaces: HashMap<u64, Namespace>,
 }
 

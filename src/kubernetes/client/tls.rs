@@ -22,7 +22,6 @@ use crate::stdx::tls::{Certificate, certificates, certified_key, in_words, provi
 /// Certificate (with its intermediates) and key, in PEM.
 pub(super) type Identity = (Vec<u8>, Vec<u8>);
 
-/// The certificate authorities whose servers are trusted.
 #[derive(Clone)]
 pub(super) struct Authorities {
     roots: Arc<RootCertStore>,
@@ -103,7 +102,6 @@ impl Authorities {
     }
 }
 
-/// Checks a server's certificate.
 #[derive(Debug)]
 struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,

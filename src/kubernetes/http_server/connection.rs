@@ -35,11 +35,9 @@ pub(super) struct Connection {
 pub(super) struct Exchange {
     pub(super) is_head: bool,
     pub(super) is_http_10: bool,
-    /// The connection ends after the response.
     pub(super) closes: bool,
 }
 
-/// The parts that a connection shares with its server.
 pub(super) struct ConnectionParts {
     pub(super) server: Arc<Shared>,
     /// False while the handler runs. While it is true, the server may displace the connection: no

@@ -79,11 +79,9 @@ impl Request {
 #[derive(Debug)]
 pub struct Response {
     pub code: u16,
-    /// The body's media type.
     pub content_type: String,
     pub headers: Vec<(String, String)>,
     pub body: ResponseBody,
-    /// The server closes the connection after the response.
     pub closes: bool,
 }
 

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use rustls::{ServerConfig, ServerConnection};
 
-/// The byte stream of one connection.
 pub(super) struct Socket {
     stream: TimedStream,
     tls: Option<Box<ServerConnection>>,
@@ -34,12 +33,10 @@ impl Socket {
         Ok(Self { stream, tls })
     }
 
-    /// Ends every later read and write at `deadline`.
     pub(super) fn set_deadline(&mut self, deadline: Instant) {
         self.stream.deadline = Some(deadline);
     }
 
-    /// Completes the TLS handshake; does nothing on a plain connection.
     pub(super) fn handshake(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             while tls.is_handshaking() {

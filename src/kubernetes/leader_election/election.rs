@@ -212,10 +212,8 @@ pub struct LeaderElectionRecord {
     pub renew_time: String,
     /// How often the holder changed.
     pub lease_transitions: i32,
-    /// The holder that a coordinator prefers.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub preferred_holder: String,
-    /// The coordinator's strategy.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub strategy: String,
 }

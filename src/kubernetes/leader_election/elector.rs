@@ -20,7 +20,6 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::turns;
 use crate::telemetry::metrics;
 
-/// Pause between two attempts to release.
 const RELEASE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Minimum timeout of a request for the Lease.
@@ -45,10 +44,8 @@ pub struct ElectorParts {
     /// it, and the lease duration above that and at least a second; the flags are checked for this.
     pub options: LeaderElectionOptions,
     pub lock: Box<dyn Lock>,
-    /// The fence that the elector opens and closes.
     pub fence: Arc<LeaseFence>,
     pub callbacks: Box<dyn Callbacks>,
-    /// Measures all durations.
     pub boot_clock: Arc<dyn BootClock>,
     /// The wall clock for the times in the Lease, which only people read.
     pub clock: Arc<dyn Clock>,
@@ -69,7 +66,6 @@ struct Stamp {
     wall: String,
 }
 
-/// A write method of [`Lock`].
 type Write =
     fn(&mut (dyn Lock + 'static), &LeaderElectionRecord, Duration) -> Result<(), LockError>;
 

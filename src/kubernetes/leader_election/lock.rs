@@ -15,10 +15,8 @@ use crate::client::{Client, ClientError, Request, Response};
 /// The object that names the leader. Each call blocks for one request, for at most `limit` or
 /// slightly longer.
 pub trait Lock: Send {
-    /// Reads the object.
     fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError>;
 
-    /// Creates the object.
     fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
 
     /// Updates the object, on condition that it still has the version last read or written here.
@@ -40,10 +38,8 @@ pub struct LeaseReference {
 pub enum LockError {
     #[error("{0}")]
     Client(#[from] ClientError),
-    /// An update without an earlier read.
     #[error("lease not initialized, call get or create first")]
     NotRead,
-    /// The response is not a Lease.
     #[error("the response is not a Lease: {0}")]
     Unreadable(String),
 }

@@ -33,7 +33,6 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// Reads a file of text in UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path)?).ok();
     text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))

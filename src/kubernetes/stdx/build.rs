@@ -3,7 +3,6 @@
 use std::env::consts::{ARCH, OS};
 use std::sync::LazyLock;
 
-/// The version in Cargo.toml.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit of this build, if the build environment set it.
@@ -40,7 +39,6 @@ fn version_of(commit: Option<&str>) -> String {
     format!("{VERSION} ({commit}follows Kubernetes {KUBERNETES})")
 }
 
-/// The platform, such as `linux/amd64`.
 pub fn platform() -> String {
     platform_of(OS, ARCH)
 }

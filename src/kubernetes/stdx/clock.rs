@@ -17,7 +17,6 @@ pub trait Clock: Debug + Send + Sync {
     fn wall(&self) -> Timestamp;
 }
 
-/// The monotonic clock.
 pub fn now() -> Instant {
     turns::clocks().map_or_else(Instant::now, |clocks| clocks.now)
 }
@@ -38,7 +37,6 @@ impl Clock for SystemClock {
 // Time since boot, including suspend. Leader election measures the lease with it: the monotonic
 // clock stops while the machine is suspended, and the time of day can be set.
 
-/// A clock that includes suspend.
 pub trait BootClock: Debug + Send + Sync {
     fn boot_time(&self) -> Duration;
 }
@@ -63,7 +61,6 @@ impl BootClock for SystemBootClock {
     }
 }
 
-/// Parameters of a [`Backoff`].
 #[derive(Clone, Copy, Debug)]
 pub struct BackoffParameters {
     /// The first delay, before jitter.

@@ -49,25 +49,21 @@ pub fn hurry() {
     STDERR.state.lock().patience = PATIENCE_AT_EXIT;
 }
 
-/// Number of dropped texts in this process.
 pub fn dropped_total() -> u64 {
     STDERR.state.lock().dropped_total
 }
 
-/// The text was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 
 struct Output {
     state: Mutex<State>,
-    /// Notified when a thread has written.
     free: Condvar,
 }
 
 struct State {
     patience: Duration,
     is_busy: bool,
-    /// The last text was dropped.
     is_blocked: bool,
     /// The last text was dropped after a part of it was written.
     is_torn: bool,

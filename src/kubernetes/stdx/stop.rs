@@ -26,7 +26,6 @@ struct State {
     wakers: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// Why the daemon stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// An external request, such as SIGTERM from an operator.
@@ -115,14 +114,10 @@ pub struct Latch {
     spot: Spot,
 }
 
-/// Why a wait for a [`Latch`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The flag is set.
     Set,
-    /// The stop signal was given.
     Stopped,
-    /// Neither happened in time.
     TimedOut,
 }
 
@@ -135,7 +130,6 @@ impl Latch {
         self.spot.wake();
     }
 
-    /// True once the flag is set.
     pub fn is_set(&self) -> bool {
         self.receiver.try_recv() == Err(TryRecvError::Disconnected)
     }

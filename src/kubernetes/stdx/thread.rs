@@ -153,11 +153,9 @@ pub fn join_all(threads: Vec<Thread>, deadline: Instant) -> Vec<String> {
         .collect()
 }
 
-/// Checks whether a [`Thread`] still runs.
 #[derive(Clone, Debug)]
 pub struct Liveness {
     name: String,
-    /// Set when the thread's body has ended.
     ended: Arc<Latch>,
 }
 
@@ -239,23 +237,19 @@ pub struct Activity {
     not_send: PhantomData<Cell<*const ()>>,
 }
 
-/// A snapshot of one thread's activities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadActivity {
-    /// The kernel's thread id.
     pub tid: i32,
     /// Outermost first; empty if the thread is idle.
     pub works: Vec<Work>,
 }
 
-/// One of a thread's nested activities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The kind of work or wait, such as `sync` or `request`.
     pub what: &'static str,
     /// The subject, such as `default/web`; may be empty.
     pub detail: String,
-    /// Start time.
     pub since: Instant,
     /// When a watch last received data.
     pub heard: Option<Instant>,
@@ -272,7 +266,6 @@ pub fn enter(what: &'static str, detail: impl Display) -> Activity {
     }
 }
 
-/// Registers this thread as idle.
 pub fn register() {
     OWN.try_with(|_| {}).unwrap_or_default();
 }

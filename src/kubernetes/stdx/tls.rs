@@ -140,7 +140,6 @@ const SERVER_PURPOSES: [ObjectIdentifier; 2] = [
     ObjectIdentifier::new_unwrap("2.5.29.37.0"),
 ];
 
-/// Subject and validity of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The attributes of the subject, in the certificate's order.
@@ -151,7 +150,6 @@ pub struct Certificate {
     pub is_for_servers: bool,
 }
 
-/// An attribute of a certificate's subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     /// The type, an object identifier as encoded in DER.
@@ -160,7 +158,6 @@ pub struct Attribute {
 }
 
 impl Certificate {
-    /// Parses a certificate in DER.
     pub fn parse(der: &[u8]) -> Result<Self, String> {
         let parsed = AnyRef::from_der(der).and_then(|certificate| {
             certificate.sequence(|parts| {

@@ -36,14 +36,11 @@ impl Spot {
     }
 }
 
-/// How a [`wait`] has ended.
 #[derive(Debug)]
 pub enum Waited<T> {
     /// This is no simulation: the caller blocks by its own means.
     Unsimulated,
-    /// The deadline has passed.
     TimedOut,
-    /// What the caller waited for.
     Ready(T),
 }
 
@@ -104,12 +101,9 @@ pub(super) fn clocks() -> Option<Clocks> {
     None
 }
 
-/// The three clocks of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
-    /// The monotonic clock.
     pub(super) now: Instant,
-    /// The time of day.
     pub(super) wall: Timestamp,
     /// The time since boot, suspend included.
     pub(super) boot: Duration,

@@ -23,13 +23,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     PAD.with_decode_allow_trailing_bits(true),
 );
 
-/// A file and its contents.
 pub(super) struct KubeconfigFile {
     path: PathBuf,
     content: Kubeconfig,
 }
 
-/// An entry and where it is.
 struct Found<'a, T> {
     /// File and entry.
     place: String,

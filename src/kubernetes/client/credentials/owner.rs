@@ -27,7 +27,6 @@ pub(crate) struct Owner {
     pub(crate) user: String,
     /// Such as `kubeconfig /etc/rs.conf, context "it"`.
     pub(crate) origin: String,
-    /// There is a client certificate.
     pub(crate) has_certificate: bool,
     /// Credentials are not sent, since the server has no TLS.
     pub(crate) is_withheld: bool,
@@ -53,7 +52,6 @@ struct RejectionState {
     /// When the credentials were first rejected since they were accepted; `None`: they are
     /// accepted.
     since: Option<Instant>,
-    /// Earliest time of the next line.
     next: Option<Instant>,
 }
 

@@ -32,7 +32,6 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Maximum time for the system to end a killed program.
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum bytes of output.
 const OUTPUT_MAX: usize = 1 << 20;
 
 /// A program and how to run it. Not `Debug`, since arguments and variables may hold secrets.
@@ -40,11 +39,9 @@ pub(super) struct Program<'a> {
     /// A path, or a name to look up in `$PATH`.
     pub(super) command: &'a str,
     pub(super) arguments: &'a [String],
-    /// The complete environment.
     pub(super) environment: Vec<(&'a str, &'a str)>,
     /// The program may read this process's standard input.
     pub(super) interactive: bool,
-    /// The program is killed after this time.
     pub(super) timeout: Duration,
 }
 
@@ -225,7 +222,6 @@ impl Child {
         }
     }
 
-    /// Blocks until the process has ended.
     fn wait(&mut self, limit: &mut Limit<'_>) -> Result<WaitStatus, ChildError> {
         loop {
             let status = waitpid(self.pid, Some(WaitPidFlag::WNOHANG));

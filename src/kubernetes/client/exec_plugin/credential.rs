@@ -22,7 +22,6 @@ pub(in crate::client) const VERSIONS: [&str; 2] = [
     "client.authentication.k8s.io/v1beta1",
 ];
 
-/// Cluster information for a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in crate::client) struct ClusterInfo {
@@ -31,7 +30,6 @@ pub(in crate::client) struct ClusterInfo {
     pub(in crate::client) tls_server_name: Option<String>,
     #[serde(rename = "insecure-skip-tls-verify", skip_serializing_if = "Not::not")]
     pub(in crate::client) insecure: bool,
-    /// In base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::client) certificate_authority_data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
