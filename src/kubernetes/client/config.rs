@@ -329,7 +329,7 @@ impl ClientConfig {
     /// connection.
     pub fn direct(source: &DirectSource) -> Result<Self, ConfigError> {
         let mut draft = Draft::of_url("--server", &source.url);
-        draft.user = "--token-file".to_owned();
+        "--token-file".clone_into(&mut draft.user);
         // A daemon's pages that require a token are served through TLS only.
         if source.token_file.is_some() && !draft.server.contains("://") {
             draft.server.insert_str(0, "https://");

@@ -154,16 +154,14 @@ impl<In: Transport> Connector<In> for Server {
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
         let mut began = details.now;
-        let mut transport = match chained {
-            Some(proxied) => proxied.boxed(),
-            None => {
-                let addrs = self.resolve(details)?;
-                // The connect timeout starts after the resolution, which has the resolver's own
-                // limits.
-                began = (details.current_time)();
-                let limit = self.fence.as_ref().map(|fence| fence.delivery_limit());
-                Tcp::connect(details, &addrs, limit, self.stream.as_ref())?.boxed()
-            }
+        let mut transport = if let Some(proxied) = chained {
+            proxied.boxed()
+        } else {
+            let addrs = self.resolve(details)?;
+            // The connect timeout starts after the resolution, which has the resolver's own limits.
+            began = (details.current_time)();
+            let limit = self.fence.as_ref().map(|fence| fence.delivery_limit());
+            Tcp::connect(details, &addrs, limit, self.stream.as_ref())?.boxed()
         };
         // ORDER: the fence is below TLS, so that its check runs directly before the write.
         if let Some(fence) = &self.fence {

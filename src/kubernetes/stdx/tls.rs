@@ -166,7 +166,7 @@ impl Certificate {
                 parsed
             })
         });
-        parsed.map_err(|_| "this is no certificate in DER".to_owned())
+        parsed.map_err(|_why| "this is no certificate in DER".to_owned())
     }
 
     fn of_fields(fields: &mut SliceReader<'_>) -> der::Result<Self> {
