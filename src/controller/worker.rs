@@ -202,14 +202,16 @@ impl ReplicaSetController {
         }
     }
 
-    /// Logs an unusable selector, once per generation: only a change of the spec can repair it.
+    /// Logs an unusable selector, once per generation. Only that of a ReplicationController can be
+    /// changed.
     pub(super) fn log_unusable_selector(&self, rs: &ReplicaSet) {
         let Err(error) = &rs.selector else { return };
         let note = |it: &mut Memory| it.history.note_mistake(Mistake::Selector, rs.generation, 0);
         if self.memories.with(rs, note) {
             log::error!(
                 object:% = self.kind.named(&rs.key), error:%;
-                "the selector cannot be used, so this {} is not synced until its spec changes",
+                "the selector cannot be used, so this {} is not synced until its spec changes, or \
+                 it is deleted and recreated where spec.selector is immutable",
                 self.kind.kind
             );
         }

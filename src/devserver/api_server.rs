@@ -493,7 +493,7 @@ pub(crate) fn put_scale(
     if i32::try_from(replicas).is_err() {
         return Err(StatusError::bad_request(format!(
             "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal number \
-             {replicas} into Go struct field ScaleSpec.spec.replicas scale_of type int32"
+             {replicas} into Go struct field ScaleSpec.spec.replicas of type int32"
         )));
     }
     if replicas < 0 {

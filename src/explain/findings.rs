@@ -334,11 +334,12 @@ fn fix_of(message: &str, namespace: &str) -> Option<String> {
         )
     } else if message.contains("violates PodSecurity") {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()
-    } else if message.contains("admission webhook") || message.contains("failed calling webhook") {
-        "check that the named webhook responds, and its log".to_owned()
-    } else if message.contains("denied request") {
-        "make the template meet the named policy, or fix the policy; the controller retries \
-         within 5 minutes"
+    } else if message.contains("failed calling webhook") {
+        "the webhook does not respond: check its Service, pods, certificate and failurePolicy"
+            .to_owned()
+    } else if message.contains("denied the request") || message.contains("denied request") {
+        "correct the template so that the named webhook or policy accepts it, or change that; the \
+         controller retries within 5 minutes"
             .to_owned()
     } else if message.contains("no PriorityClass") {
         "create the PriorityClass that the template names, or name another".to_owned()
@@ -505,9 +506,11 @@ pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: boo
         Refusal::Overload { .. } => "no change of the ReplicaSet is needed: check the health of \
                                      the API server, or of the webhook that the error names"
             .to_owned(),
-        Refusal::Invalid => "change the spec, which is retried at once; or fix the policy or \
-                             webhook that rejects the pods, and wait for the next attempt"
-            .to_owned(),
+        Refusal::Invalid | Refusal::Denied => {
+            "change the spec, which is retried at once; or correct what rejects the pods, and \
+             wait for the next attempt"
+                .to_owned()
+        }
     };
     Finding {
         what: format!(
@@ -544,6 +547,7 @@ fn why(backed_off: &BackedOff, is_watched: bool) -> String {
             format!("the API server or a webhook is overloaded or does not respond; {times}")
         }
         (Refusal::Invalid, _) => format!("the API server rejects the pods as invalid; {times}"),
+        (Refusal::Denied, _) => format!("a webhook, policy or right forbids the pods; {times}"),
     }
 }
 

@@ -160,6 +160,20 @@ pub struct Deletion {
     pub ties_with: Option<String>,
 }
 
+impl Deletion {
+    /// Why a scale-down spares a pod.
+    pub const SPARED: &str = "annotated scale-down=never: no scale-down deletes it";
+
+    fn is_spared(&self) -> bool {
+        self.because == Self::SPARED
+    }
+
+    fn why(&self) -> String {
+        let rule = self.rule.map_or(String::new(), |rule| format!("{rule}: "));
+        format!("{rule}{}", self.because)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NotCounted {
@@ -367,8 +381,29 @@ impl Report {
         if self.deletion_order.len() < 2 || !self.next.pods.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\nA scale-down would delete, in this order:")?;
-        fmt_deletions(&self.deletion_order, self.deletion_order_total, f)
+        let spared = self.deletion_order.iter().position(Deletion::is_spared);
+        let (deleted, spared) = self
+            .deletion_order
+            .split_at(spared.unwrap_or(self.deletion_order.len()));
+        let total = self.deletion_order_total;
+        if !deleted.is_empty() {
+            let total = if spared.is_empty() {
+                total
+            } else {
+                deleted.len()
+            };
+            writeln!(f, "\nA scale-down would delete, in this order:")?;
+            fmt_deletions(deleted, total, f)?;
+        }
+        if !spared.is_empty() {
+            let names: Vec<String> = spared.iter().map(|it| it.pod.clone()).collect();
+            let names = some_of(&names, total - deleted.len());
+            writeln!(
+                f,
+                "\nNot deleted by a scale-down (scale-down=never): {names}"
+            )?;
+        }
+        Ok(())
     }
 
     fn fmt_conditions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -429,21 +464,16 @@ fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_
         };
         let names: Vec<String> = group.iter().map(|it| it.pod.clone()).collect();
         let names = some_of(&names, names.len());
-        write!(f, "  any of {names}  tie")?;
-        if let Some(kept) = &last.ties_with {
-            writeln!(f, " with {kept}")?;
-        } else {
-            writeln!(f, "; the last of them:")?;
-            fmt_deletion(last, f)?;
+        match &last.ties_with {
+            Some(other) => writeln!(f, "  {names}  equal to {other}")?,
+            None => writeln!(f, "  {names}  equal, in any order; {}", last.why())?,
         }
     }
     fmt_more_than(n_written, total, f)
 }
 
 fn fmt_deletion(deletion: &Deletion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let rule = deletion.rule;
-    let rule = rule.map_or(String::new(), |rule| format!("{rule}: "));
-    writeln!(f, "  {}  {rule}{}", deletion.pod, deletion.because)
+    writeln!(f, "  {}  {}", deletion.pod, deletion.why())
 }
 
 fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -388,7 +388,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
         return Deletion {
             pod,
             rule: Some(Rule::Mark.name()),
-            because: "annotated scale-down=never: no scale-down deletes it".to_owned(),
+            because: Deletion::SPARED.to_owned(),
             ties_with: None,
         };
     }

@@ -182,7 +182,7 @@ fn pods_that_block_a_scale_down_are_named() {
         &rest,
         &[
             "Next sync: no action",
-            "web-1  scale-down: annotated scale-down=never: no scale-down deletes it",
+            "Not deleted by a scale-down (scale-down=never): web-1",
         ],
     );
     // Without protection the marks mean nothing.
@@ -413,7 +413,7 @@ fn what_a_cut_list_leaves_out_is_counted() {
         &delete,
         &[
             "Next sync: delete 500 pods, but not yet: ",
-            "web-009 and 90 more  tie with web-500\n  … and 400 more\n",
+            "web-009 and 90 more  equal to web-500\n  … and 400 more\n",
             "web-new-009 and 190 more; to be deleted: ",
             "web-009 and 140 more\n",
             "web-lost and 110 more\n",
@@ -672,10 +672,13 @@ fn pods_that_no_rule_separates_share_a_line_by_name() {
     };
     let (names, listed) = (["web-3", "web-1", "web-2"], ["web-1", "web-2", "web-3"]);
     assert_eq!(of(4, names).to_string(), of(4, listed).to_string());
-    check(&of(4, names), &["any of web-1, web-2, web-3  tie"]);
+    check(
+        &of(4, names),
+        &["web-1, web-2, web-3  equal, in any order; deleted last"],
+    );
     let one = of(1, names);
     assert_eq!(one.to_string(), of(1, listed).to_string());
-    check(&one, &["any of web-1, web-2  tie with web-3"]);
+    check(&one, &["web-1, web-2  equal to web-3"]);
 }
 
 #[test]

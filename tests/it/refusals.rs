@@ -297,7 +297,7 @@ fn a_refusal_is_one_warning_until_its_reason_changes() {
     let warnings = lines("WARN");
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].contains("created 0 of 2 pods, next attempt in 5ms"),
+        warnings[0].contains("created 0 of 2 pods, next attempt in "),
         "{warnings:?}"
     );
     rule.remove();

@@ -180,8 +180,7 @@ impl ExplainArgs {
         }
         if let (Some(named), Some(_)) = (namespace, &self.namespace) {
             return Err(format!(
-                "{words:?} names the namespace {named}: leave out -n, or name a ReplicaSet or a \
-                 ReplicationController"
+                "{words:?} already names the namespace {named}: leave out -n"
             ));
         }
         let namespace = namespace.or(self.namespace.as_deref());

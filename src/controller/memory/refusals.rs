@@ -38,9 +38,9 @@ const QUOTA_WAIT: Duration = Duration::from_hours(1);
 /// The longest back-off after an overload.
 pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The longest back-off after a 422. A broken webhook also responds with it, and no event shows
-/// that it was fixed.
-pub const INVALID_WAIT_MAX: Duration = Duration::from_mins(5);
+/// The longest back-off after a rejection by validation, a webhook, a policy or missing rights: no
+/// event shows that these were fixed.
+pub const DENIED_WAIT_MAX: Duration = Duration::from_mins(5);
 
 /// Why the API server rejects the pods of a ReplicaSet. Errors of other kinds have upstream's
 /// back-off.
@@ -58,13 +58,16 @@ pub enum Refusal {
     },
     /// 422, of the API server itself or of a webhook or policy.
     Invalid,
+    /// 400, 403 or 413: a webhook, Pod Security or missing rights.
+    Denied,
 }
 
 impl Refusal {
     /// The kinds, in the order of [`Refusal::kind`].
-    pub const KINDS: [&str; 3] = ["quota", "overload", "invalid"];
+    pub const KINDS: [&str; 4] = ["quota", "overload", "invalid", "denied"];
 
-    /// The kind of this failed create; `None` for errors of other kinds.
+    /// The kind of this failed create; `None` for errors of other kinds. The caller has handled
+    /// the rejection of a terminating namespace.
     pub fn of(error: &WriteError) -> Option<Self> {
         let status = error.response()?;
         if let Some(quota) = status.refusing_quota() {
@@ -74,7 +77,11 @@ impl Refusal {
             let retry_after = status.retry_after();
             return Some(Self::Overload { retry_after });
         }
-        status.is_invalid().then_some(Self::Invalid)
+        if status.is_invalid() {
+            return Some(Self::Invalid);
+        }
+        let is_denied = matches!(status.code(), 400 | 403 | 413);
+        is_denied.then_some(Self::Denied)
     }
 
     /// Index of its kind in [`Refusal::KINDS`].
@@ -83,6 +90,7 @@ impl Refusal {
             Self::Quota(_) => 0,
             Self::Overload { .. } => 1,
             Self::Invalid => 2,
+            Self::Denied => 3,
         }
     }
 
@@ -91,7 +99,9 @@ impl Refusal {
     fn wait(&self, owner: &Uid, n: u32) -> Duration {
         let (first, longest, least) = match self {
             Self::Quota(_) => return QUOTA_WAIT,
-            Self::Invalid => (Duration::from_secs(1), INVALID_WAIT_MAX, None),
+            Self::Invalid => (Duration::from_secs(1), DENIED_WAIT_MAX, None),
+            // What a new namespace lacks, such as its service account, comes within moments.
+            Self::Denied => (Duration::from_millis(5), DENIED_WAIT_MAX, None),
             Self::Overload { retry_after } => {
                 (Duration::from_millis(5), OVERLOAD_WAIT_MAX, *retry_after)
             }

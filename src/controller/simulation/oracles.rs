@@ -10,7 +10,7 @@ use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::refusals::{
-    BackedOff, INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
+    BackedOff, DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
 };
 
 /// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.
@@ -53,7 +53,7 @@ fn longest_hold(backed_off: &BackedOff) -> Duration {
                     .map_or(1, |it| u32::try_from(it.len).unwrap_or(u32::MAX))
         }
         Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
-        Refusal::Invalid => INVALID_WAIT_MAX,
+        Refusal::Invalid | Refusal::Denied => DENIED_WAIT_MAX,
     }
 }
 

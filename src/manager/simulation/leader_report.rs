@@ -38,7 +38,7 @@ impl World {
                 controller.inspector().totals().expected,
                 controller.inspector().n_not_converged(),
             );
-            let expected = (0, true, [0; 3], 0, (0, 0), n_behind);
+            let expected = (0, true, [0; 4], 0, (0, 0), n_behind);
             let figures = || (reported != expected).then(|| format!("figures: {reported:?}"));
             unrest.or_else(figures)
         })

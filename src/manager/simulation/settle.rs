@@ -14,9 +14,7 @@ use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::memory::refusals::{
-    INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
-};
+use crate::controller::memory::refusals::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal};
 use crate::stdx::turns::simulation::{Process, in_process};
 
 /// Time in which a ReplicaSet must come to rest, beside what is excused.
@@ -231,7 +229,7 @@ impl World {
             let longest = match backed_off.refusal {
                 Refusal::Quota(_) => PAUSE_MAX,
                 Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
-                Refusal::Invalid => INVALID_WAIT_MAX,
+                Refusal::Invalid | Refusal::Denied => DENIED_WAIT_MAX,
             };
             let step = if excuse.is_none() {
                 STEP

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use replicaset_controller::client::{Client, ClientConfig, ClientOptions, Request};
+use replicaset_controller::controller::memory::refusals::Refusal;
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
@@ -30,6 +31,24 @@ const PICTURE_MAX: usize = 150_000;
 const RARE: [&str; 2] = [
     "replicaset_controller_other_writer_total",
     "replicaset_controller_dry_run_decisions_total",
+];
+
+/// What `pods_created_total` and its like, `syncs_total` and `events_total` report.
+const OUTCOMES: [&str; 14] = [
+    "success",
+    "not_needed",
+    "rejected",
+    "unknown",
+    "not_sent",
+    "synced",
+    "too_early",
+    "backed_off",
+    "failed",
+    "panicked",
+    "sent",
+    "filtered",
+    "failed",
+    "dropped",
 ];
 
 fn read(file: &str) -> String {
@@ -89,6 +108,20 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
     found
 }
 
+/// Labels and values that a PromQL expression selects by.
+fn values_in(expression: &str) -> Vec<(String, String)> {
+    let selectors = expression.split('{').skip(1);
+    let selectors = selectors.map(|it| it.split('}').next().unwrap_or_default());
+    let pairs = selectors.flat_map(|it| it.split(','));
+    let pairs = pairs.filter_map(|pair| pair.split_once('='));
+    pairs
+        .flat_map(|(label, values)| {
+            let values = values.trim_matches(['~', '"']).split('|');
+            values.map(|value| (label.trim().to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
 #[track_caller]
 fn check_metrics(place: &str, expression: &str) {
     let known = shapes(&all_families());
@@ -102,6 +135,14 @@ fn check_metrics(place: &str, expression: &str) {
             || family.is_some_and(|it| known.contains_key(it))
             || OF_PROMETHEUS.contains(&&*name);
         assert!(is_known, "{place}: {name} is no metric");
+    }
+    for (label, value) in values_in(expression) {
+        let is_known = match &*label {
+            "outcome" => OUTCOMES.contains(&&*value),
+            "kind" => Refusal::KINDS.contains(&&*value),
+            _ => true,
+        };
+        assert!(is_known, "{place}: {label} is never {value}");
     }
 }
 

@@ -144,8 +144,8 @@ fn steps<'a, 'b>(failures: &'a [FailedPod<'b>], first: Duration) -> Vec<&'a [Fai
     let mut steps = Vec::new();
     let mut rest = failures;
     while let Some(begin) = rest.first() {
-        let is_later = |failed: &&FailedPod<'_>| age(begin.at, failed.at) < first;
-        let (step, later) = rest.split_at(rest.iter().take_while(is_later).count());
+        let is_of_step = |failed: &&FailedPod<'_>| age(begin.at, failed.at) < first;
+        let (step, later) = rest.split_at(rest.iter().take_while(is_of_step).count());
         steps.push(step);
         rest = later;
     }

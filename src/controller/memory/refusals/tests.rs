@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Memories, Memory};
-use super::{INVALID_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Refusal};
+use super::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Refusal};
 use crate::api::{ObjectKey, ReplicaSet, Status};
 use crate::controller::testing::replica_set;
 use crate::stdx::clock::Clock;
@@ -187,12 +187,12 @@ fn a_queue_ends_with_its_last_replica_set() {
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
     refuse(&memories, &a, quota("pods"));
     refuse(&memories, &b, quota("pods"));
-    assert_eq!(memories.totals().refused, [2, 0, 0]);
+    assert_eq!(memories.totals().refused, [2, 0, 0, 0]);
     accept(&memories, &a);
     assert!(waits(&memories, "default", None));
     memories.forget(&b.key, Some(&b.uid));
     assert!(!waits(&memories, "default", None));
-    assert_eq!(memories.totals().refused, [0, 0, 0]);
+    assert_eq!(memories.totals().refused, [0, 0, 0, 0]);
     assert!(memories.state.lock().queues.is_empty());
 }
 
@@ -206,7 +206,7 @@ fn another_refusal_takes_a_replica_set_out_of_its_queue() {
     assert!(waits(&memories, "default", Some("cpu")));
     refuse(&memories, &a, Refusal::Invalid);
     assert!(!waits(&memories, "default", None));
-    assert_eq!(memories.totals().refused, [0, 0, 1]);
+    assert_eq!(memories.totals().refused, [0, 0, 1, 0]);
 }
 
 /// Otherwise a webhook that fails would dissolve the queue at once.
@@ -316,14 +316,25 @@ fn of(code: u16, reason: &str, message: &str) -> Option<Refusal> {
 #[test]
 fn each_refusal_has_its_kind() {
     let overload = Some(Refusal::Overload { retry_after: None });
-    let quota = Some(Refusal::Quota("q".into()));
+    let (quota, denied) = (Some(Refusal::Quota("q".into())), Some(Refusal::Denied));
     let exceeded = "pods \"a\" is forbidden: exceeded quota: q, requested: pods=1";
-    let terminating = "unable to create new content in namespace a because it is being \
-        terminated";
     for (code, reason, message, expected) in [
         (403, "Forbidden", exceeded, quota),
-        (403, "Forbidden", "error looking up service account", None),
-        (403, "Forbidden", terminating, None),
+        (
+            403,
+            "Forbidden",
+            "error looking up service account",
+            denied.clone(),
+        ),
+        (403, "Forbidden", "violates PodSecurity", denied.clone()),
+        (
+            400,
+            "BadRequest",
+            "admission webhook \"a\" denied the request",
+            denied.clone(),
+        ),
+        (413, "RequestEntityTooLarge", "", denied),
+        (404, "NotFound", "", None),
         (
             422,
             "Invalid",
@@ -377,20 +388,25 @@ fn an_overload_waits_for_retry_after_and_at_most_30_s() {
 }
 
 #[test]
-fn an_invalid_pod_is_tried_after_a_second_up_to_5_min() {
+fn a_rejected_pod_is_tried_at_least_every_5_min() {
     let uid = "uid".into();
-    let mut at = Duration::ZERO;
-    let mut tries = Vec::new();
-    for n in 1..30 {
-        let wait = Refusal::Invalid.wait(&uid, n);
-        assert!(wait <= INVALID_WAIT_MAX, "{n}: {wait:?}");
-        at += wait;
-        tries.push(at.as_secs());
+    for (refusal, first_ms, most_in_an_hour) in
+        [(Refusal::Invalid, 1000, 30), (Refusal::Denied, 5, 40)]
+    {
+        let mut at = Duration::ZERO;
+        let mut tries = Vec::new();
+        for n in 1..50 {
+            let wait = refusal.wait(&uid, n);
+            assert!(wait <= DENIED_WAIT_MAX, "{n}: {wait:?}");
+            at += wait;
+            tries.push(at);
+        }
+        let first = Duration::from_millis(first_ms);
+        assert!((first..=2 * first).contains(&tries[0]), "{tries:?}");
+        // A policy is lifted after 10 s.
+        let next = tries.iter().find(|it| it.as_secs() >= 10).expect("a try");
+        assert!(next.as_secs() < 30, "{tries:?}");
+        let in_an_hour = tries.iter().filter(|it| it.as_secs() < 3600).count();
+        assert!((15..=most_in_an_hour).contains(&in_an_hour), "{tries:?}");
     }
-    assert!((1..=2).contains(&tries[0]), "{tries:?}");
-    // A policy is lifted after 10 s.
-    let first = tries.iter().find(|it| **it >= 10).expect("a try");
-    assert!(*first < 30, "{tries:?}");
-    let in_an_hour = tries.iter().filter(|it| **it < 3600).count();
-    assert!((15..=30).contains(&in_an_hour), "{tries:?}");
 }

@@ -119,14 +119,15 @@ impl ControllerFamilies {
             ),
             not_converged: registry.computed_gauges(
                 "replicaset_controller_not_converged",
-                "Objects that have not converged: the status shows another number of replicas \
-                 than the spec, an unavailable one, or an older generation.",
+                "Objects whose status does not report exactly spec.replicas replicas, all of them \
+                 available, for the current generation.",
                 &["name"],
             ),
             backed_off: registry.computed_gauges(
                 "replicaset_controller_backed_off",
                 "Objects whose pod creation is backed off after a rejection, by kind: quota, \
-                 overload (429, 503 or a webhook that did not respond), invalid (422).",
+                 overload (429, 503 or a webhook that did not respond), invalid (422), \
+                 denied (400, 403 or 413).",
                 &["name", "kind"],
             ),
             pods_backed_off: registry.computed_gauges(

@@ -316,7 +316,8 @@ fn quota(stage: &mut Stage<'_>) -> ChapterResult<String> {
         format!("{n_refused} creates were sent to a full quota")
     })?;
     stage.note(format!(
-        "{n_refused} create attempts were rejected so far; the delay between them doubles, up to 30 s"
+        "creates rejected so far: {n_refused}; the next attempt comes within 30 s, or as soon as \
+         the quota may be free"
     ));
     stage.pause(0.5)?;
 
