@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# run.sh [deployment | room]
+# run.sh [deployment | room | autoscaler]
 #
 # Makes a cluster by kwokctl as the manual's page on installing says, with the binaries of
 # tests/control-plane, and one with kube-controller-manager's own ReplicaSet controller after it.
 # deployment: a Deployment gets PODS pods (1000), is rolled out, and goes to zero. room: SETS
 # ReplicaSets (500) want 40 pods each on nodes that run 2,200, the controller is killed, pods are
-# deleted, the sets shrink to what fits. Prints the times of both and what the controllers sent. K8S
+# deleted, the sets shrink to what fits. autoscaler: a Deployment follows a load for four minutes.
+# Prints the times of both and what the controllers sent. K8S
 # chooses the version of Kubernetes, KWOK that of kwok, and REPLICASET_CONTROLLER names another
 # binary than that of `cargo build`.
 set -euo pipefail
@@ -39,7 +40,9 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/kwokctl.XXXXXX")
 daemon=
+load=
 tear_down() {
+    [[ -z $load ]] || kill "$load" || true
     [[ -z $daemon ]] || { kill -- "-$daemon" && wait "$daemon" || true; }
     daemon=
     [[ ! -d $work/kwok ]] || kwokctl delete cluster || true
@@ -167,6 +170,31 @@ room() {
     # Until here nobody asked for less.
     sent "pods too many" delete pods 200
     step "4 pods each have room, and run" shrink
+}
+
+autoscaler() {
+    openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -out "$work/load.pem" \
+        -keyout "$work/load.key" 2>>"$logs/load.log"
+    cat "$work/load.key" >>"$work/load.pem"
+    port=$((RANDOM % 10000 + 20000))
+    python3 "$here/load.py" $port "$work/load.pem" >>"$logs/load.log" 2>&1 &
+    load=$!
+    step "16 changes of load, then rest at 30 pods" follow
+    kill "$load"
+    load=
+    sent "pods created" create pods 201
+    sent "pods deleted" delete pods 200
+    note "pods left" "$(existing)"
+}
+at_30() {
+    [[ $(kubectl get deployment web \
+        -o jsonpath='{.spec.replicas} {.status.replicas} {.status.readyReplicas}') == '30 30 30' ]]
+}
+follow() {
+    kubectl create deployment web --image=nginx
+    sed "s/PORT/$port/" "$here/autoscaler.yaml" | kubectl create -f -
+    sleep 245
+    eventually at_30
 }
 
 # start: the daemon by the recipe's last command, or the first time the whole recipe.
