@@ -1,6 +1,10 @@
 // Plays the kubelets of two nodes: says of every pod that it runs and is ready,
-// and removes pods that are being deleted. There are no containers. Pods with
-// an image `:404`, the tests' name for one that does not exist, stay Pending.
+// and removes pods that are being deleted. There are no containers, but what
+// tests ask of them is acted out: `sleep` of a postStart or preStop hook, the
+// initial delay of a readiness probe, readiness gates, and in pods that are
+// never restarted `sleep N` and `exit N`. Pods with an image or a command that
+// the tests mean not to exist stay Pending. The environment variable START is
+// what a container takes until it is ready, such as 3s; it is 0 by default.
 package main
 
 import (
@@ -8,11 +12,14 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,49 +111,164 @@ func renew(client kubernetes.Interface, name string) error {
 	return err
 }
 
-var addresses int
-
 func tell(client kubernetes.Interface, pod *core.Pod) {
 	pods := client.CoreV1().Pods(pod.Namespace)
 	var err error
 	switch {
 	case pod.Spec.NodeName == "":
 	case pod.DeletionTimestamp != nil:
+		grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+		if time.Since(pod.DeletionTimestamp.Add(-grace)) < min(grace, preStop(pod)) {
+			return
+		}
 		err = pods.Delete(ctx, pod.Name, meta.DeleteOptions{
 			GracePeriodSeconds: ptr.To(int64(0)),
 			Preconditions:      meta.NewUIDPreconditions(string(pod.UID)),
 		})
-	case pod.Status.Phase == core.PodPending && !strings.HasSuffix(pod.Spec.Containers[0].Image, ":404"):
-		pod = pod.DeepCopy()
-		run(&pod.Status, pod.Spec.Containers)
-		_, err = pods.UpdateStatus(ctx, pod, meta.UpdateOptions{})
+	case pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed:
+	case !absent.MatchString(pod.Spec.Containers[0].Image + words(pod.Spec.Containers[0])):
+		now := pod.DeepCopy()
+		run(now)
+		if !equality.Semantic.DeepEqual(pod.Status, now.Status) {
+			_, err = pods.UpdateStatus(ctx, now, meta.UpdateOptions{})
+		}
 	}
 	if err != nil && !errors.IsNotFound(err) && !errors.IsConflict(err) {
 		log.Printf("pod %s/%s: %v", pod.Namespace, pod.Name, err)
 	}
 }
 
-func run(status *core.PodStatus, containers []core.Container) {
-	addresses++
-	now := meta.Now()
-	status.Phase = core.PodRunning
-	status.StartTime = &now
-	status.HostIP = "127.0.0.1"
-	status.HostIPs = []core.HostIP{{IP: status.HostIP}}
-	status.PodIP = fmt.Sprintf("10.%d.%d.%d", addresses>>16&255, addresses>>8&255, addresses&255)
-	status.PodIPs = []core.PodIP{{IP: status.PodIP}}
-	for _, kind := range []core.PodConditionType{core.PodInitialized, core.ContainersReady, core.PodReady} {
-		status.Conditions = append(status.Conditions, core.PodCondition{
-			Type: kind, Status: core.ConditionTrue, LastTransitionTime: now,
-		})
+var (
+	absent    = regexp.MustCompile(`^\S*(:404|[:-]error|nonexistent\S*)( |$)| /bad-command`)
+	sleeps    = regexp.MustCompile(`\bsleep (\d+)`)
+	exits     = regexp.MustCompile(`\bexit (\d+)`)
+	start, _  = time.ParseDuration(os.Getenv("START"))
+	addresses int
+)
+
+// words is the command line of a container, after a blank.
+func words(container core.Container) string {
+	return " " + strings.Join(append(container.Command, container.Args...), " ")
+}
+
+func number(pattern *regexp.Regexp, text string) int {
+	if found := pattern.FindStringSubmatch(text); found != nil {
+		value, _ := strconv.Atoi(found[1])
+		return value
 	}
-	for _, container := range containers {
+	return 0
+}
+
+func asleep(text string) time.Duration {
+	return time.Duration(number(sleeps, text)) * time.Second
+}
+
+func hook(handler *core.LifecycleHandler) time.Duration {
+	if handler == nil || handler.Exec == nil {
+		return 0
+	}
+	return asleep(strings.Join(handler.Exec.Command, " "))
+}
+
+func preStop(pod *core.Pod) time.Duration {
+	var longest time.Duration
+	for _, container := range pod.Spec.Containers {
+		if container.Lifecycle != nil {
+			longest = max(longest, hook(container.Lifecycle.PreStop))
+		}
+	}
+	return longest
+}
+
+func untilReady(container core.Container) time.Duration {
+	delay := start
+	if container.Lifecycle != nil {
+		delay += hook(container.Lifecycle.PostStart)
+	}
+	if probe := container.ReadinessProbe; probe != nil {
+		delay += time.Duration(probe.InitialDelaySeconds) * time.Second
+	}
+	return delay
+}
+
+// run brings the status of a pod to what it is now.
+func run(pod *core.Pod) {
+	status := &pod.Status
+	if status.StartTime == nil {
+		addresses++
+		status.Phase = core.PodRunning
+		status.StartTime = ptr.To(meta.Now())
+		status.HostIP = "127.0.0.1"
+		status.HostIPs = []core.HostIP{{IP: status.HostIP}}
+		status.PodIP = fmt.Sprintf("10.%d.%d.%d", addresses>>16&255, addresses>>8&255, addresses&255)
+		status.PodIPs = []core.PodIP{{IP: status.PodIP}}
+	}
+	since := time.Since(status.StartTime.Time)
+	first := pod.Spec.Containers[0]
+	if pod.Spec.RestartPolicy == core.RestartPolicyNever && since >= asleep(words(first)) {
+		end(status, first, int32(number(exits, words(first))))
+		return
+	}
+	ready := true
+	status.ContainerStatuses = nil
+	for _, container := range pod.Spec.Containers {
+		started := since >= untilReady(container)
+		ready = ready && started
 		status.ContainerStatuses = append(status.ContainerStatuses, core.ContainerStatus{
 			Name:    container.Name,
 			Image:   container.Image,
-			Ready:   true,
-			Started: ptr.To(true),
-			State:   core.ContainerState{Running: &core.ContainerStateRunning{StartedAt: now}},
+			Ready:   started,
+			Started: &started,
+			State: core.ContainerState{
+				Running: &core.ContainerStateRunning{StartedAt: *status.StartTime},
+			},
 		})
 	}
+	condition(status, core.PodInitialized, true)
+	condition(status, core.ContainersReady, ready)
+	for _, gate := range pod.Spec.ReadinessGates {
+		ready = ready && is(status, gate.ConditionType)
+	}
+	condition(status, core.PodReady, ready)
+}
+
+func end(status *core.PodStatus, container core.Container, code int32) {
+	status.Phase = core.PodSucceeded
+	if code != 0 {
+		status.Phase = core.PodFailed
+	}
+	condition(status, core.ContainersReady, false)
+	condition(status, core.PodReady, false)
+	status.ContainerStatuses = []core.ContainerStatus{{
+		Name:  container.Name,
+		Image: container.Image,
+		State: core.ContainerState{Terminated: &core.ContainerStateTerminated{
+			ExitCode: code, StartedAt: *status.StartTime, FinishedAt: meta.Now(),
+		}},
+	}}
+}
+
+func is(status *core.PodStatus, kind core.PodConditionType) bool {
+	for _, condition := range status.Conditions {
+		if condition.Type == kind {
+			return condition.Status == core.ConditionTrue
+		}
+	}
+	return false
+}
+
+func condition(status *core.PodStatus, kind core.PodConditionType, holds bool) {
+	wanted := core.PodCondition{Type: kind, Status: core.ConditionFalse, LastTransitionTime: meta.Now()}
+	if holds {
+		wanted.Status = core.ConditionTrue
+	}
+	for i, condition := range status.Conditions {
+		if condition.Type == kind {
+			if condition.Status != wanted.Status {
+				status.Conditions[i] = wanted
+			}
+			return
+		}
+	}
+	status.Conditions = append(status.Conditions, wanted)
 }
