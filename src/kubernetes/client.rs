@@ -40,8 +40,6 @@ mod tcp;
 mod throttle;
 mod tls;
 
-use std::io;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,13 +62,6 @@ pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient, StreamState};
 pub use exec_plugin::read_credential;
 #[cfg(any(test, feature = "simulation"))]
 pub use retry::delays;
-
-/// Maximum bytes allocated for a response body before the body has arrived.
-const READ_AT_ONCE_MAX: u64 = 1 << 20;
-
-/// Bytes allocated for a body without a content length. The API server sends none from 2 KiB on;
-/// most of these bodies are a single pod.
-const UNKNOWN_LENGTH: u64 = 7 << 10;
 
 /// Sends requests and reads complete responses. Any number of threads may use it at once; clones
 /// share connections and throttle.
@@ -127,8 +118,9 @@ impl Client {
             measured.attempted(request);
             let response = self.http.exchange(request, timeouts, retries, &metrics)?;
             let code = response.status().as_u16();
-            let body = read_body(response.into_body(), request.response_bytes_max());
-            let body = body.map_err(|error| self.http.transport_error(error.into()))?;
+            let body = response.into_body().into_with_config();
+            let body = body.limit(request.response_bytes_max()).read_to_vec();
+            let body = body.map_err(|error| self.http.transport_error(error))?;
             measured.received(body.len());
             Ok(Response { code, body })
         })
@@ -158,20 +150,6 @@ impl Client {
     pub fn config(&self) -> &ClientConfig {
         &self.http.config
     }
-}
-
-/// Reads a body of at most `bytes_max` bytes. Allocates once and reads in few steps, because most
-/// bodies have arrived together with their head.
-fn read_body(body: ureq::Body, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let length = body.content_length().unwrap_or(UNKNOWN_LENGTH);
-    let n_bytes = length.min(READ_AT_ONCE_MAX);
-    // The spare room lets the last `read`, which returns zero bytes, run without another
-    // allocation.
-    let n_bytes = usize::try_from(n_bytes).unwrap_or(0) + 1024;
-    let mut bytes = Vec::with_capacity(n_bytes);
-    let body = body.into_with_config().limit(bytes_max);
-    body.reader().read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[derive(Clone, Debug)]

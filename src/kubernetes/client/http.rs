@@ -51,7 +51,7 @@ const ERROR_BYTES_MAX: u64 = 1 << 20;
 const HEADERS: usize = 6;
 
 /// Timeout of each phase of an exchange; `None`: no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     /// From the request's last byte to the response's head. Limits connecting and sending, too.
     pub(super) head: Duration,
@@ -76,9 +76,6 @@ impl Timeouts {
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     agent: Agent,
-    /// The agent's own timeouts. With any others ureq copies the agent's configuration for the
-    /// request.
-    default_timeouts: Timeouts,
     pub(super) config: Arc<ClientConfig>,
     warnings: Arc<Warnings>,
     /// Shortens the wait for a credential plugin.
@@ -90,7 +87,6 @@ impl Http {
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         Self {
             agent: agent(config, options, None),
-            default_timeouts: Timeouts::of_response(options.request_timeout),
             // The clone shares the credentials, so a reload reaches every client.
             config: Arc::new(config.clone()),
             warnings: Arc::default(),
@@ -175,21 +171,18 @@ impl Http {
         body: impl ureq::AsSendBody,
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
-        let head = self.head(request, headers, body)?;
-        let response = if timeouts == self.default_timeouts {
-            self.agent.run(head)
-        } else {
-            let configured = self
-                .agent
-                .configure_request(head)
-                .timeout_connect(Some(CONNECT_TIMEOUT.min(timeouts.head)))
-                .timeout_send_request(Some(timeouts.head))
-                .timeout_send_body(Some(timeouts.head))
-                .timeout_recv_response(Some(timeouts.head))
-                .timeout_recv_body(timeouts.body)
-                .timeout_per_read(timeouts.read);
-            self.agent.run(configured.build())
-        };
+        // Only timeouts of single phases: with an overall one, or one for name resolution, ureq
+        // starts a thread per request to resolve the server's name.
+        let configured = self
+            .agent
+            .configure_request(self.head(request, headers, body)?)
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(timeouts.head)))
+            .timeout_send_request(Some(timeouts.head))
+            .timeout_send_body(Some(timeouts.head))
+            .timeout_recv_response(Some(timeouts.head))
+            .timeout_recv_body(timeouts.body)
+            .timeout_per_read(timeouts.read);
+        let response = self.agent.run(configured.build());
         response.map_err(|error| self.transport_error(error))
     }
 
@@ -280,7 +273,6 @@ fn agent(config: &ClientConfig, options: &ClientOptions, stream: Option<&StreamS
         None => (options.fence.as_ref(), options.connections, SMALL_BUFFER),
         Some(_) => (None, 1, STREAM_BUFFER),
     };
-    let limit = options.request_timeout;
     let settings = ureq::config::Config::builder()
         // The body of an error response explains the error; ureq would drop it.
         .http_status_as_error(false)
@@ -295,13 +287,6 @@ fn agent(config: &ClientConfig, options: &ClientOptions, stream: Option<&StreamS
         .max_idle_age(IDLE_AGE_MAX)
         .input_buffer_size(input)
         .output_buffer_size(OUTPUT_BUFFER)
-        // Set only timeouts of single phases. With an overall one, or one for name resolution, ureq
-        // starts a thread per request to resolve the server's name.
-        .timeout_connect(Some(CONNECT_TIMEOUT.min(limit)))
-        .timeout_send_request(Some(limit))
-        .timeout_send_body(Some(limit))
-        .timeout_recv_response(Some(limit))
-        .timeout_recv_body(Some(limit))
         .build();
     let connector = connector(config.access.tls(), fence, stream);
     let resolver = LazyResolver::new(config.server.clone());
