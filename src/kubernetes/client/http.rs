@@ -19,7 +19,7 @@ use super::connect::{LazyResolver, Unsent, connector};
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
 use super::request::Request;
-use super::retry::{Failure, whole_seconds};
+use super::retry::whole_seconds;
 use super::stream::StreamState;
 use crate::api::Status;
 use crate::stdx::stop::Stop;
@@ -127,7 +127,7 @@ impl Http {
         timeouts: Timeouts,
         retries: u32,
         metrics: &VerbMetrics,
-    ) -> Result<http::Response<Body>, Failure> {
+    ) -> Result<http::Response<Body>, ClientError> {
         let access = &self.config.access;
         access.check_files();
         let mut headers = HeaderMap::with_capacity(HEADERS);
@@ -210,33 +210,28 @@ impl Http {
         Ok(head)
     }
 
-    fn status_error(&self, response: http::Response<Body>) -> Failure {
+    fn status_error(&self, response: http::Response<Body>) -> ClientError {
         let code = response.status().as_u16();
-        let header = |name| {
-            let value = response.headers().get(name)?;
-            value.to_str().ok().map(str::to_owned)
-        };
-        let retry_after = header(RETRY_AFTER);
+        let header = |name| response.headers().get(name)?.to_str().ok();
         if response.status().is_redirection() {
-            let location = header(LOCATION).unwrap_or_default();
             let message = format!(
-                "{} redirects to {location:?}, which is not followed",
-                self.config.server
+                "{} redirects to {:?}, which is not followed",
+                self.config.server,
+                header(LOCATION).unwrap_or_default()
             );
-            return ClientError::Status(Status::new(code, "", message)).into();
+            return ClientError::Status(Status::new(code, "", message));
         }
-        let seconds = retry_after.as_deref().and_then(whole_seconds);
+        let seconds = header(RETRY_AFTER).and_then(whole_seconds);
         let body = response.into_body().into_with_config();
-        let error = match body.limit(ERROR_BYTES_MAX).read_to_vec() {
-            Ok(body) => ClientError::Status(Status::from_body(code, &body).or_retry_after(seconds)),
+        let status = match body.limit(ERROR_BYTES_MAX).read_to_vec() {
+            Ok(body) => Status::from_body(code, &body),
             // The code is the server's decision even if the explanation in the body is lost.
             Err(error) => {
                 let problem = self.transport_error(error);
-                let message = format!("HTTP code {code}, and then: {problem}");
-                ClientError::Status(Status::new(code, "", message).or_retry_after(seconds))
+                Status::new(code, "", format!("HTTP code {code}, and then: {problem}"))
             }
         };
-        Failure { error, retry_after }
+        ClientError::Status(status.or_retry_after(seconds))
     }
 
     /// Classifies a failure by whether the request was sent and by how the connection failed.

@@ -41,29 +41,10 @@ impl Kind {
     }
 }
 
-pub(super) struct Failure {
-    pub(super) error: ClientError,
-    pub(super) retry_after: Option<String>,
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        Self {
-            error,
-            retry_after: None,
-        }
-    }
-}
-
 /// Returns the delay before the next attempt; `None` if there is none.
 ///
-/// `retries` counts the retries so far. `retry_after` is the response's `Retry-After` header.
-pub(super) fn delay(
-    kind: Kind,
-    retries: u32,
-    error: &ClientError,
-    retry_after: Option<&str>,
-) -> Option<Duration> {
+/// `retries` counts the retries so far.
+pub(super) fn delay(kind: Kind, retries: u32, error: &ClientError) -> Option<Duration> {
     if retries >= RETRIES_MAX {
         return None;
     }
@@ -71,9 +52,10 @@ pub(super) fn delay(
         // The server has already waited for this resource version, and the caller has a fallback.
         ClientError::Status(status) if status.is_too_large_resource_version() => None,
         ClientError::Status(status) if status.code() == 429 || status.code() >= 500 => {
-            let delay = Duration::from_secs(whole_seconds(retry_after?)?);
             // After a longer one, the caller's back-off frees the thread for other work.
-            Some(delay).filter(|delay| *delay <= RETRY_AFTER_MAX)
+            status
+                .retry_after()
+                .filter(|delay| *delay <= RETRY_AFTER_MAX)
         }
         ClientError::Transport(_) if error.is_closed() => match (kind, retries) {
             // The server may have closed an idle connection just as the client took it from the
@@ -94,9 +76,9 @@ pub(super) fn whole_seconds(retry_after: &str) -> Option<u64> {
 /// [`delay`] of a rejected read, watch and write, for the fuzzer.
 #[cfg(any(test, feature = "simulation"))]
 pub fn delays(code: u16, retries: u32, retry_after: &str) -> [Option<Duration>; 3] {
-    let error = ClientError::Status(crate::api::Status::new(code, "", ""));
-    [Kind::Read, Kind::Watch, Kind::Write]
-        .map(|kind| delay(kind, retries, &error, Some(retry_after)))
+    let status = crate::api::Status::new(code, "", "");
+    let error = ClientError::Status(status.or_retry_after(whole_seconds(retry_after)));
+    [Kind::Read, Kind::Watch, Kind::Write].map(|kind| delay(kind, retries, &error))
 }
 
 /// Calls `attempt` with the number of retries so far until it succeeds or may not be retried. Each
@@ -112,7 +94,7 @@ pub(super) fn run<T>(
     throttle: Option<&Throttle>,
     metrics: &VerbMetrics,
     stop: &Stop,
-    mut attempt: impl FnMut(u32) -> Result<T, Failure>,
+    mut attempt: impl FnMut(u32) -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
     let _request = thread::enter("request", request);
     let wait = || match throttle {
@@ -122,11 +104,11 @@ pub(super) fn run<T>(
     wait()?;
     let mut open_outcome = None;
     for retries in 0.. {
-        let Failure { error, retry_after } = match attempt(retries) {
+        let error = match attempt(retries) {
             Ok(response) => return Ok(response),
-            Err(failure) => failure,
+            Err(error) => error,
         };
-        let delay = delay(kind, retries, &error, retry_after.as_deref());
+        let delay = delay(kind, retries, &error);
         let shows_outcome = error
             .status()
             .is_some_and(|status| status.is_already_exists() || status.is_not_found());
@@ -175,7 +157,7 @@ fn wait_for_throttle(
 mod tests {
     use std::time::Duration;
 
-    use super::{Failure, Kind, Request, delay, run};
+    use super::{Kind, Request, delay, run, whole_seconds};
     use crate::api::Status;
     use crate::client::error::{ClientError, TransportError, TransportErrorKind};
     use crate::stdx::stop::{Cause, Stop};
@@ -195,8 +177,12 @@ mod tests {
 
     #[track_caller]
     fn check(kind: Kind, retries: u32, error: &ClientError, header: Option<&str>, ms: Option<u64>) {
+        let mut error = error.clone();
+        if let ClientError::Status(status) = error {
+            error = ClientError::Status(status.or_retry_after(header.and_then(whole_seconds)));
+        }
         let expected = ms.map(Duration::from_millis);
-        assert_eq!(delay(kind, retries, error, header), expected);
+        assert_eq!(delay(kind, retries, &error), expected);
     }
 
     /// Of a watch, which waits for no throttle.
@@ -208,10 +194,8 @@ mod tests {
         let result = run(&request, Kind::Watch, None, &metrics, &stop, |_| {
             n_attempts += 1;
             stop.stop(Cause::Requested("test".to_owned()));
-            Err::<(), _>(Failure {
-                error: rejected(429),
-                retry_after: Some("0".to_owned()),
-            })
+            let status = Status::new(429, "", "").or_retry_after(Some(0));
+            Err::<(), _>(ClientError::Status(status))
         });
         let code = result.map_err(|error| error.status().map(Status::code));
         assert_eq!((code, n_attempts), (Err(Some(429)), 1));

@@ -15,9 +15,9 @@ pub struct Election {
     observed: LeaderElectionRecord,
     /// When this process first saw `observed`, by its own clock. The times in the record are
     /// ignored, since another machine's clock wrote them.
-    observed_at: Duration,
+    pub(super) observed_at: Duration,
     /// Until when the last seen holder may consider itself the leader.
-    held_until: Duration,
+    pub(super) held_until: Duration,
     /// When the write began that acquired or renewed the lease; `None` while this process does not
     /// lead.
     renewed_at: Option<Duration>,
@@ -43,16 +43,6 @@ impl Election {
     /// The holder in the last seen Lease; empty for none.
     pub fn leader(&self) -> &str {
         &self.observed.holder_identity
-    }
-
-    /// When this process first saw the current record.
-    pub fn observed_at(&self) -> Duration {
-        self.observed_at
-    }
-
-    /// Until when the last seen holder may consider itself the leader.
-    pub fn held_until(&self) -> Duration {
-        self.held_until
     }
 
     /// The holder, if it changed since the last call.

@@ -187,7 +187,7 @@ impl Elector {
             Some(until) => self.parts.fence.open_until(until),
             None => self.parts.fence.close(),
         }
-        let observed = if is_ours { now } else { election.observed_at() };
+        let observed = if is_ours { now } else { election.observed_at };
         let renewed_at = election.is_leader().then_some(observed);
         self.health.observed(renewed_at);
         is_ours
@@ -333,7 +333,7 @@ impl Elector {
                 log::debug!("leader: {leader:?}");
             } else {
                 let lease = self.parts.options.lease();
-                let held_for = self.election.held_until();
+                let held_for = self.election.held_until;
                 let held_for = held_for.saturating_sub(self.parts.boot_clock.boot_time());
                 let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%S");
                 log::info!(
