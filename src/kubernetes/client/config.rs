@@ -166,8 +166,6 @@ struct Checked {
     /// `None` if no connection uses TLS.
     tls: Option<TlsSource>,
     credentials: Credentials,
-    /// The source of credentials that are not sent, because the server is plain HTTP.
-    withheld: Option<String>,
     namespace: Option<String>,
     place: String,
     origin: String,
@@ -202,14 +200,6 @@ impl Draft {
     /// Checks the draft and builds the configuration.
     fn finish(self, environment: &Environment) -> Result<ClientConfig, ConfigError> {
         let checked = self.check(environment)?;
-        if let Some(user) = &checked.withheld {
-            log::warn!(
-                "{}: the credentials of {user} are not sent, because anyone on the network path \
-                 to {} could read them; if the server requires them, give it an https:// URL",
-                checked.origin,
-                checked.url
-            );
-        }
         let uri = checked.uri;
         let tls = checked
             .tls
@@ -278,9 +268,15 @@ impl Draft {
         let is_withheld = scheme == "http" && is_secret;
         if is_withheld {
             self.authorization = Authorization::None;
+            let (origin, user) = (&self.origin, &self.user);
+            log::warn!(
+                "{origin}: the credentials of {user} are not sent, because anyone on the network \
+                 path to {printable} could read them; if the server requires them, give it an \
+                 https:// URL"
+            );
         }
         let owner = Owner {
-            user: self.user.clone(),
+            user: self.user,
             origin: self.origin.clone(),
             has_certificate: self.tls.identity.is_some(),
             is_withheld,
@@ -288,7 +284,6 @@ impl Draft {
         let tls = (scheme == "https" || self.tls.tls_proxy).then_some(self.tls);
         Ok(Checked {
             credentials: Credentials::new(self.authorization, &self.impersonation, owner)?,
-            withheld: is_withheld.then_some(self.user),
             url: printable,
             uri,
             proxy,

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use percent_encoding::percent_decode_str;
-use rustls::ServerConfig;
 
 use super::Limits;
 use super::exchange::{ChunkStream, Next, Peer, Request, Response, ResponseBody};
@@ -27,7 +26,10 @@ const IDLE_CHECK: Duration = Duration::from_millis(200);
 pub(super) struct Connection {
     socket: Socket,
     received: Received,
-    shared: ConnectionParts,
+    server: Arc<Shared>,
+    /// False while the handler runs. While it is true, the server may displace the connection: no
+    /// handler's work is lost.
+    waits_for_client: Arc<AtomicBool>,
 }
 
 /// The properties of a request that its response depends on.
@@ -38,23 +40,18 @@ pub(super) struct Exchange {
     pub(super) closes: bool,
 }
 
-pub(super) struct ConnectionParts {
-    pub(super) server: Arc<Shared>,
-    /// False while the handler runs. While it is true, the server may displace the connection: no
-    /// handler's work is lost.
-    pub(super) waits_for_client: Arc<AtomicBool>,
-}
-
 impl Connection {
     pub(super) fn new(
         stream: Arc<TcpStream>,
-        tls: Option<Arc<ServerConfig>>,
-        shared: ConnectionParts,
+        server: Arc<Shared>,
+        waits_for_client: Arc<AtomicBool>,
     ) -> io::Result<Self> {
+        let tls = server.options.tls.as_ref().map(|source| source());
         Ok(Self {
             socket: Socket::new(stream, tls)?,
             received: Received::default(),
-            shared,
+            server,
+            waits_for_client,
         })
     }
 
@@ -63,7 +60,7 @@ impl Connection {
     pub(super) fn serve(mut self) {
         let result = self.serve_requests();
         if let Err(error) = result
-            && !self.shared.server.is_stopping()
+            && !self.server.is_stopping()
         {
             log::debug!(error:%; "connection ends");
         }
@@ -82,11 +79,11 @@ impl Connection {
         // The first request's limit includes the handshake, so it already runs.
         let mut is_limited = true;
         while let Some((request, mut exchange)) = self.read_request(&peer, is_limited)? {
-            let waits = &self.shared.waits_for_client;
+            let waits = &self.waits_for_client;
             waits.store(false, Ordering::Relaxed);
             // The handler must not see a request that a foreign web page forged.
             let response = match self.check_hosts(&request) {
-                Ok(()) => self.shared.server.handler.handle(request),
+                Ok(()) => self.server.handler.handle(request),
                 Err(message) => Response::status(&Status::new(403, "Forbidden", &message)),
             };
             waits.store(true, Ordering::Relaxed);
@@ -103,7 +100,7 @@ impl Connection {
 
     /// Limits the next operation to this duration of the limits, if there are any.
     fn limit(&mut self, duration: fn(&Limits) -> Duration) {
-        if let Some(limits) = &self.shared.server.options.limits {
+        if let Some(limits) = &self.server.options.limits {
             self.socket.set_deadline(Instant::now() + duration(limits));
         }
     }
@@ -141,7 +138,7 @@ impl Connection {
         if head.expects_continue && head.body != BodyLength::Bytes(0) {
             self.socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        let kept_max = self.shared.server.options.body_bytes;
+        let kept_max = self.server.options.body_bytes;
         let body = self
             .received
             .read_body(&mut self.socket, head.body, kept_max);
@@ -159,7 +156,7 @@ impl Connection {
     }
 
     fn check_hosts(&self, request: &Request) -> Result<(), String> {
-        let Some(names) = &self.shared.server.options.accept_hosts else {
+        let Some(names) = &self.server.options.accept_hosts else {
             return Ok(());
         };
         let local = self.socket.tcp().local_addr();
@@ -231,7 +228,7 @@ impl Connection {
                 }
                 Next::End | Next::Cut => return Ok(false),
             }
-            if self.shared.server.is_stopping() {
+            if self.server.is_stopping() {
                 return Ok(false);
             }
         }

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use super::ServerOptions;
-use super::connection::{Connection, ConnectionParts};
+use super::connection::Connection;
 use super::exchange::Handler;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
@@ -179,12 +179,7 @@ impl Shared {
         // The kernel keeps 15 bytes of a thread name, so the number wraps after a million.
         let name = format!("{}{}", self.options.connection_thread, id % 1_000_000);
         let thread = thread::try_spawn(&name, stop, move || {
-            let parts = ConnectionParts {
-                server: Arc::clone(&shared),
-                waits_for_client,
-            };
-            let tls = shared.options.tls.as_ref().map(|source| source());
-            match Connection::new(socket, tls, parts) {
+            match Connection::new(socket, Arc::clone(&shared), waits_for_client) {
                 Ok(connection) => connection.serve(),
                 Err(error) => log::debug!(error:%; "connection ends"),
             }
