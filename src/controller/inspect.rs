@@ -91,7 +91,7 @@ impl ReplicaSetFacts {
         let tally = cache.tally_of_orphans_in(namespace);
         let mut orphans = Vec::new();
         // The list is copied only if one matches.
-        if tally.iter().any(|tally| is_matching(&tally.labels)) {
+        if tally.iter().any(|(labels, _)| is_matching(labels)) {
             orphans = cache.orphans_in(namespace);
             orphans.retain(|pod| is_matching(&pod.labels));
         }
@@ -215,7 +215,7 @@ impl Inspector<'_> {
             return false;
         };
         let owned = self.0.cache.tally_of_pods_owned_by(&self.0.owner_key(rs));
-        let n_owned: u32 = owned.iter().map(|tally| tally.n_pods).sum();
+        let n_owned: u32 = owned.iter().map(|(_, tally)| tally.n_pods).sum();
         let has_what_it_wants = |counts: Counts| {
             // More pods than active ones have finished or are terminating.
             counts.available == rs.replicas

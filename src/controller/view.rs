@@ -124,8 +124,7 @@ impl ReplicaSetController {
     }
 
     /// Returns `counts` with the pods that have been Ready for `minReadySeconds` as available, and
-    /// the time until the next pod becomes available. Visits the pods in place, without a list of
-    /// them.
+    /// the time until the next pod becomes available.
     pub(super) fn count_available(
         &self,
         rs: &ReplicaSet,
@@ -134,12 +133,11 @@ impl ReplicaSetController {
     ) -> (Counts, Option<Duration>) {
         let mut availability = Availability::default();
         // Every active pod matches the selector here; otherwise the tallies return no counts.
-        let add = &mut |pod: &Pod| {
+        for pod in self.cache.pods_owned_by(&self.owner_key(rs)) {
             if pod.is_active() {
-                availability.add(pod, rs.min_ready_seconds, now);
+                availability.add(&pod, rs.min_ready_seconds, now);
             }
-        };
-        self.cache.visit_pods_owned_by(&self.owner_key(rs), add);
+        }
         let counts = Counts {
             // A pod may have become Ready after the tallies were read.
             available: availability.n_available.min(counts.ready),
@@ -226,7 +224,7 @@ impl RelatedPods for Siblings<'_> {
     fn active_pods_per_node(&self) -> NodeCounts {
         let mut counts = NodeCounts::default();
         let count = &mut |pod: &Pod| count_on_node(pod, &mut counts);
-        self.cache.visit_pods(count);
+        self.cache.pods.visit_all(count);
         counts
     }
 }

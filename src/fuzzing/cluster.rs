@@ -13,7 +13,7 @@ use crate::api::interner::Interner;
 use crate::api::protobuf::{Envelope, MEDIA_TYPE};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Status, WorkloadKind};
-use crate::cache::decode::{Decode, ReplicationController, read_list, read_watch};
+use crate::cache::decode::{Decode, ReplicationController, Watch, read_list};
 
 const JSON: &str = "application/json";
 
@@ -264,23 +264,22 @@ fn streams(content_type: &'static str, is_list: bool) -> Reader {
     fn list<T: Decode>(content_type: &str, input: &[u8], piece: usize) -> (bool, String) {
         let interner = &mut Interner::default();
         let body = Pieces::of(input, piece);
-        let mut list = read_list::<T>(content_type, Box::new(body)).expect("a known type");
         let mut told = String::new();
-        loop {
-            match list.next_object(interner) {
-                Ok(Some(object)) => writeln!(told, "{object:?}").expect("text"),
-                Ok(None) => return (true, told + &format!("{:?}", list.metadata())),
-                Err(error) => return (false, told + &error.to_string()),
-            }
+        let read = read_list::<T>(content_type, Box::new(body), interner, &mut |object| {
+            writeln!(told, "{object:?}").expect("text");
+        });
+        match read {
+            Ok(metadata) => (true, told + &format!("{metadata:?}")),
+            Err(error) => (false, told + &error.to_string()),
         }
     }
     fn watch<T: Decode>(content_type: &str, input: &[u8], piece: usize) -> (bool, String) {
         let interner = &mut Interner::default();
         let body = Pieces::of(input, piece);
-        let mut watch = read_watch::<T>(content_type, Box::new(body)).expect("a known type");
+        let mut watch = Watch::new(content_type, Box::new(body)).expect("a known type");
         let mut told = String::new();
         loop {
-            match watch.next_frame(interner) {
+            match watch.next_frame::<T>(interner) {
                 Ok(Some(frame)) => writeln!(told, "{frame:?}").expect("text"),
                 Ok(None) => return (true, told),
                 Err(error) => return (false, told + &error.to_string()),

@@ -5,16 +5,14 @@
 //! # Locks
 //!
 //! Each [`Store`] has one `RwLock` around its objects, indexes and tallies. Its watch thread
-//! writes; workers, `http-N` and `systemd` read. [`Store::visit`] and [`Store::visit_all`] run a
-//! callback under the lock, so their callbacks only count.
+//! writes; workers, `http-N` and `systemd` read. [`Store::visit_all`] runs a callback under the
+//! lock, which only counts.
 
 pub mod decode;
 mod json_frames;
-mod json_items;
 pub mod list_watch;
 pub mod pods;
 mod protobuf_frames;
-mod read_buffer;
 pub mod reflector;
 pub mod store;
 
@@ -74,17 +72,6 @@ impl Cache {
         let owned = PodBucket::OwnedBy(owner.clone());
         let orphans = PodBucket::OrphansIn(namespace.into());
         self.pods.buckets([&owned, &orphans])
-    }
-
-    /// Calls `visit` with each of [`pods_owned_by`](Self::pods_owned_by) without copying the list.
-    /// Pod events wait meanwhile, so `visit` must be quick and must not call the cache.
-    pub fn visit_pods_owned_by(&self, owner: &OwnerKey, visit: &mut dyn FnMut(&Pod)) {
-        self.pods.visit(&PodBucket::OwnedBy(owner.clone()), visit);
-    }
-
-    /// Calls `visit` with each pod. As above, but for all pods: some 10 ms for 50,000.
-    pub fn visit_pods(&self, visit: &mut dyn FnMut(&Pod)) {
-        self.pods.visit_all(visit);
     }
 
     pub fn orphans_in(&self, namespace: &str) -> Vec<Arc<Pod>> {

@@ -113,9 +113,9 @@ impl Counts {
             terminating: Some(0),
             ..Self::default()
         };
-        for tally in owned.iter() {
-            if selector.matches(&tally.labels) {
-                let is_labeled = tally.labels.is_superset_of(&rs.template_labels);
+        for (labels, tally) in owned.iter() {
+            if selector.matches(labels) {
+                let is_labeled = labels.is_superset_of(&rs.template_labels);
                 let terminating = counts.terminating.as_mut()?;
                 *terminating += number(tally.n_terminating);
                 counts.replicas += number(tally.n_active);
@@ -131,10 +131,9 @@ impl Counts {
         }
         counts.available = counts.ready;
         // An orphan becomes a replica only if its patch succeeds, so a tally cannot count it.
-        let is_ours = |labels| selector.matches(labels);
-        let is_adopted = orphans
-            .iter()
-            .any(|tally| tally.n_active > 0 && is_ours(&tally.labels));
+        let mut orphans = orphans.iter();
+        let is_adopted =
+            orphans.any(|(labels, tally)| tally.n_active > 0 && selector.matches(labels));
         (!is_adopted).then_some(counts)
     }
 

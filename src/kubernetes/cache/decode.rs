@@ -1,15 +1,17 @@
 //! Decoding of lists and watches, object by object.
 //!
-//! The [`reflector`](super::reflector) uses this on a watch thread. The traits are the interface of
-//! every encoding; [`ContentType`] chooses one.
+//! The [`reflector`](super::reflector) uses this on a watch thread.
 
 use std::fmt::Debug;
 use std::io;
 use std::io::Read;
 
-use super::json_frames::{JsonList, JsonWatch};
-use super::protobuf_frames::{ProtobufList, ProtobufWatch};
+use serde_json::error::Category;
+
+use super::json_frames::JsonWatch;
+use super::protobuf_frames::ProtobufWatch;
 use super::store::{Indexed, UnreadKey};
+use super::{json_frames, protobuf_frames};
 use crate::api::interner::Interner;
 use crate::api::json::{JSON, JSON_WITHOUT_MANAGED_FIELDS};
 use crate::api::protobuf::ProtobufError;
@@ -21,6 +23,9 @@ use crate::stdx::escape::escaped;
 /// Maximum bytes of an object, list member or watch frame. An object in etcd has at most 1.5 MiB;
 /// the limit keeps a broken server from filling the memory.
 pub const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+/// Size of a read buffer, in bytes: several usual objects.
+pub(super) const BUFFER_BYTES: usize = 64 << 10;
 
 /// Annotation of the bookmark that ends the initial list (apimachinery
 /// `pkg/apis/meta/v1/types.go:InitialEventsAnnotationKey`).
@@ -132,19 +137,6 @@ pub struct ListMetadata {
     pub continue_token: String,
 }
 
-impl ListMetadata {
-    /// Checks that a completely read body was a list. API servers set the version of each list and
-    /// page. A gateway's response that happens to be JSON has none, and would pass for an empty
-    /// list.
-    pub(super) fn check(&self) -> Result<(), StreamError> {
-        if self.resource_version.is_empty() {
-            let problem = "a list without a resource version".to_owned();
-            return Err(StreamError::Malformed(problem));
-        }
-        Ok(())
-    }
-}
-
 /// One message of a watch.
 #[derive(Debug)]
 pub enum Frame<T> {
@@ -160,6 +152,23 @@ pub enum Frame<T> {
     Error(Status),
     /// A message that the request does not allow, such as an object of another kind.
     Foreign(String),
+}
+
+impl<T> Frame<T> {
+    /// The frame of a message of this type about an object.
+    pub(super) fn of_change(type_: &str, object: impl FnOnce() -> Decoded<T>) -> Self {
+        match type_ {
+            "ADDED" => Self::Added(object()),
+            "MODIFIED" => Self::Modified(object()),
+            "DELETED" => Self::Deleted(object()),
+            other => Self::Foreign(format!("a message of type {other:?}")),
+        }
+    }
+
+    /// The frame of a message about an object of another kind.
+    pub(super) fn of_kind(kind: &str) -> Self {
+        Self::Foreign(format!("an object of kind {kind:?}"))
+    }
 }
 
 /// Why a body cannot be read further.
@@ -200,42 +209,16 @@ impl From<ProtobufError> for StreamError {
 
 impl From<serde_json::Error> for StreamError {
     fn from(error: serde_json::Error) -> Self {
-        Self::Malformed(error.to_string())
+        match error.classify() {
+            Category::Io => Self::Io(error.into()),
+            Category::Eof => Self::Io(io::ErrorKind::UnexpectedEof.into()),
+            Category::Syntax | Category::Data => Self::Malformed(error.to_string()),
+        }
     }
 }
 
-/// The body of one list, or of one page of it.
-pub trait ReadList<T: Decode> {
-    /// Returns the next object; `None` after the last. Blocks until it has arrived; the body's own
-    /// read ends the wait.
-    ///
-    /// # Errors
-    /// [`StreamError`]; the list is unusable then.
-    fn next_object(
-        &mut self,
-        interner: &mut Interner,
-    ) -> Result<Option<Decoded<T::Object>>, StreamError>;
-
-    /// The list's metadata; complete once [`next_object`](Self::next_object) returned `None`.
-    fn metadata(&self) -> &ListMetadata;
-}
-
-pub trait ReadWatch<T: Decode> {
-    /// Returns the next message; `None` once the server has closed the watch. Blocks until it has
-    /// arrived; the body's own read ends the wait.
-    ///
-    /// # Errors
-    /// [`StreamError`]; the watch is unusable then.
-    fn next_frame(
-        &mut self,
-        interner: &mut Interner,
-    ) -> Result<Option<Frame<T::Object>>, StreamError>;
-}
-
-// Chooses the encoding to request and the reader for a response.
-//
-// The [`reflector`](super::reflector) uses this on a watch thread. The response's `Content-Type`
-// selects the reader, whatever the request accepted; JSON is always supported.
+// The encoding to request. The response's `Content-Type` selects the reader, whatever the request
+// accepted; JSON is always supported.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentType {
@@ -261,27 +244,66 @@ impl ContentType {
     }
 }
 
-/// Returns a reader for a list of this content type.
+/// Reads a list, or one page of it, of this content type. Passes each object on as soon as it has
+/// arrived; the body's own read ends the wait.
+///
+/// # Errors
+/// [`StreamError`]; the objects are no list then.
 pub fn read_list<T: Decode>(
     content_type: &str,
     body: Box<dyn Read + Send>,
-) -> Result<Box<dyn ReadList<T>>, StreamError> {
-    match media_type(content_type).as_str() {
-        JSON => Ok(Box::new(JsonList::new(body))),
-        protobuf::MEDIA_TYPE => Ok(Box::new(ProtobufList::new(body))),
+    interner: &mut Interner,
+    on_object: &mut dyn FnMut(Decoded<T::Object>),
+) -> Result<ListMetadata, StreamError> {
+    let metadata = match media_type(content_type).as_str() {
+        JSON => json_frames::read_list(body, T::KIND, OBJECT_BYTES_MAX, &mut |item| {
+            on_object(json_frames::read_object::<T>(item, interner));
+        }),
+        protobuf::MEDIA_TYPE => protobuf_frames::read_list(body, T::KIND, &mut |item| {
+            on_object(protobuf_frames::read_object::<T>(item, interner));
+        }),
         _ => Err(other(content_type, body)),
+    }?;
+    // API servers set the version of each list and page. A gateway's response that happens to be
+    // JSON has none, and would pass for an empty list.
+    if metadata.resource_version.is_empty() {
+        let problem = "a list without a resource version".to_owned();
+        return Err(StreamError::Malformed(problem));
     }
+    Ok(metadata)
 }
 
-/// Returns a reader for a watch of this content type.
-pub fn read_watch<T: Decode>(
-    content_type: &str,
-    body: Box<dyn Read + Send>,
-) -> Result<Box<dyn ReadWatch<T>>, StreamError> {
-    match media_type(content_type).as_str() {
-        JSON => Ok(Box::new(JsonWatch::new(body))),
-        protobuf::MEDIA_TYPE => Ok(Box::new(ProtobufWatch::new(body))),
-        _ => Err(other(content_type, body)),
+/// The body of a watch.
+pub struct Watch(Messages);
+
+enum Messages {
+    Json(JsonWatch),
+    Protobuf(ProtobufWatch),
+}
+
+impl Watch {
+    /// Returns a reader for a watch of this content type.
+    pub fn new(content_type: &str, body: Box<dyn Read + Send>) -> Result<Self, StreamError> {
+        match media_type(content_type).as_str() {
+            JSON => Ok(Self(Messages::Json(JsonWatch::new(body)))),
+            protobuf::MEDIA_TYPE => Ok(Self(Messages::Protobuf(ProtobufWatch::new(body)))),
+            _ => Err(other(content_type, body)),
+        }
+    }
+
+    /// Returns the next message; `None` once the server has closed the watch. Blocks until it has
+    /// arrived; the body's own read ends the wait.
+    ///
+    /// # Errors
+    /// [`StreamError`]; the watch is unusable then.
+    pub fn next_frame<T: Decode>(
+        &mut self,
+        interner: &mut Interner,
+    ) -> Result<Option<Frame<T::Object>>, StreamError> {
+        match &mut self.0 {
+            Messages::Json(watch) => watch.next_frame::<T>(interner),
+            Messages::Protobuf(watch) => watch.next_frame::<T>(interner),
+        }
     }
 }
 

@@ -1,216 +1,231 @@
-//! JSON: watches with one message per line, lists whose items are decoded each from its own slice,
-//! and single objects.
+//! JSON: lists whose items are decoded one by one as they arrive, watches, and single objects.
+//!
+//! Only servers without protobuf are read in it. So this is the simplest code, not the fastest:
+//! each object is copied from the body, and then decoded from memory.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::decode::{
-    Decode, Decoded, Frame, INITIAL_EVENTS_END, ListMetadata, OBJECT_BYTES_MAX, ReadList,
-    ReadWatch, StreamError, Unread, check_names,
+    BUFFER_BYTES, Decode, Decoded, Frame, INITIAL_EVENTS_END, ListMetadata, OBJECT_BYTES_MAX,
+    StreamError, Unread, check_names,
 };
-use super::json_items::JsonItems;
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::{ObjectKey, ResourceVersion, Status, Uid};
 
-/// Size of the read buffer, in bytes: several usual messages.
-const BUFFER_BYTES: usize = 32 << 10;
-
-/// The buffer of a line longer than this, in bytes, is shrunk afterwards.
-const KEPT_LINE_BYTES_MAX: usize = 1 << 20;
-
-pub(super) struct JsonWatch {
-    body: BufReader<Box<dyn Read + Send>>,
-    /// The current line; reading reuses its memory.
-    line: Vec<u8>,
+/// Reads a list of objects of this kind, each of so many bytes at most, and passes each on as soon
+/// as it has arrived.
+pub(super) fn read_list(
+    body: impl Read,
+    kind: &str,
+    bytes_max: usize,
+    on_item: &mut dyn FnMut(&[u8]),
+) -> Result<ListMetadata, StreamError> {
+    let n_left = Cell::new(bytes_max);
+    let mut list = List {
+        expected: kind,
+        other_kind: None,
+        metadata: ListMetadata::default(),
+        on_item: &mut |item| {
+            n_left.set(bytes_max);
+            on_item(item);
+        },
+    };
+    let body = Limited {
+        body: BufReader::with_capacity(BUFFER_BYTES, body),
+        n_left: &n_left,
+    };
+    let read = serde_json::Deserializer::from_reader(body).deserialize_map(&mut list);
+    if let Some(kind) = list.other_kind {
+        return Err(StreamError::OtherKind(kind));
+    }
+    match read {
+        Err(_) if n_left.get() == 0 => Err(StreamError::TooLarge(bytes_max)),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(list.metadata),
+    }
 }
+
+/// A body that ends after a number of bytes, which each item sets again.
+struct Limited<'a, R> {
+    body: R,
+    n_left: &'a Cell<usize>,
+}
+
+impl<R: Read> Read for Limited<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_left = self.n_left.get();
+        let most = buffer.len().min(n_left);
+        let n = self.body.read(&mut buffer[..most])?;
+        self.n_left.set(n_left - n);
+        Ok(n)
+    }
+}
+
+struct List<'a> {
+    expected: &'a str,
+    /// The list's kind, if it is not one of the expected objects.
+    other_kind: Option<String>,
+    metadata: ListMetadata,
+    on_item: &'a mut dyn FnMut(&[u8]),
+}
+
+#[derive(Default, Deserialize)]
+struct MetadataJson {
+    #[serde(rename = "resourceVersion")]
+    resource_version: Option<ResourceVersion>,
+    #[serde(rename = "continue")]
+    continue_token: Option<String>,
+}
+
+impl<'de> Visitor<'de> for &mut List<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list with its metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<String>()? {
+            match &*name {
+                "items" => members.next_value_seed(Items(self))?,
+                "kind" => {
+                    let kind = members.next_value::<Option<String>>()?;
+                    self.other_kind =
+                        kind.filter(|kind| kind.strip_suffix("List") != Some(self.expected));
+                }
+                "metadata" => {
+                    let metadata: Option<MetadataJson> = members.next_value()?;
+                    let metadata = metadata.unwrap_or_default();
+                    self.metadata = ListMetadata {
+                        resource_version: metadata.resource_version.unwrap_or_default(),
+                        continue_token: metadata.continue_token.unwrap_or_default(),
+                    };
+                }
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Items<'a, 'b>(&'a mut List<'b>);
+
+impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of items")
+    }
+
+    /// Go encodes an empty list as `null`.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Self(list) = self;
+        if list.other_kind.is_some() {
+            return Err(A::Error::custom("items of another kind"));
+        }
+        while let Some(item) = items.next_element::<Box<RawValue>>()? {
+            (list.on_item)(item.get().as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// The messages of a watch.
+pub(super) struct JsonWatch(BufReader<Box<dyn Read + Send>>);
 
 #[derive(Deserialize)]
-struct FrameJson<'a> {
-    #[serde(rename = "type", borrow)]
-    type_: Cow<'a, str>,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-/// The prefixes of the three kinds of change, in the form that API servers write.
-const PREFIXES: [(&[u8], ChangeType); 3] = [
-    (br#"{"type":"ADDED","object":"#, ChangeType::Added),
-    (br#"{"type":"MODIFIED","object":"#, ChangeType::Modified),
-    (br#"{"type":"DELETED","object":"#, ChangeType::Deleted),
-];
-
-#[derive(Clone, Copy, Debug)]
-enum ChangeType {
-    Added,
-    Modified,
-    Deleted,
-}
-
-impl ChangeType {
-    fn of<T>(self, object: Decoded<T>) -> Frame<T> {
-        match self {
-            Self::Added => Frame::Added(object),
-            Self::Modified => Frame::Modified(object),
-            Self::Deleted => Frame::Deleted(object),
-        }
-    }
+struct MessageJson {
+    #[serde(rename = "type")]
+    type_: String,
+    object: Box<RawValue>,
 }
 
 impl JsonWatch {
     pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
-        Self {
-            body: BufReader::with_capacity(BUFFER_BYTES, body),
-            line: Vec::new(),
-        }
+        Self(BufReader::with_capacity(BUFFER_BYTES, body))
     }
 
-    /// Reads the next line into `line`; false if the body has ended before it.
-    fn read_line(&mut self) -> Result<bool, StreamError> {
-        self.line.clear();
-        self.line.shrink_to(KEPT_LINE_BYTES_MAX);
-        let body = &mut self.body;
-        let n = body
-            .take(OBJECT_BYTES_MAX as u64)
-            .read_until(b'\n', &mut self.line)?;
-        if n == OBJECT_BYTES_MAX {
-            return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
-        }
-        // The last line of a body that has ended is complete even without its line feed.
-        let is_complete = n == 0
-            || self.line.ends_with(b"\n")
-            || serde_json::from_slice::<FrameJson<'_>>(&self.line).is_ok();
-        if is_complete {
-            Ok(n > 0)
-        } else {
-            Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())
-        }
-    }
-}
-
-impl<T: Decode> ReadWatch<T> for JsonWatch {
-    fn next_frame(
+    pub(super) fn next_frame<T: Decode>(
         &mut self,
         interner: &mut Interner,
     ) -> Result<Option<Frame<T::Object>>, StreamError> {
-        while self.read_line()? {
-            let line = self.line.trim_ascii();
-            if !line.is_empty() {
-                return read_frame::<T>(line, interner).map(Some);
+        let mut body = self.0.by_ref().take(OBJECT_BYTES_MAX as u64);
+        // Reads no byte behind a message.
+        let messages = serde_json::Deserializer::from_reader(&mut body);
+        let message = match messages.into_iter::<MessageJson>().next() {
+            None => return Ok(None),
+            Some(Err(_)) if body.limit() == 0 => {
+                return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
             }
+            Some(message) => message?,
+        };
+        let object = message.object.get().as_bytes();
+        if message.type_ == "ERROR" {
+            return Ok(Some(Frame::Error(Status::from_body(0, object))));
         }
-        Ok(None)
+        // An object without a kind is accepted as the requested one.
+        let kind: KindJson<'_> = serde_json::from_slice(object).unwrap_or_default();
+        if let Some(kind) = kind.kind.filter(|kind| kind != T::KIND) {
+            return Ok(Some(Frame::of_kind(&kind)));
+        }
+        Ok(Some(match &*message.type_ {
+            "BOOKMARK" => read_bookmark(object),
+            change => Frame::of_change(change, || read_object::<T>(object, interner)),
+        }))
     }
 }
 
-fn read_frame<T: Decode>(
-    line: &[u8],
-    interner: &mut Interner,
-) -> Result<Frame<T::Object>, StreamError> {
-    if let Some(frame) = read_common_frame::<T>(line, interner) {
-        return Ok(frame);
-    }
-    let frame: FrameJson<'_> = serde_json::from_slice(line)?;
-    let object = frame.object.get().as_bytes();
-    let change = match &*frame.type_ {
-        "ADDED" => ChangeType::Added,
-        "MODIFIED" => ChangeType::Modified,
-        "DELETED" => ChangeType::Deleted,
-        "BOOKMARK" => return Ok(read_bookmark::<T>(object)),
-        "ERROR" => return Ok(Frame::Error(Status::from_body(0, object))),
-        other => return Ok(Frame::Foreign(format!("a message of type {other:?}"))),
-    };
-    if let Some(foreign) = foreign_kind::<T>(&serde_json::from_slice(object).unwrap_or_default()) {
-        return Ok(foreign);
-    }
-    Ok(change.of(read_object::<T>(object, interner)))
+#[derive(Default, Deserialize)]
+struct KindJson<'a> {
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
 }
 
-/// Decodes a change in the form that API servers write. The object's position is known then, so the
-/// object is parsed once instead of twice.
-fn read_common_frame<T: Decode>(line: &[u8], interner: &mut Interner) -> Option<Frame<T::Object>> {
-    let split = |(prefix, change): &(&[u8], ChangeType)| {
-        let rest = line.strip_prefix(*prefix)?;
-        Some((rest.strip_suffix(b"}")?, *change))
-    };
-    let (object, change) = PREFIXES.iter().find_map(split)?;
-    let kind = object.strip_prefix(br#"{"kind":""#)?;
-    kind.strip_prefix(T::KIND.as_bytes())?.strip_prefix(b"\"")?;
-    // On an error the general path decodes the line again and keeps the object's identity.
-    let object = T::from_json(object, interner).ok()?;
-    Some(change.of(check_names(object)))
-}
-
-fn read_bookmark<T: Decode>(object: &[u8]) -> Frame<T::Object> {
-    let head: Head<'_> = match serde_json::from_slice(object) {
-        Ok(head) => head,
+fn read_bookmark<T>(object: &[u8]) -> Frame<T> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Bookmark {
+        metadata: Option<Metadata>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Metadata {
+        resource_version: Option<ResourceVersion>,
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let bookmark: Bookmark = match serde_json::from_slice(object) {
+        Ok(bookmark) => bookmark,
         Err(error) => return Frame::Foreign(format!("a bookmark that cannot be read: {error}")),
     };
-    if let Some(foreign) = foreign_kind::<T>(&head) {
-        return foreign;
-    }
-    let metadata = head.metadata.unwrap_or_default();
+    let metadata = bookmark.metadata.unwrap_or_default();
     let annotations = metadata.annotations.unwrap_or_default();
     Frame::Bookmark {
-        resource_version: (*metadata.resource_version.unwrap_or_default()).into(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
         is_initial_events_end: annotations
             .get(INITIAL_EVENTS_END)
-            .is_some_and(|v| v == "true"),
-    }
-}
-
-/// Returns a foreign frame for an object of another kind. An object without a kind is accepted as
-/// the requested one.
-fn foreign_kind<T: Decode>(head: &Head<'_>) -> Option<Frame<T::Object>> {
-    let kind = head.kind.as_deref()?;
-    (kind != T::KIND).then(|| Frame::Foreign(format!("an object of kind {kind:?}")))
-}
-
-pub(super) struct JsonList {
-    items: JsonItems<Box<dyn Read + Send>>,
-}
-
-impl JsonList {
-    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
-        Self {
-            items: JsonItems::new(body, OBJECT_BYTES_MAX),
-        }
-    }
-
-    /// Rejects a `Table` or another kind's list: decoded as a list of pods it would be empty.
-    fn check_kind<T: Decode>(&self) -> Result<(), StreamError> {
-        match self.items.kind() {
-            Some(kind) if kind.strip_suffix("List") != Some(T::KIND) => {
-                Err(StreamError::OtherKind(kind.to_owned()))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl<T: Decode> ReadList<T> for JsonList {
-    fn next_object(
-        &mut self,
-        interner: &mut Interner,
-    ) -> Result<Option<Decoded<T::Object>>, StreamError> {
-        let decoded = self
-            .items
-            .next_item()?
-            .map(|item| read_object::<T>(item, interner));
-        self.check_kind::<T>()?;
-        if decoded.is_none() {
-            self.items.metadata().check()?;
-        }
-        Ok(decoded)
-    }
-
-    fn metadata(&self) -> &ListMetadata {
-        self.items.metadata()
+            .is_some_and(|value| value == "true"),
     }
 }
 
@@ -218,26 +233,6 @@ impl<T: Decode> ReadList<T> for JsonList {
 pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> Decoded<T::Object> {
     let object = T::from_json(json, interner).map_err(|error| unread(json, &error))?;
     check_names(object)
-}
-
-/// The fields of a bookmark or of any other object that this file decodes itself.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Head<'a> {
-    #[serde(borrow)]
-    pub(super) kind: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) metadata: Option<HeadMetadata<'a>>,
-}
-
-/// The `metadata` of a bookmark.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct HeadMetadata<'a> {
-    #[serde(borrow)]
-    pub(super) resource_version: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
 }
 
 /// The identifying fields as raw text, since any of them may be the undecodable one.

@@ -1,17 +1,15 @@
-//! Protobuf: watches of messages with a length prefix, lists split into items that are decoded as
-//! they arrive, and single objects.
+//! Protobuf: lists split into items that are decoded as they arrive, watches of messages with a
+//! length prefix, and single objects.
 
-use std::io::Read;
-use std::marker::PhantomData;
-use std::ops::Range;
+use std::io;
+use std::io::{BufRead, BufReader, Read};
 
 use prost::Message;
 
 use super::decode::{
-    Decode, Decoded, Frame, INITIAL_EVENTS_END, ListMetadata, OBJECT_BYTES_MAX, ReadList,
-    ReadWatch, StreamError, Unread, check_names,
+    BUFFER_BYTES, Decode, Decoded, Frame, INITIAL_EVENTS_END, ListMetadata, OBJECT_BYTES_MAX,
+    StreamError, Unread, check_names,
 };
-use super::read_buffer::ReadBuffer;
 use super::store::UnreadKey;
 use crate::api::interner::Interner;
 use crate::api::protobuf::meta::annotations_in;
@@ -27,58 +25,176 @@ const OBJECT: u32 = 2;
 /// Number of the only field of `RawExtension`.
 const RAW: u32 = 1;
 
+/// Field numbers of a list.
+const METADATA: u32 = 1;
+const ITEMS: u32 = 2;
+
 /// Bytes of a message's length in big-endian order (apimachinery
 /// `pkg/util/framer/framer.go:lengthDelimitedFrameReader`).
-const LENGTH_BYTES: usize = 4;
+const LENGTH_BYTES: u64 = 4;
 
-/// The buffer of a message longer than this, in bytes, is shrunk afterwards.
+/// Maximum bytes of a varint.
+const VARINT_BYTES_MAX: usize = 10;
+
+/// Bytes of memory that are kept for the next value.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-pub(super) struct ProtobufWatch<T: Decode> {
-    body: ReadBuffer<Box<dyn Read + Send>>,
-    resource: PhantomData<fn() -> T>,
+/// A body, and one value from it.
+struct Body<R> {
+    body: BufReader<R>,
+    value: Vec<u8>,
+    /// Bytes taken so far.
+    n_taken: u64,
 }
 
-impl<T: Decode> ProtobufWatch<T> {
-    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
+struct Head {
+    tag: u32,
+    /// Bytes that follow the head; zero for a number, which [`Body::head`] has already skipped.
+    n_bytes: u64,
+}
+
+impl<R: Read> Body<R> {
+    fn new(body: R) -> Self {
         Self {
-            body: ReadBuffer::new(body),
-            resource: PhantomData,
+            body: BufReader::with_capacity(BUFFER_BYTES, body),
+            value: Vec::new(),
+            n_taken: 0,
         }
     }
 
-    /// Reads the next message; `None` if the body has ended before it.
-    fn take_message(&mut self) -> Result<Option<Range<usize>>, StreamError> {
-        self.body.shrink(KEPT_BYTES_MAX);
-        if self.body.unread().is_empty() && !self.body.has_more()? {
-            return Ok(None);
-        }
-        let length = loop {
-            if let Some(length) = self.body.unread().first_chunk::<LENGTH_BYTES>() {
-                break u32::from_be_bytes(*length) as usize;
+    /// True if no byte follows. Blocks until that is known; the body's own read ends the wait.
+    fn has_ended(&mut self) -> Result<bool, StreamError> {
+        loop {
+            match self.body.fill_buf() {
+                Ok(bytes) => return Ok(bytes.is_empty()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
             }
-            self.body.fill()?;
-        };
-        if length > OBJECT_BYTES_MAX {
+        }
+    }
+
+    /// Takes the next `n` bytes, which are valid until the next call.
+    fn take(&mut self, n: u64) -> Result<&[u8], StreamError> {
+        if n > OBJECT_BYTES_MAX as u64 {
             return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
         }
-        while self.body.unread().len() < LENGTH_BYTES + length {
-            self.body.fill()?;
+        self.value.clear();
+        self.value.shrink_to(KEPT_BYTES_MAX);
+        self.body.by_ref().take(n).read_to_end(&mut self.value)?;
+        if (self.value.len() as u64) < n {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        self.body.take(LENGTH_BYTES);
-        Ok(Some(self.body.take(length)))
+        self.n_taken += n;
+        Ok(&self.value)
+    }
+
+    /// Takes the next field's number and length.
+    fn head(&mut self) -> Result<Head, StreamError> {
+        let key = self.varint()?;
+        let tag = u32::try_from(key >> 3).ok();
+        let tag = tag.ok_or(ProtobufError::Wire("a field without a number"))?;
+        let mut n_bytes = 0;
+        match key & 7 {
+            0 => drop(self.varint()?),
+            1 => drop(self.take(8)?),
+            2 => n_bytes = self.varint()?,
+            5 => drop(self.take(4)?),
+            _ => return Err(ProtobufError::Wire("a field of an unknown type").into()),
+        }
+        Ok(Head { tag, n_bytes })
+    }
+
+    fn varint(&mut self) -> Result<u64, StreamError> {
+        let mut bytes = [0; VARINT_BYTES_MAX];
+        for n in 0..VARINT_BYTES_MAX {
+            self.body.read_exact(&mut bytes[n..=n])?;
+            self.n_taken += 1;
+            if bytes[n] < 0x80 {
+                break;
+            }
+        }
+        let number = prost::encoding::decode_varint(&mut &bytes[..]);
+        Ok(number.map_err(ProtobufError::from)?)
     }
 }
 
-impl<T: Decode> ReadWatch<T> for ProtobufWatch<T> {
-    fn next_frame(
+/// Reads a list of objects of this kind, and passes each on as soon as it has arrived.
+pub(super) fn read_list(
+    body: impl Read,
+    kind: &str,
+    on_item: &mut dyn FnMut(&[u8]),
+) -> Result<ListMetadata, StreamError> {
+    let mut body = Body::new(body);
+    if body.take(MAGIC.len() as u64)? != MAGIC {
+        return Err(ProtobufError::NoEnvelope.into());
+    }
+    let mut metadata = ListMetadata::default();
+    while !body.has_ended()? {
+        let Head { tag, n_bytes } = body.head()?;
+        match tag {
+            Envelope::RAW => read_fields(&mut body, n_bytes, &mut metadata, on_item)?,
+            Envelope::TYPE_META => {
+                let found = kind_in(body.take(n_bytes)?)?;
+                // Decoded as a list of pods, another kind's list would be empty.
+                if found.strip_suffix("List") != Some(kind) {
+                    return Err(StreamError::OtherKind(found.to_owned()));
+                }
+            }
+            _ => drop(body.take(n_bytes)?),
+        }
+    }
+    Ok(metadata)
+}
+
+/// Reads the list proper, which is so long.
+fn read_fields<R: Read>(
+    body: &mut Body<R>,
+    n_bytes: u64,
+    metadata: &mut ListMetadata,
+    on_item: &mut dyn FnMut(&[u8]),
+) -> Result<(), StreamError> {
+    // The server sends these lengths, so they may be anything.
+    let end = body.n_taken.saturating_add(n_bytes);
+    while body.n_taken < end {
+        let Head { tag, n_bytes } = body.head()?;
+        if body.n_taken.saturating_add(n_bytes) > end {
+            return Err(ProtobufError::Wire("a field is longer than its list").into());
+        }
+        let field = body.take(n_bytes)?;
+        match tag {
+            ITEMS => on_item(field),
+            METADATA => {
+                let list = ListMeta::decode(field).map_err(ProtobufError::from)?;
+                *metadata = ListMetadata {
+                    resource_version: (*list.resource_version).into(),
+                    continue_token: list.continue_token,
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The messages of a watch.
+pub(super) struct ProtobufWatch(Body<Box<dyn Read + Send>>);
+
+impl ProtobufWatch {
+    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
+        Self(Body::new(body))
+    }
+
+    pub(super) fn next_frame<T: Decode>(
         &mut self,
         interner: &mut Interner,
     ) -> Result<Option<Frame<T::Object>>, StreamError> {
-        let Some(message) = self.take_message()? else {
+        let Self(body) = self;
+        if body.has_ended()? {
             return Ok(None);
-        };
-        Ok(Some(read_frame::<T>(self.body.get(message), interner)?))
+        }
+        let length = body.take(LENGTH_BYTES)?.iter();
+        let length = length.fold(0, |length, byte| length << 8 | u64::from(*byte));
+        Ok(Some(read_frame::<T>(body.take(length)?, interner)?))
     }
 }
 
@@ -92,18 +208,11 @@ fn read_frame<T: Decode>(
     }
     let object = Envelope::open(object)?;
     if object.kind != T::KIND {
-        let description = format!("an object of kind {:?}", object.kind);
-        return Ok(Frame::Foreign(description));
+        return Ok(Frame::of_kind(object.kind));
     }
-    Ok(match type_ {
-        b"ADDED" => Frame::Added(read_object::<T>(object.raw, interner)),
-        b"MODIFIED" => Frame::Modified(read_object::<T>(object.raw, interner)),
-        b"DELETED" => Frame::Deleted(read_object::<T>(object.raw, interner)),
-        b"BOOKMARK" => read_bookmark(object.raw)?,
-        other => {
-            let other = String::from_utf8_lossy(other);
-            Frame::Foreign(format!("a message of type {other:?}"))
-        }
+    Ok(match &*String::from_utf8_lossy(type_) {
+        "BOOKMARK" => read_bookmark(object.raw)?,
+        change => Frame::of_change(change, || read_object::<T>(object.raw, interner)),
     })
 }
 
@@ -139,190 +248,6 @@ fn read_bookmark<T>(message: &[u8]) -> Result<Frame<T>, ProtobufError> {
         resource_version: text(last(metadata, ObjectMeta::RESOURCE_VERSION)?)?.into(),
         is_initial_events_end,
     })
-}
-
-const METADATA: u32 = 1;
-const ITEMS: u32 = 2;
-
-/// Maximum bytes of a varint.
-const VARINT_BYTES_MAX: usize = 10;
-
-pub(super) struct ProtobufList<T: Decode> {
-    body: ReadBuffer<Box<dyn Read + Send>>,
-    position: Position,
-    metadata: ListMetadata,
-    resource: PhantomData<fn() -> T>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Position {
-    /// At the magic bytes.
-    Start,
-    /// At a field of the envelope.
-    Envelope,
-    /// At a field of the list, which has `n_remaining` bytes left.
-    List { n_remaining: u64 },
-}
-
-struct Head {
-    tag: u32,
-    /// Bytes that follow the head; zero for a number, which `head` has already skipped.
-    n_bytes: u64,
-    n_head_bytes: u64,
-}
-
-impl<T: Decode> ProtobufList<T> {
-    pub(super) fn new(body: Box<dyn Read + Send>) -> Self {
-        Self {
-            body: ReadBuffer::new(body),
-            position: Position::Start,
-            metadata: ListMetadata::default(),
-            resource: PhantomData,
-        }
-    }
-
-    /// Returns the next item; `None` after the last.
-    fn next_item(&mut self) -> Result<Option<Range<usize>>, StreamError> {
-        loop {
-            match self.position {
-                Position::Start => {
-                    let magic = self.take(MAGIC.len() as u64)?;
-                    if self.body.get(magic) != MAGIC {
-                        return Err(ProtobufError::NoEnvelope.into());
-                    }
-                    self.position = Position::Envelope;
-                }
-                Position::Envelope => {
-                    if self.body.unread().is_empty() && !self.body.has_more()? {
-                        return Ok(None);
-                    }
-                    self.read_envelope_field()?;
-                }
-                Position::List { n_remaining: 0 } => self.position = Position::Envelope,
-                Position::List { n_remaining } => {
-                    if let Some(item) = self.read_list_field(n_remaining)? {
-                        return Ok(Some(item));
-                    }
-                }
-            }
-        }
-    }
-
-    fn read_envelope_field(&mut self) -> Result<(), StreamError> {
-        let head = self.head()?;
-        match head.tag {
-            Envelope::RAW => {
-                self.position = Position::List {
-                    n_remaining: head.n_bytes,
-                };
-            }
-            Envelope::TYPE_META => {
-                let type_meta = self.take(head.n_bytes)?;
-                let kind = kind_in(self.body.get(type_meta))?;
-                // Decoded as a list of pods, another kind's list would be empty.
-                if kind.strip_suffix("List") != Some(T::KIND) {
-                    return Err(StreamError::OtherKind(kind.to_owned()));
-                }
-            }
-            _ => {
-                self.take(head.n_bytes)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn read_list_field(&mut self, n_remaining: u64) -> Result<Option<Range<usize>>, StreamError> {
-        let head = self.head()?;
-        // The server sends these lengths, so they may overflow.
-        let n_field = head.n_head_bytes.checked_add(head.n_bytes);
-        let n_remaining = n_field.and_then(|n_field| n_remaining.checked_sub(n_field));
-        let n_remaining =
-            n_remaining.ok_or(ProtobufError::Wire("a field is longer than its list"))?;
-        self.position = Position::List { n_remaining };
-        let field = self.take(head.n_bytes)?;
-        match head.tag {
-            ITEMS => Ok(Some(field)),
-            METADATA => {
-                let metadata = ListMeta::decode(self.body.get(field));
-                let metadata = metadata.map_err(ProtobufError::from)?;
-                self.metadata = ListMetadata {
-                    resource_version: (*metadata.resource_version).into(),
-                    continue_token: metadata.continue_token,
-                };
-                Ok(None)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn head(&mut self) -> Result<Head, StreamError> {
-        let (key, n_key) = self.varint()?;
-        let tag = u32::try_from(key >> 3).ok();
-        let tag = tag.ok_or(ProtobufError::Wire("a field without a number"))?;
-        let (n_bytes, n_more) = match key & 7 {
-            0 => (0, self.varint()?.1),
-            1 => (0, self.skip(8)?),
-            2 => self.varint()?,
-            5 => (0, self.skip(4)?),
-            _ => return Err(ProtobufError::Wire("a field of an unknown type").into()),
-        };
-        Ok(Head {
-            tag,
-            n_bytes,
-            n_head_bytes: n_key + n_more,
-        })
-    }
-
-    fn varint(&mut self) -> Result<(u64, u64), StreamError> {
-        loop {
-            let mut unread = self.body.unread();
-            let n_unread = unread.len();
-            let end = unread.iter().position(|byte| *byte < 0x80);
-            if end.is_some() || n_unread >= VARINT_BYTES_MAX {
-                let number = prost::encoding::decode_varint(&mut unread);
-                let number = number.map_err(ProtobufError::from)?;
-                let n = n_unread - unread.len();
-                self.body.take(n);
-                return Ok((number, n as u64));
-            }
-            self.body.fill()?;
-        }
-    }
-
-    fn skip(&mut self, n: u64) -> Result<u64, StreamError> {
-        self.take(n)?;
-        Ok(n)
-    }
-
-    /// Takes `n` bytes as one range.
-    fn take(&mut self, n: u64) -> Result<Range<usize>, StreamError> {
-        let n = usize::try_from(n).unwrap_or(usize::MAX);
-        if n > OBJECT_BYTES_MAX {
-            return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
-        }
-        while self.body.unread().len() < n {
-            self.body.fill()?;
-        }
-        Ok(self.body.take(n))
-    }
-}
-
-impl<T: Decode> ReadList<T> for ProtobufList<T> {
-    fn next_object(
-        &mut self,
-        interner: &mut Interner,
-    ) -> Result<Option<Decoded<T::Object>>, StreamError> {
-        let Some(item) = self.next_item()? else {
-            self.metadata.check()?;
-            return Ok(None);
-        };
-        let item = self.body.get(item);
-        Ok(Some(read_object::<T>(item, interner)))
-    }
-
-    fn metadata(&self) -> &ListMetadata {
-        &self.metadata
-    }
 }
 
 /// Decodes an object, or at least its identity if the object cannot be decoded.

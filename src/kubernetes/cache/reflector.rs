@@ -19,13 +19,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::outage_log::{OutageLog, UnreadLog};
-use super::decode::{
-    Decode, Decoded, Frame, ListMetadata, ReadWatch, StreamError, Unread, read_list, read_watch,
-};
+use super::decode::{Decode, Decoded, Frame, ListMetadata, StreamError, Unread, Watch, read_list};
 use super::list_watch::{Effect, Failure, ListQuery, ListWatch, PageEnd, Seen, Step, WatchQuery};
 use super::pods::{CacheStats, count};
-use super::read_buffer::Collector;
-use super::store::{CacheEvent, Indexed, Store};
+use super::store::{CacheEvent, Collector, Indexed, Store};
 use crate::api::ResourceVersion;
 use crate::api::interner::Interner;
 use crate::cache::decode::INITIAL_EVENTS_END;
@@ -197,12 +194,15 @@ impl<T: Decode> Reflector<T> {
     }
 
     fn read_page(&mut self, body: Body) -> Result<ListMetadata, StreamError> {
-        let mut list = read_list::<T>(&body.content_type, body.reader)?;
-        while let Some(object) = list.next_object(&mut self.interner)? {
+        // Lent, since each object is collected while the list is read.
+        let mut interner = std::mem::take(&mut self.interner);
+        let mut collect = |object| {
             self.stats.heard(self.pace.now());
             self.collect(object);
-        }
-        Ok(list.metadata().clone())
+        };
+        let page = read_list::<T>(&body.content_type, body.reader, &mut interner, &mut collect);
+        self.interner = interner;
+        page
     }
 
     /// Opens a watch and reads it to its end.
@@ -213,7 +213,7 @@ impl<T: Decode> Reflector<T> {
             Err(error) => return End::not_opened(&error),
         };
         count(&self.stats.watches);
-        let watch = match read_watch(&body.content_type, body.reader) {
+        let watch = match Watch::new(&body.content_type, body.reader) {
             Ok(watch) => watch,
             Err(error) => return End::Failed(Failure::Other, report(&error)),
         };
@@ -228,9 +228,9 @@ impl<T: Decode> Reflector<T> {
         self.read_watch(watch)
     }
 
-    fn read_watch(&mut self, mut watch: Box<dyn ReadWatch<T>>) -> End {
+    fn read_watch(&mut self, mut watch: Watch) -> End {
         loop {
-            match watch.next_frame(&mut self.interner) {
+            match watch.next_frame::<T>(&mut self.interner) {
                 Ok(Some(Frame::Error(status))) => {
                     return End::Failed(Failure::of(&status), status.to_string());
                 }

@@ -106,17 +106,8 @@ impl<T: Indexed> Store<T> {
         })
     }
 
-    /// Calls `visit` with each object of one bucket. Writers wait meanwhile, so `visit` must be
-    /// quick and must not call this store.
-    pub fn visit(&self, bucket: &T::Bucket, visit: &mut dyn FnMut(&T)) {
-        let state = self.state.read();
-        let objects = state.buckets.get(bucket).map(|group| &group.objects);
-        for object in objects.into_iter().flatten() {
-            visit(object);
-        }
-    }
-
-    /// As [`visit`](Self::visit), but with all objects, in no order.
+    /// Calls `visit` with each object, in no order: some 10 ms for 50,000. Writers wait meanwhile,
+    /// so `visit` must be quick and must not call this store.
     pub fn visit_all(&self, visit: &mut dyn FnMut(&T)) {
         let state = self.state.read();
         state.entries.objects().for_each(|object| visit(object));
@@ -452,6 +443,74 @@ impl<T> CacheEvent<T> {
             Self::Added(object) | Self::Deleted(object) | Self::Updated { new: object, .. } => {
                 object
             }
+        }
+    }
+}
+
+/// The objects of a list that is being read, in their order of arrival. They become the store's
+/// contents in one step, or are dropped.
+#[derive(Debug)]
+pub(super) struct Collector<T> {
+    /// `None` for an object that was deleted during the list.
+    objects: Vec<Option<Arc<T>>>,
+    /// The index of each object in `objects`.
+    indices: HashMap<ObjectKey, usize>,
+    /// Objects without a decodable state.
+    unread: HashMap<ObjectKey, Uid>,
+}
+
+impl<T: Indexed> Collector<T> {
+    /// Adds the new state of an object. If the store has an equal object, the collector keeps that
+    /// one, so that a relist does not hold every object twice.
+    pub(super) fn upsert(&mut self, object: T, store: &Store<T>) {
+        let cached = store.get(object.key()).filter(|cached| **cached == object);
+        let object = cached.unwrap_or_else(|| Arc::new(object));
+        let key = object.key().clone();
+        self.unread.remove(&key);
+        if let Some(index) = self.indices.get(&key) {
+            self.objects[*index] = Some(object);
+        } else {
+            self.indices.insert(key, self.objects.len());
+            self.objects.push(Some(object));
+        }
+    }
+
+    /// Adds an object that cannot be decoded. A state of the same object collected before stays.
+    pub(super) fn upsert_unread(&mut self, unread: UnreadKey) {
+        let index = self.indices.get(&unread.key);
+        let collected = index.and_then(|index| self.objects[*index].as_ref());
+        if !collected.is_some_and(|object| unread.uid.is_empty() || unread.uid == *object.uid()) {
+            self.remove(&unread.key);
+            self.unread.insert(unread.key, unread.uid);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &ObjectKey) {
+        self.unread.remove(key);
+        if let Some(index) = self.indices.remove(key) {
+            self.objects[index] = None;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.indices.len() + self.unread.len()
+    }
+
+    /// Returns the list: its objects, and the undecodable ones.
+    pub(super) fn finish(self) -> (Vec<Arc<T>>, Vec<UnreadKey>) {
+        drop(self.indices);
+        let unread = self.unread.into_iter();
+        let unread = unread.map(|(key, uid)| UnreadKey { key, uid }).collect();
+        (self.objects.into_iter().flatten().collect(), unread)
+    }
+}
+
+impl<T> Default for Collector<T> {
+    fn default() -> Self {
+        Self {
+            objects: Vec::new(),
+            indices: HashMap::default(),
+            unread: HashMap::default(),
         }
     }
 }

@@ -103,7 +103,8 @@ impl RelatedPods for Cluster {
     fn active_pods_per_node(&self) -> NodeCounts {
         let mut counts = NodeCounts::default();
         self.0
-            .visit_pods(&mut |pod| count_on_node(pod, &mut counts));
+            .pods
+            .visit_all(&mut |pod| count_on_node(pod, &mut counts));
         counts
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::api::interner::Interner;
 use replicaset_controller::api::{Pod, ReplicaSet, ReplicaSetStatus, Uid};
-use replicaset_controller::cache::decode::{ContentType, Decode, Frame, read_watch};
+use replicaset_controller::cache::decode::{ContentType, Decode, Frame, Watch};
 use replicaset_controller::cache::store::Indexed;
 use replicaset_controller::client::{Client, ClientOptions, Request, StreamClient};
 use replicaset_controller::stdx::stop::{Cause, Stop};
@@ -329,11 +329,10 @@ fn read_to_end<T: Decode>(
     let body = client.open_watch(request);
     let body = body.map_err(|error| format!("{request}: {error}"))?;
     let content_type = body.content_type().to_owned();
-    let mut watch =
-        read_watch::<T>(&content_type, Box::new(body)).map_err(|error| error.to_string())?;
+    let mut watch = Watch::new(&content_type, Box::new(body)).map_err(|error| error.to_string())?;
     let mut interner = Interner::default();
     loop {
-        let (object, is_gone) = match watch.next_frame(&mut interner) {
+        let (object, is_gone) = match watch.next_frame::<T>(&mut interner) {
             Ok(Some(Frame::Added(Ok(object)) | Frame::Modified(Ok(object)))) => (object, false),
             Ok(Some(Frame::Deleted(Ok(object)))) => (object, true),
             Ok(Some(Frame::Bookmark {

@@ -1,11 +1,15 @@
-//! Watch messages in the form that API servers write, and in other valid forms.
+//! Watch messages in the form that API servers write, and in other valid forms; lists against
+//! `serde_json`, in reads of any size.
 
 use std::io;
+use std::io::Read;
 
-use super::{Interner, JsonWatch, KEPT_LINE_BYTES_MAX, ReadWatch};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Interner, JsonWatch, read_object};
 use crate::api::Pod;
-use crate::cache::decode::{Decoded, Frame, ListMetadata, ReadList, StreamError};
-use crate::cache::json_frames::JsonList;
+use crate::cache::decode::{BUFFER_BYTES, Decoded, Frame, ListMetadata, StreamError, read_list};
 
 fn render(frame: &Frame<Pod>) -> String {
     let object = |change: &str, object: &Decoded<Pod>| match object {
@@ -35,7 +39,7 @@ fn check(body: &str, expected: &[&str]) {
     let mut interner = Interner::default();
     let mut frames: Vec<String> = Vec::new();
     loop {
-        match ReadWatch::<Pod>::next_frame(&mut watch, &mut interner) {
+        match watch.next_frame::<Pod>(&mut interner) {
             Ok(Some(frame)) => frames.push(render(&frame)),
             Ok(None) => break,
             Err(error) => {
@@ -120,9 +124,15 @@ fn j_36_objects_of_another_kind_are_foreign() {
         &[r#"foreign an object of kind "PodMetrics""#],
     );
     let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"rows":[]}"#;
-    let mut list = JsonList::new(Box::new(table.as_bytes()));
-    let error = ReadList::<Pod>::next_object(&mut list, &mut Interner::default());
-    assert!(matches!(error, Err(StreamError::OtherKind(kind)) if kind == "Table"));
+    let secrets = r#"{"kind":"SecretList","metadata":{"resourceVersion":"7"},"items":[{}]}"#;
+    for (body, expected) in [(table, "Table"), (secrets, "SecretList")] {
+        let body = Box::new(body.as_bytes());
+        let interner = &mut Interner::default();
+        let read = read_list::<Pod>("application/json", body, interner, &mut |object| {
+            panic!("{object:?}");
+        });
+        assert!(matches!(read, Err(StreamError::OtherKind(kind)) if kind == expected));
+    }
 }
 
 #[test]
@@ -153,18 +163,21 @@ fn an_incomplete_line_is_an_error_and_no_object() {
 }
 
 #[test]
-fn the_memory_of_a_long_queue_is_released() {
+fn the_memory_of_a_long_message_is_released() {
     let padding = "x".repeat(3 << 20);
     let pod =
         format!(r#"{{"kind":"Pod","metadata":{{"name":"a","annotations":{{"x":"{padding}"}}}}}}"#);
     let body = format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n\n");
     let mut watch = JsonWatch::new(Box::new(io::Cursor::new(body)));
     let mut interner = Interner::default();
-    let frame = ReadWatch::<Pod>::next_frame(&mut watch, &mut interner);
-    assert_eq!(render(&frame.expect("read").expect("a frame")), "added a@");
-    let end = ReadWatch::<Pod>::next_frame(&mut watch, &mut interner);
-    assert!(end.expect("a clean end").is_none());
-    assert!(watch.line.capacity() <= KEPT_LINE_BYTES_MAX);
+    let spent = allocation_counter::measure(|| {
+        let frame = watch.next_frame::<Pod>(&mut interner);
+        assert_eq!(render(&frame.expect("read").expect("a frame")), "added a@");
+        let end = watch.next_frame::<Pod>(&mut interner);
+        assert!(end.expect("a clean end").is_none());
+    });
+    assert!(spent.bytes_max > 3 << 20, "{spent:?}");
+    assert!(spent.bytes_current < 1 << 20, "{spent:?}");
 }
 
 #[test]
@@ -172,16 +185,17 @@ fn a_list_has_its_objects_and_its_metadata() {
     let body = r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"next"},"items":[
         {"metadata":{"name":"a"}}, {"metadata":{"name":"b","labels":[]}},
         {"metadata":{"name":"c"}}]}"#;
-    let mut list = JsonList::new(Box::new(body.as_bytes()));
     let (mut read, mut unread) = (Vec::new(), Vec::new());
-    let mut interner = Interner::default();
-    while let Some(object) = ReadList::<Pod>::next_object(&mut list, &mut interner).expect("a list")
-    {
-        match object {
+    let (interner, body) = (&mut Interner::default(), Box::new(body.as_bytes()));
+    let metadata = read_list::<Pod>(
+        "application/json",
+        body,
+        interner,
+        &mut |object| match object {
             Ok(pod) => read.push(pod.key.to_string()),
             Err(object) => unread.push(object.key.expect("a key").key.to_string()),
-        }
-    }
+        },
+    );
     assert_eq!(
         (read, unread),
         (vec!["a".into(), "c".into()], vec!["b".to_owned()])
@@ -190,7 +204,7 @@ fn a_list_has_its_objects_and_its_metadata() {
         resource_version: "7".into(),
         continue_token: "next".to_owned(),
     };
-    assert_eq!(ReadList::<Pod>::metadata(&list), &expected);
+    assert_eq!(metadata.expect("a list"), expected);
 }
 
 #[test]
@@ -214,11 +228,7 @@ fn an_undecodable_object_takes_no_memory() {
     );
     let mut decoded = None;
     let spent = allocation_counter::measure(|| {
-        decoded = crate::cache::json_frames::read_object::<Pod>(
-            json.as_bytes(),
-            &mut crate::api::interner::Interner::default(),
-        )
-        .err();
+        decoded = read_object::<Pod>(json.as_bytes(), &mut Interner::default()).err();
     });
     let unread = decoded.expect("labels are not a list");
     assert_eq!(unread.resource_version, "5".into());
@@ -228,4 +238,146 @@ fn an_undecodable_object_takes_no_memory() {
         ("n/a".to_owned(), "u".into())
     );
     assert!(spent.bytes_max < 10_000, "{} bytes", spent.bytes_max);
+}
+
+/// A body that returns its bytes in pieces of the given sizes, repeated in a cycle.
+struct Pieces<'a> {
+    bytes: &'a [u8],
+    sizes: Vec<usize>,
+    n_reads: usize,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = self.sizes[self.n_reads % self.sizes.len()];
+        self.n_reads += 1;
+        let n = size.min(self.bytes.len()).min(buffer.len());
+        let (piece, rest) = self.bytes.split_at(n);
+        buffer[..n].copy_from_slice(piece);
+        self.bytes = rest;
+        Ok(n)
+    }
+}
+
+type Split = (Vec<Value>, String, String);
+
+fn split(body: &[u8], sizes: &[usize]) -> Result<Split, StreamError> {
+    let pieces = Pieces {
+        bytes: body,
+        sizes: sizes.to_vec(),
+        n_reads: 0,
+    };
+    let mut values = Vec::new();
+    let metadata = super::read_list(pieces, "Pod", 1 << 20, &mut |item| {
+        values.push(serde_json::from_slice(item).expect("an item is JSON"));
+    })?;
+    let version = metadata.resource_version.to_string();
+    Ok((values, version, metadata.continue_token))
+}
+
+#[track_caller]
+fn check_list(body: &str, n_items: usize, version: &str, token: &str) {
+    for size in [1, 2, 7, 1 << 20] {
+        let (items, found_version, found_token) = split(body.as_bytes(), &[size]).expect("a list");
+        assert_eq!(items.len(), n_items, "in {body}");
+        assert_eq!((&*found_version, &*found_token), (version, token));
+    }
+}
+
+#[track_caller]
+fn check_malformed(body: &str, message: &str) {
+    let error = split(body.as_bytes(), &[3]).expect_err("no list");
+    assert!(error.to_string().contains(message), "{error}");
+}
+
+#[test]
+fn metadata_is_found_on_either_side_of_the_items() {
+    let metadata = r#""metadata":{"resourceVersion":"7","continue":"t","remainingItemCount":3}"#;
+    check_list(
+        &format!(r#"{{{metadata},"items":[{{}},{{}}]}}"#),
+        2,
+        "7",
+        "t",
+    );
+    check_list(&format!(r#"{{"items":[{{}}],{metadata}}}"#), 1, "7", "t");
+    check_list(r#" { "items" : [ ] , "metadata" : { } } "#, 0, "", "");
+    check_list(
+        r#"{"items":null,"metadata":{"resourceVersion":null}}"#,
+        0,
+        "",
+        "",
+    );
+    check_list("{}", 0, "", "");
+}
+
+#[test]
+fn brackets_and_quotes_in_strings_are_not_structural() {
+    let body = r#"{"kind":"PodList","other":["]",{"items":[1]}],"items":[
+        {"a":"}]\"{","b":"\\"},"x\"]","",[],1,-2.5e3 ,null,true]}"#;
+    check_list(body, 8, "", "");
+}
+
+#[test]
+fn an_item_longer_than_the_buffer_is_complete() {
+    let text = "x".repeat(3 * BUFFER_BYTES);
+    check_list(&json!({"items": [text, 1]}).to_string(), 2, "", "");
+}
+
+#[test]
+fn a_body_that_is_not_a_list_is_an_error() {
+    check_malformed(r#"{"items":[{}"#, "end of file");
+    check_malformed("", "end of file");
+    check_malformed("[1]", "expected a list");
+    check_malformed(r#"{"items":[1 2]}"#, "expected `,` or `]`");
+    check_malformed(r#"{"items":7}"#, "expected an array");
+    check_malformed(r#"{"metadata":{"continue":1}}"#, "invalid type");
+    let long = json!({"items": ["x".repeat(2 << 20)]}).to_string();
+    check_malformed(&long, "longer than");
+}
+
+/// JSON values of every kind, with structural characters in their strings.
+fn values() -> impl Strategy<Value = Value> {
+    let text = proptest::string::string_regex(r#"[a"\\{}\[\],: \n\u{e9}\u{1f600}]{0,12}"#);
+    let text = text.expect("a valid pattern").boxed();
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        text.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 5, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::vec((text.clone(), inner), 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_list_in_any_pieces_has_the_items_of_serde_json(
+        items in proptest::collection::vec(values(), 0..8),
+        sizes in proptest::collection::vec(1..40_usize, 1..6),
+        is_pretty in any::<bool>(),
+        other in values(),
+    ) {
+        let list = json!({
+            "aaa": other, "items": items, "zzz": other,
+            "metadata": {"resourceVersion": "12", "continue": "t\"", "other": other},
+        });
+        let body = if is_pretty { format!("{list:#}") } else { list.to_string() };
+        let (found, version, token) = split(body.as_bytes(), &sizes).expect("a list");
+        prop_assert_eq!(found, items);
+        prop_assert_eq!((version, token), ("12".to_owned(), "t\"".to_owned()));
+    }
+
+    #[test]
+    fn no_input_makes_the_splitter_panic(
+        body in proptest::collection::vec(any::<u8>(), 0..200),
+        tail in r#"[\[\]{}",:\\a1 ]{0,60}"#,
+    ) {
+        drop(split(&body, &[5]));
+        drop(split(format!("{{\"items\":[{tail}").as_bytes(), &[5]));
+    }
 }

@@ -5,11 +5,12 @@ use std::io::Read;
 
 use prost::Message;
 
-use super::{INITIAL_EVENTS_END, OBJECT, ProtobufList, ProtobufWatch, RAW, TYPE};
+use super::{Body, INITIAL_EVENTS_END, KEPT_BYTES_MAX, OBJECT, ProtobufWatch, RAW, TYPE};
 use crate::api::Pod;
 use crate::api::interner::Interner;
-use crate::api::protobuf::{Envelope, ListMeta, ObjectMeta, Parts, put_bytes};
-use crate::cache::decode::{Decoded, Frame, OBJECT_BYTES_MAX, ReadList, ReadWatch, StreamError};
+use crate::api::protobuf::{Envelope, ListMeta, MEDIA_TYPE, ObjectMeta, Parts, put_bytes};
+use crate::cache::decode;
+use crate::cache::decode::{Decoded, Frame, OBJECT_BYTES_MAX, StreamError};
 use crate::cache::protobuf_frames::read_object;
 
 fn field(tag: u32, bytes: &[u8]) -> Vec<u8> {
@@ -65,11 +66,11 @@ fn render(frame: &Frame<Pod>) -> String {
 }
 
 fn read(body: Vec<u8>) -> Vec<String> {
-    let mut watch = ProtobufWatch::<Pod>::new(Box::new(io::Cursor::new(body)));
+    let mut watch = ProtobufWatch::new(Box::new(io::Cursor::new(body)));
     let mut interner = Interner::default();
     let mut frames = Vec::new();
     loop {
-        match watch.next_frame(&mut interner) {
+        match watch.next_frame::<Pod>(&mut interner) {
             Ok(Some(frame)) => frames.push(render(&frame)),
             Ok(None) => return frames,
             Err(error) => {
@@ -212,25 +213,20 @@ fn list(kind: &str, items: Vec<AnyObject>) -> Vec<u8> {
 /// The names of the decoded objects, then the end of the list.
 fn read_list(bytes: Vec<u8>, piece: usize) -> Vec<String> {
     let body = Box::new(Trickle(io::Cursor::new(bytes), piece));
-    let mut list = ProtobufList::<Pod>::new(body);
     let mut outcome = Vec::new();
-    let mut interner = Interner::default();
-    loop {
-        match list.next_object(&mut interner) {
-            Ok(Some(Ok(pod))) => outcome.push(pod.key.to_string()),
-            Ok(Some(Err(unread))) => outcome.push(format!("unread {:?}", unread.error)),
-            Ok(None) => {
-                let metadata = list.metadata();
-                let (version, token) = (&metadata.resource_version, &metadata.continue_token);
-                outcome.push(format!("end {version} {token}"));
-                return outcome;
-            }
-            Err(error) => {
-                outcome.push(error.to_string());
-                return outcome;
-            }
-        }
-    }
+    let mut on_pod = |pod: Decoded<Pod>| {
+        outcome.push(match pod {
+            Ok(pod) => pod.key.to_string(),
+            Err(unread) => format!("unread {:?}", unread.error),
+        });
+    };
+    let interner = &mut Interner::default();
+    let metadata = decode::read_list::<Pod>(MEDIA_TYPE, body, interner, &mut on_pod);
+    outcome.push(match metadata {
+        Ok(it) => format!("end {} {}", it.resource_version, it.continue_token),
+        Err(error) => error.to_string(),
+    });
+    outcome
 }
 
 #[test]
@@ -331,4 +327,45 @@ fn an_object_over_the_limit_is_an_error_before_it_is_read() {
     let bytes = [before, &varint(2 * OBJECT_BYTES_MAX), &field].concat();
     let expected = StreamError::TooLarge(OBJECT_BYTES_MAX).to_string();
     assert_eq!(read_list(bytes, 1000), [expected]);
+}
+
+/// A body whose reads end in these ways, one after the other.
+struct Reads(Vec<io::Result<&'static [u8]>>);
+
+impl Read for Reads {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.0.remove(0)?;
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+}
+
+#[test]
+fn only_an_interrupted_read_is_repeated() {
+    let interrupted = || io::Error::from(io::ErrorKind::Interrupted);
+    let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+    let reads = vec![
+        Err(interrupted()),
+        Ok(&b"one"[..]),
+        Err(interrupted()),
+        Ok(b"t"),
+        Err(reset),
+    ];
+    let mut body = Body::new(Reads(reads));
+    assert!(!body.has_ended().expect("the second read"));
+    assert_eq!(body.take(4).expect("the fourth read"), b"onet");
+    let error = body.has_ended().expect_err("the connection is reset");
+    assert!(error.to_string().contains("reset"), "{error}");
+}
+
+#[test]
+fn the_memory_grows_for_one_value_only_and_shrinks_after_it() {
+    let mut body = Body::new(io::repeat(7));
+    for _ in 0..10 {
+        body.take(60_000).expect("more");
+        assert!(body.value.capacity() < 200_000, "{}", body.value.capacity());
+    }
+    body.take(3 * KEPT_BYTES_MAX as u64).expect("more");
+    assert_eq!(body.take(1).expect("more"), [7]);
+    assert!(body.value.capacity() <= KEPT_BYTES_MAX);
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Group, Indexed, Store, UnreadKey};
+use super::{Collector, Group, Indexed, Store, UnreadKey};
 use crate::api::interner::Interner;
 use crate::api::{
     CompactTimestamp, ControllerRef, Labels, ObjectKey, OwnerKey, Pod, PodPhase, ReplicaSet,
@@ -450,4 +450,22 @@ fn memory_is_released_after_a_peak() {
     }
     assert!(store.state.read().entries.capacity() <= super::TABLE_MIN);
     assert_eq!(store.len(), 10);
+}
+
+/// Otherwise the store would keep the state from before the list.
+#[test]
+fn an_object_that_becomes_readable_during_its_list_is_read() {
+    let (mut collector, store) = (Collector::default(), Store::new());
+    let key = ObjectKey::new("default", "a");
+    collector.upsert_unread(UnreadKey {
+        key: key.clone(),
+        uid: Uid::new("uid-a"),
+    });
+    let pod = Pod {
+        key,
+        uid: Uid::new("uid-a"),
+        ..Pod::default()
+    };
+    collector.upsert(pod.clone(), &store);
+    assert_eq!(collector.finish(), (vec![Arc::new(pod)], Vec::new()));
 }

@@ -40,7 +40,7 @@ pub(super) const HTTP: &[Scenario] = &[
     row(
         "a gzip bomb",
         ReplicaSets,
-        "'\\u{1f}' where '{' belongs",
+        "malformed body: expected value",
         |_| Reply::whole("200 OK", "Content-Encoding: gzip\r\n", gzip_bomb(400_000)),
     ),
     row(
