@@ -3,11 +3,11 @@
 //!
 //! A step is what one thread does between two points where another may run: a section under the
 //! lock, or the ring of the bell after it; and the receipt of a call. Each step runs on a real
-//! [`Queue`], built from the model's values and taken apart afterwards.
+//! [`WorkQueue`], built from the model's values and taken apart afterwards.
 
 use std::sync::Arc;
 
-use super::{Dedup, Found, Priority, Queue};
+use super::{Dedup, Found, Priority, WorkQueue};
 use crate::stdx::testing::FakeClock;
 use crate::stdx::testing::explore::{Explored, explore};
 
@@ -66,9 +66,9 @@ impl Model {
         }
     }
 
-    fn build(&self) -> Queue<u8> {
-        let mut queue = Queue::new(Arc::new(FakeClock::default()));
-        queue.set_tenants(0, tenant_of);
+    fn build(&self) -> WorkQueue<u8> {
+        let queue = WorkQueue::new(Arc::new(FakeClock::default()));
+        let queue = queue.with_tenants(0, tenant_of);
         if self.bell {
             queue.call();
         }
@@ -80,7 +80,7 @@ impl Model {
     }
 
     /// Returns the state after a step of a thread, which returns whether to ring the bell.
-    fn after(&self, thread: usize, step: impl FnOnce(&mut Self, &Queue<u8>) -> bool) -> Self {
+    fn after(&self, thread: usize, step: impl FnOnce(&mut Self, &WorkQueue<u8>) -> bool) -> Self {
         let (mut after, queue) = (self.clone(), self.build());
         after.rings[thread] = step(&mut after, &queue);
         let state = queue.state.lock();
@@ -95,7 +95,7 @@ impl Model {
         let mut steps = Vec::new();
         for (thread, rings) in self.rings.into_iter().enumerate() {
             if rings {
-                let ring = |_: &mut Self, queue: &Queue<u8>| {
+                let ring = |_: &mut Self, queue: &WorkQueue<u8>| {
                     queue.call();
                     false
                 };
@@ -105,7 +105,7 @@ impl Model {
             } else if thread == ADDER && self.adds_left > 0 {
                 self.adder_steps(&mut steps);
             } else if thread == STOPPER && !self.shutting_down {
-                let shut_down = |_: &mut Self, queue: &Queue<u8>| {
+                let shut_down = |_: &mut Self, queue: &WorkQueue<u8>| {
                     queue.state.lock().shutting_down = true;
                     true
                 };
@@ -117,7 +117,7 @@ impl Model {
 
     fn adder_steps(&self, steps: &mut Vec<(String, Self)>) {
         for (key, priority) in (0..3).flat_map(|key| PRIORITIES.map(|it| (key, it))) {
-            let add = |after: &mut Self, queue: &Queue<u8>| {
+            let add = |after: &mut Self, queue: &WorkQueue<u8>| {
                 after.adds_left -= 1;
                 after.needs_work[usize::from(key)] |= !self.shutting_down;
                 queue.accept(&key, priority)
@@ -128,7 +128,7 @@ impl Model {
     }
 
     fn worker_steps(&self, index: usize, steps: &mut Vec<(String, Self)>) {
-        let mut step = |what: &str, step: &dyn Fn(&mut Self, &Queue<u8>) -> bool| {
+        let mut step = |what: &str, step: &dyn Fn(&mut Self, &WorkQueue<u8>) -> bool| {
             let what = format!("worker {index} {what}");
             steps.push((what, self.after(index, step)));
         };
