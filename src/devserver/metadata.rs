@@ -5,10 +5,13 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::api::object_key::SUBDOMAIN_BYTES_MAX;
 use crate::json::{drop_nulls, entries, is_deleting, map_of, members, text};
 use crate::resource::Resource;
 use crate::status_error::FieldError;
 use crate::stdx::random_uuid;
+
+pub(crate) use crate::api::object_key::{is_label, is_subdomain};
 
 /// Maximum bytes of a generated name's prefix, which leaves room for five more characters
 /// (apiserver `pkg/storage/names/generate.go:MaxGeneratedNameLength`).
@@ -19,10 +22,6 @@ const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Maximum bytes of a label key's name part, and of a label value.
 const NAME_BYTES_MAX: usize = 63;
-
-/// Maximum bytes of most objects' names, and of a label key's prefix (apimachinery
-/// `pkg/util/validation:DNS1123SubdomainMaxLength`).
-const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 /// Maximum bytes of an object's annotations, keys and values together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -356,17 +355,6 @@ pub(crate) fn value_faults(value: &str) -> Vec<&'static str> {
         faults.push(VALUE_RULE);
     }
     faults
-}
-
-/// True for DNS labels joined by dots.
-pub(crate) fn is_subdomain(name: &str) -> bool {
-    name.len() <= SUBDOMAIN_BYTES_MAX && name.split('.').all(is_label)
-}
-
-/// True for a DNS label of any length.
-pub(crate) fn is_label(name: &str) -> bool {
-    let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// The syntax errors of a name that must be a DNS label which begins with a letter.

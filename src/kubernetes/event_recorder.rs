@@ -19,6 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Serialize};
 
 use self::correlator::Occurrence;
+use crate::api::object_key::is_subdomain;
 use crate::api::{ObjectKey, ResourceVersion, Status, Uid};
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::clock::Clock;
@@ -60,10 +61,6 @@ impl EventType {
 /// Namespace of events about cluster-scoped objects (apimachinery
 /// `pkg/apis/meta/v1/types.go:NamespaceDefault`).
 const NAMESPACE_DEFAULT: &str = "default";
-
-/// Maximum length of an object's name, a DNS subdomain, in bytes (apimachinery
-/// `pkg/util/validation/validation.go:DNS1123SubdomainMaxLength`).
-const NAME_BYTES_MAX: usize = 253;
 
 /// The fields of a core/v1 event that this daemon sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,24 +154,11 @@ impl Event {
 /// `tools/record/util/util.go:GenerateEventName`).
 pub fn generate_event_name(involved: &str, unix_nanos: i128) -> String {
     let name = format!("{involved}.{unix_nanos:x}");
-    if is_dns_subdomain(&name) {
+    if is_subdomain(&name) {
         name
     } else {
         random_uuid()
     }
-}
-
-/// Checks for lower-case letters, digits and dashes in labels separated by dots; no label may start
-/// or end with a dash.
-fn is_dns_subdomain(name: &str) -> bool {
-    let is_alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let inside = |c: &u8| is_alphanumeric(*c) || *c == b'-';
-        let ends = [bytes.first(), bytes.last()];
-        bytes.iter().all(inside) && ends.iter().all(|c| c.is_some_and(|c| is_alphanumeric(*c)))
-    };
-    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
 }
 
 /// Queue size; the recorder drops and counts events beyond it (apimachinery `pkg/watch/mux.go`,

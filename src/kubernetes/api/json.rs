@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::interner::Interner;
@@ -53,6 +53,41 @@ impl<'de, T: Deserialize<'de>, C: FromIterator<T>> Visitor<'de> for Collector<T,
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<C, A::Error> {
         std::iter::from_fn(|| list.next_element().transpose()).collect()
+    }
+}
+
+/// Decodes a map of strings entry by entry, so that it is never held as a map; `null` is empty.
+pub(super) fn collect_map<'de, D, C>(deserializer: D) -> Result<C, D::Error>
+where
+    D: Deserializer<'de>,
+    C: FromIterator<(Text<'de>, Text<'de>)>,
+{
+    deserializer.deserialize_option(MapCollector(PhantomData))
+}
+
+struct MapCollector<C>(PhantomData<C>);
+
+impl<'de, C: FromIterator<(Text<'de>, Text<'de>)>> Visitor<'de> for MapCollector<C> {
+    type Value = C;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_none<E>(self) -> Result<C, E> {
+        Ok(C::from_iter([]))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<C, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<C, A::Error> {
+        let mut next = || {
+            let entry = map.next_entry::<Text<'de>, Option<Text<'de>>>()?;
+            Ok(entry.map(|(key, value)| (key, value.unwrap_or_default())))
+        };
+        std::iter::from_fn(|| next().transpose()).collect()
     }
 }
 

@@ -5,12 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use prost::encoding::{decode_varint, encode_varint};
-use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::interner;
 use super::interner::Packed;
-use super::json::{Text, collect};
+use super::json::{Text, collect, collect_map};
 
 /// A selector as in `spec.selector`.
 #[derive(Debug, Default, Deserialize)]
@@ -298,37 +297,7 @@ impl fmt::Display for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(LabelsVisitor)
-    }
-}
-
-struct LabelsVisitor;
-
-impl<'de> Visitor<'de> for LabelsVisitor {
-    type Value = Labels;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of labels")
-    }
-
-    fn visit_none<E>(self) -> Result<Labels, E> {
-        Ok(Labels::default())
-    }
-
-    fn visit_unit<E>(self) -> Result<Labels, E> {
-        Ok(Labels::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Labels, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-        let mut next = || map.next_entry::<Text<'de>, Option<Text<'de>>>();
-        let pairs = std::iter::from_fn(|| next().transpose());
-        pairs
-            .map(|pair| pair.map(|(key, value)| (key, value.unwrap_or_default())))
-            .collect()
+        collect_map(deserializer)
     }
 }
 

@@ -59,13 +59,26 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+/// Maximum length of most names, DNS subdomains, in bytes (apimachinery
+/// `pkg/util/validation/validation.go:DNS1123SubdomainMaxLength`).
+pub const SUBDOMAIN_BYTES_MAX: usize = 253;
+
+/// True for DNS labels joined by dots.
+pub fn is_subdomain(name: &str) -> bool {
+    name.len() <= SUBDOMAIN_BYTES_MAX && name.split('.').all(is_label)
+}
+
+/// True for a DNS label of any length.
+pub fn is_label(name: &str) -> bool {
+    let is_inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
+}
+
 /// The UID of an object. It distinguishes objects with the same name.
 ///
 /// Orders and prints like the text that the API server sent.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(UidRepr);
-
-const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// INVARIANT: a text that [`parse_uuid`] accepts is always `Uuid`, so that equality of the
 /// representation is equality of the text.
@@ -112,17 +125,11 @@ impl fmt::Display for Uid {
         match &self.0 {
             UidRepr::Text(text) => f.write_str(text),
             UidRepr::Uuid(bytes) => {
-                let mut text = [b'-'; 36];
-                let mut at = 0;
-                for byte in bytes {
-                    if matches!(at, 8 | 13 | 18 | 23) {
-                        at += 1;
-                    }
-                    text[at] = HEX_DIGITS[usize::from(byte >> 4)];
-                    text[at + 1] = HEX_DIGITS[usize::from(byte & 15)];
-                    at += 2;
-                }
-                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+                let all = u128::from_be_bytes(*bytes);
+                let [a, b, c, d] = [96, 80, 64, 48].map(|shift| all >> shift);
+                let [b, c, d] = [b, c, d].map(|part| part & 0xffff);
+                let e = all & 0xffff_ffff_ffff;
+                write!(f, "{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
             }
         }
     }
@@ -169,24 +176,15 @@ fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     if text.len() != 36 {
         return None;
     }
-    let mut bytes = [0_u8; 16];
-    let mut digits = 0;
+    let mut all = 0_u128;
     for (i, &c) in text.iter().enumerate() {
-        if matches!(i, 8 | 13 | 18 | 23) {
-            if c != b'-' {
-                return None;
-            }
-            continue;
+        match (i, c) {
+            (8 | 13 | 18 | 23, b'-') => {}
+            (8 | 13 | 18 | 23, _) | (_, b'A'..=b'F') => return None,
+            _ => all = all << 4 | u128::from(char::from(c).to_digit(16)?),
         }
-        let digit = match c {
-            b'0'..=b'9' => c - b'0',
-            b'a'..=b'f' => c - b'a' + 10,
-            _ => return None,
-        };
-        bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
-        digits += 1;
     }
-    Some(bytes)
+    Some(all.to_be_bytes())
 }
 
 /// The first owner reference of an object that has `controller: true`.

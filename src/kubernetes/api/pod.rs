@@ -29,15 +29,14 @@ mod message;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::IgnoredAny;
 
 use super::compact_timestamp::CompactTimestamp;
 use super::interner::Interner;
-use super::json::{OwnerReferenceJson, controller_of};
+use super::json::{OwnerReferenceJson, Text, collect_map, controller_of};
 use super::label_selector::Labels;
 use super::object_key::{ControllerRef, ObjectKey, OwnerKey, ResourceVersion, Uid};
 use super::policy::{SCALE_DOWN, ScaleDownMark};
@@ -123,42 +122,11 @@ impl Pod {
 
     /// True if `other` differs at most in its resource version.
     pub fn differs_in_version_only(&self, other: &Self) -> bool {
-        // Destructured without `..`, so that the compiler reports a field that is missing here.
-        let Self {
-            key,
-            uid,
-            resource_version: _,
-            labels,
-            controller,
-            phase,
-            node,
-            is_ready,
-            ready_transition,
-            creation,
-            deletion,
-            restarts,
-            sidecar_restarts,
-            deletion_cost,
-            scale_down,
-            has_finalizers,
-            failure,
-        } = other;
-        self.uid == *uid
-            && self.phase == *phase
-            && self.is_ready == *is_ready
-            && self.ready_transition == *ready_transition
-            && self.deletion == *deletion
-            && self.restarts == *restarts
-            && self.sidecar_restarts == *sidecar_restarts
-            && self.deletion_cost == *deletion_cost
-            && self.scale_down == *scale_down
-            && self.has_finalizers == *has_finalizers
-            && self.failure == *failure
-            && self.creation == *creation
-            && self.node == *node
-            && self.labels == *labels
-            && self.controller == *controller
-            && self.key == *key
+        let same_version = Self {
+            resource_version: self.resource_version.clone(),
+            ..other.clone()
+        };
+        *self == same_version
     }
 
     pub fn owner_key(&self) -> Option<OwnerKey> {
@@ -234,7 +202,8 @@ struct MetadataJson<'a> {
     resource_version: ResourceVersion,
     #[serde(default)]
     labels: Labels,
-    annotations: Option<Annotations>,
+    #[serde(default, deserialize_with = "collect_map")]
+    annotations: Annotations,
     finalizers: Option<Vec<IgnoredAny>>,
     #[serde(borrow)]
     owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
@@ -306,7 +275,6 @@ impl PodJson<'_> {
         let last_change = transitions.max().max(status.start_time);
         let phase = PodPhase::from_text(status.phase.as_deref().unwrap_or_default());
         let reason = status.reason.as_deref().unwrap_or_default();
-        let annotations = metadata.annotations.unwrap_or_default();
         let sidecars = spec.init_containers.iter().flatten();
         let sidecars = sidecars.filter(|it| it.restart_policy.as_deref() == Some("Always"));
         let sidecars: HashSet<_> = sidecars.map(|container| &container.name).collect();
@@ -334,8 +302,8 @@ impl PodJson<'_> {
             deletion: metadata.deletion_timestamp,
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
-            deletion_cost: annotations.deletion_cost,
-            scale_down: annotations.scale_down,
+            deletion_cost: metadata.annotations.deletion_cost,
+            scale_down: metadata.annotations.scale_down,
             has_finalizers: metadata.finalizers.is_some_and(|it| !it.is_empty()),
             failure: PodFailure::of(phase, reason, last_change, interner),
         }
@@ -348,44 +316,25 @@ fn max_restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusJson<'a>>)
     counts.fold(0, i32::max)
 }
 
-/// The annotations that are decoded; the others are skipped without a copy.
+/// The annotations that the controller reads.
 #[derive(Default)]
 struct Annotations {
     deletion_cost: i32,
     scale_down: ScaleDownMark,
 }
 
-impl<'de> Deserialize<'de> for Annotations {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(AnnotationsVisitor)
-    }
-}
-
-struct AnnotationsVisitor;
-
-impl<'de> Visitor<'de> for AnnotationsVisitor {
-    type Value = Annotations;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of annotations")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
-        let mut annotations = Annotations::default();
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            if key != POD_DELETION_COST && key != SCALE_DOWN {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let value = map.next_value::<Option<Cow<'de, str>>>()?;
-            let value = value.unwrap_or_default();
-            if key == SCALE_DOWN {
-                annotations.scale_down = ScaleDownMark::from_text(&value);
-            } else {
-                annotations.deletion_cost = parse_deletion_cost(&value);
+impl<'a> FromIterator<(Text<'a>, Text<'a>)> for Annotations {
+    fn from_iter<T: IntoIterator<Item = (Text<'a>, Text<'a>)>>(all: T) -> Self {
+        let mut annotations = Self::default();
+        for (key, value) in all {
+            let value = value.as_ref();
+            match key.as_ref() {
+                POD_DELETION_COST => annotations.deletion_cost = parse_deletion_cost(value),
+                SCALE_DOWN => annotations.scale_down = ScaleDownMark::from_text(value),
+                _ => {}
             }
         }
-        Ok(annotations)
+        annotations
     }
 }
 

@@ -7,11 +7,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::compact_timestamp::parse_duration;
-use super::json::Text;
+use super::json::collect_map;
 
 /// Quoted values are cut to this many characters.
 const QUOTED_MAX: usize = 60;
@@ -325,33 +324,9 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for OptIns {
 }
 
 impl<'de> Deserialize<'de> for OptIns {
-    /// Reads a map of annotations, and skips all others without a copy.
+    /// Reads a map of annotations.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OptInsVisitor)
-    }
-}
-
-struct OptInsVisitor;
-
-impl<'de> Visitor<'de> for OptInsVisitor {
-    type Value = OptIns;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of annotations")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OptIns, A::Error> {
-        let mut next = || {
-            while let Some(name) = map.next_key::<Text<'de>>()? {
-                if name.as_ref().starts_with(PREFIX) {
-                    let value = map.next_value::<Option<Text<'de>>>()?;
-                    return Ok(Some((name, value.unwrap_or_default())));
-                }
-                map.next_value::<IgnoredAny>()?;
-            }
-            Ok(None)
-        };
-        std::iter::from_fn(|| next().transpose()).collect()
+        collect_map(deserializer)
     }
 }
 

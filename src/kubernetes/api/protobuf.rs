@@ -11,8 +11,7 @@ pub mod meta;
 use std::borrow::Cow;
 
 use prost::encoding::{
-    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint,
-    encoded_len_varint, key_len, skip_field,
+    DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
 };
 
 pub use meta::{ListMeta, ObjectMeta, read_status};
@@ -85,38 +84,21 @@ impl<'a> Envelope<'a> {
     /// Encodes an object of this `api_version` and `kind` with its envelope. `fields` are the
     /// fields of its message by number: messages, strings or bytes.
     pub fn seal(api_version: &str, kind: &str, fields: &[(u32, &[u8])]) -> Vec<u8> {
-        let lengths = fields
-            .iter()
-            .map(|(tag, bytes)| field_len(*tag, bytes.len()));
-        let mut sealed = Self::begin(api_version, kind, lengths.sum());
+        let mut raw = Vec::new();
         for (tag, bytes) in fields {
-            put_bytes(*tag, bytes, &mut sealed);
+            put_bytes(*tag, bytes, &mut raw);
         }
-        sealed
+        Self::seal_raw(api_version, kind, &raw)
     }
 
     /// The same for a complete message.
-    #[cfg(any(test, feature = "simulation"))]
     pub fn seal_raw(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-        let mut sealed = Self::begin(api_version, kind, raw.len());
-        sealed.extend_from_slice(raw);
+        let (mut type_meta, mut sealed) = (Vec::new(), MAGIC.to_vec());
+        put_bytes(type_meta::API_VERSION, api_version, &mut type_meta);
+        put_bytes(type_meta::KIND, kind, &mut type_meta);
+        put_bytes(Self::TYPE_META, type_meta, &mut sealed);
+        put_bytes(Self::RAW, raw, &mut sealed);
         sealed
-    }
-
-    /// Encodes everything before a message of this length, and reserves space for the message.
-    fn begin(api_version: &str, kind: &str, n_bytes: usize) -> Vec<u8> {
-        let type_meta_bytes = field_len(type_meta::API_VERSION, api_version.len())
-            + field_len(type_meta::KIND, kind.len());
-        let n_total = MAGIC.len()
-            + field_len(Self::TYPE_META, type_meta_bytes)
-            + field_len(Self::RAW, n_bytes);
-        let mut bytes = Vec::with_capacity(n_total);
-        bytes.extend_from_slice(&MAGIC);
-        put_head(Self::TYPE_META, type_meta_bytes, &mut bytes);
-        put_bytes(type_meta::API_VERSION, api_version, &mut bytes);
-        put_bytes(type_meta::KIND, kind, &mut bytes);
-        put_head(Self::RAW, n_bytes, &mut bytes);
-        bytes
     }
 }
 
@@ -253,19 +235,9 @@ pub fn text(bytes: &[u8]) -> Result<&str, ProtobufError> {
 /// Appends a string, message or bytes field with this number to a message.
 pub fn put_bytes(tag: u32, bytes: impl AsRef<[u8]>, message: &mut Vec<u8>) {
     let bytes = bytes.as_ref();
-    put_head(tag, bytes.len(), message);
-    message.extend_from_slice(bytes);
-}
-
-/// Appends the header of a string, message or bytes field of this length.
-pub fn put_head(tag: u32, n_bytes: usize, message: &mut Vec<u8>) {
     encode_key(tag, WireType::LengthDelimited, message);
-    encode_varint(n_bytes as u64, message);
-}
-
-/// Encoded length of a field with this many bytes of content, as written by [`put_bytes`].
-pub fn field_len(tag: u32, n_bytes: usize) -> usize {
-    key_len(tag) + encoded_len_varint(n_bytes as u64) + n_bytes
+    encode_varint(bytes.len() as u64, message);
+    message.extend_from_slice(bytes);
 }
 
 /// Appends a `true` as the field with this number.
@@ -311,7 +283,6 @@ mod tests {
     #[test]
     fn a_sealed_object_can_be_opened() {
         let bytes = Envelope::seal("v1", "Pod", &[(1, b"")]);
-        assert_eq!(bytes.len(), bytes.capacity(), "the capacity is exact");
         let envelope = Envelope::open(&bytes).expect("an envelope");
         assert_eq!((envelope.kind, envelope.raw), ("Pod", &b"\x0a\x00"[..]));
         assert_eq!(bytes, Envelope::seal_raw("v1", "Pod", b"\x0a\x00"));

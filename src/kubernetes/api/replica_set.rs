@@ -20,11 +20,10 @@ use super::label_selector::{Labels, Selector, SelectorError};
 use super::object_key::{ControllerRef, ObjectKey, ResourceVersion, Uid};
 use super::policy::OptIns;
 use super::protobuf;
-use super::protobuf::{Envelope, ProtobufError};
+use super::protobuf::{Envelope, Parts, ProtobufError, contents, last, text};
 use super::workload_kind::{REPLICA_SET, WorkloadKind};
 use crate::api::json::{JSON, OwnerReferenceJson, controller_of};
 use crate::api::label_selector::LabelSelector;
-use crate::api::protobuf::Fields;
 use crate::api::workload_kind::SelectorForm;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +81,7 @@ pub struct ReplicaSetStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
     /// The generation that the counts refer to.
-    #[serde(skip_serializing_if = "is_zero_generation")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     #[serde(skip_serializing_if = "Vec::is_empty", with = "super::conditions")]
     pub conditions: Vec<Condition>,
@@ -193,20 +192,8 @@ impl ReplicaSet {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero(count: &i32) -> bool {
-    *count == 0
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_zero_generation(generation: &i64) -> bool {
-    *generation == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// The parts that status updates send back.
@@ -369,8 +356,7 @@ fn without_managed_fields(metadata: &RawValue) -> Result<Box<RawValue>, serde_js
     serde_json::value::to_raw_value(&fields)
 }
 
-const SPEC: u32 = 2;
-
+/// Number of `topologySpreadConstraints` in a pod's spec.
 const CONSTRAINTS: u32 = 33;
 
 #[derive(Default, Deserialize)]
@@ -417,33 +403,15 @@ fn of_json(json: &str) -> Result<Vec<Constraint<'_>>, serde_json::Error> {
 }
 
 fn of_protobuf(template: &[u8]) -> Result<Vec<Constraint<'_>>, ProtobufError> {
-    let mut constraints = Vec::new();
-    for field in Fields::of(template) {
-        let spec = field?;
-        if spec.tag != SPEC {
-            continue;
-        }
-        for field in Fields::of(spec.bytes) {
-            let constraint = field?;
-            if constraint.tag == CONSTRAINTS {
-                constraints.push(constraint_of(constraint.bytes)?);
-            }
-        }
-    }
-    Ok(constraints)
-}
-
-fn constraint_of(message: &[u8]) -> Result<Constraint<'_>, ProtobufError> {
-    let mut constraint = Constraint::default();
-    for field in Fields::of(message) {
-        let field = field?;
-        match field.tag {
-            2 => constraint.topology_key = Some(field.text()?.into()),
-            3 => constraint.when_unsatisfiable = Some(field.text()?.into()),
-            _ => {}
-        }
-    }
-    Ok(constraint)
+    let constraints = contents(last(template, Parts::SPEC)?, CONSTRAINTS);
+    let constraints = constraints.map(|constraint| {
+        let constraint = constraint?;
+        Ok(Constraint {
+            topology_key: Some(text(last(constraint, 2)?)?.into()),
+            when_unsatisfiable: Some(text(last(constraint, 3)?)?.into()),
+        })
+    });
+    constraints.collect()
 }
 
 #[cfg(test)]

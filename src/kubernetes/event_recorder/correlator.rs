@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use lru::LruCache;
 
 use super::{Event, EventType, ObjectReference, Recorded, generate_event_name};
-use crate::api::{ObjectKey, Uid};
+use crate::api::ResourceVersion;
 use crate::stdx::clock::Clock;
 
 /// Entries of each of the three caches (client-go `events_cache.go:maxLruCacheEntries`).
@@ -37,34 +37,15 @@ const SPAM_BURST: u32 = 25;
 /// `events_cache.go:defaultSpamQPS`, 1/300 a second).
 const SPAM_INTERVAL: Duration = Duration::from_mins(5);
 
-/// The identity of an event's object, without the fields that change between events.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Involved {
-    api_version: &'static str,
-    kind: &'static str,
-    key: ObjectKey,
-    uid: Uid,
-}
-
-impl Involved {
-    fn of(object: &ObjectReference) -> Self {
-        Self {
-            api_version: object.api_version,
-            kind: object.kind,
-            key: object.key.clone(),
-            uid: object.uid.clone(),
-        }
-    }
-}
-
 /// The key of a spam filter bucket (client-go `events_cache.go:getSpamKey`).
-type SpamKey = (Involved, EventType);
+type SpamKey = (ObjectReference, EventType);
 
 /// Groups events that differ only in their message (client-go
 /// `events_cache.go:EventAggregatorByReasonFunc`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey {
-    involved: Involved,
+    /// Without the fields that change between events.
+    involved: ObjectReference,
     type_: EventType,
     reason: &'static str,
 }
@@ -83,13 +64,6 @@ pub struct CountKey {
 struct Group {
     messages: Vec<Arc<str>>,
     last_seen: Instant,
-}
-
-#[derive(Clone, Debug)]
-struct Counted {
-    name: String,
-    first_timestamp: Timestamp,
-    count: u32,
 }
 
 /// An event to send. A count above 1 marks a repeat of an event that was sent before.
@@ -121,7 +95,7 @@ fn growing<K: Eq + Hash, V>() -> LruCache<K, V> {
 pub struct Correlator {
     component: &'static str,
     groups: LruCache<GroupKey, Group>,
-    counts: LruCache<CountKey, Counted>,
+    counts: LruCache<CountKey, Recorded>,
     /// Per key, when its token bucket is full again.
     buckets: LruCache<SpamKey, Instant>,
     /// The timestamp in the last generated name, in nanoseconds.
@@ -141,7 +115,11 @@ impl Correlator {
 
     /// The event to send for `occurrence`; `None` if the spam filter drops it.
     pub fn correlate(&mut self, occurrence: Occurrence, clock: &dyn Clock) -> Option<Correlated> {
-        let involved = Involved::of(&occurrence.object);
+        let involved = ObjectReference {
+            resource_version: ResourceVersion::default(),
+            field_path: "",
+            ..occurrence.object.clone()
+        };
         let spam_key = (involved.clone(), occurrence.type_);
         let (event, key) = self.aggregate(occurrence, involved, clock);
         let event = self.count(event, &key);
@@ -152,17 +130,7 @@ impl Correlator {
 
     /// Records the server's version of an event that was sent.
     pub fn update_state(&mut self, key: CountKey, recorded: Recorded) {
-        let Recorded {
-            name,
-            first_timestamp,
-            count,
-        } = recorded;
-        let counted = Counted {
-            name,
-            first_timestamp,
-            count,
-        };
-        self.counts.put(key, counted);
+        self.counts.put(key, recorded);
     }
 
     /// Returns the event itself, or the aggregate of its group once the group has too many
@@ -170,7 +138,7 @@ impl Correlator {
     fn aggregate(
         &mut self,
         occurrence: Occurrence,
-        involved: Involved,
+        involved: ObjectReference,
         clock: &dyn Clock,
     ) -> (Event, CountKey) {
         let Occurrence {
@@ -243,7 +211,7 @@ impl Correlator {
             event.count = counted.count;
             return event;
         }
-        let counted = Counted {
+        let counted = Recorded {
             name: event.name.clone(),
             first_timestamp: event.first_timestamp,
             count: event.count,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,
-    ObjectReference, Recorded, SinkError, event_recorder, generate_event_name, is_dns_subdomain,
+    ObjectReference, Recorded, SinkError, event_recorder, generate_event_name, is_subdomain,
 };
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::stdx::stop::{Cause, Stop};
@@ -164,7 +164,7 @@ fn k_14_the_name_is_object_and_time_or_a_uuid() {
         "ü",
     ] {
         let name = name(involved);
-        assert!(is_dns_subdomain(&name), "{involved} became {name}");
+        assert!(is_subdomain(&name), "{involved} became {name}");
         assert_eq!(name.len(), 36);
     }
 }

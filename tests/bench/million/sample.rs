@@ -2,8 +2,7 @@
 
 use replicaset_controller::api::protobuf::meta::OwnerReference;
 use replicaset_controller::api::protobuf::{
-    Envelope, Fields, MEDIA_TYPE, ObjectMeta, Parts, ProtobufError, field_len, last, put_bytes,
-    put_head, text,
+    Envelope, Fields, MEDIA_TYPE, ObjectMeta, Parts, ProtobufError, last, put_bytes, text,
 };
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
@@ -136,13 +135,13 @@ impl Samples {
 
 /// Appends a message of a watch: its length, its type and its object.
 pub(crate) fn put_frame(type_: &str, object: &[u8], frames: &mut Vec<u8>) {
-    let raw = field_len(1, object.len());
-    let length = field_len(1, type_.len()) + field_len(2, raw);
-    let length = u32::try_from(length).expect("a short message");
+    let (mut raw, mut message) = (Vec::new(), Vec::new());
+    put_bytes(1, object, &mut raw);
+    put_bytes(1, type_, &mut message);
+    put_bytes(2, raw, &mut message);
+    let length = u32::try_from(message.len()).expect("a short message");
     frames.extend_from_slice(&length.to_be_bytes());
-    put_bytes(1, type_, frames);
-    put_head(2, raw, frames);
-    put_bytes(1, object, frames);
+    frames.extend_from_slice(&message);
 }
 
 /// The bookmark that ends the initial list of a watch for objects of this kind.

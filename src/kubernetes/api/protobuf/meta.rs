@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 };
 use prost::Message;
 
-use super::{Envelope, ProtobufError, fields_of, text};
+use super::{Envelope, Field, Fields, ProtobufError, fields_of, text};
 use crate::api::interner::Interner;
 use crate::api::object_key::ControllerRef;
 use crate::api::{CompactTimestamp, Labels, Uid};
@@ -159,85 +159,64 @@ pub fn read_status(bytes: &[u8]) -> Result<Option<StatusObject>, ProtobufError> 
     if envelope.kind != "Status" {
         return Ok(None);
     }
-    Ok(Some(StatusMessage::decode(envelope.raw)?.into_object()))
+    let mut status = StatusObject::default();
+    for field in Fields::of(envelope.raw) {
+        let field = field?;
+        match field.tag {
+            2 => status.status = any_text(field),
+            3 => status.message = any_text(field),
+            4 => status.reason = any_text(field),
+            5 => status.details = Some(details_in(field.bytes)?),
+            6 => status.code = number(field),
+            _ => {}
+        }
+    }
+    Ok(Some(status))
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct StatusMessage {
-    #[prost(bytes = "vec", optional, tag = "2")]
-    status: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "3")]
-    message: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "4")]
-    reason: Option<Vec<u8>>,
-    #[prost(message, optional, tag = "5")]
-    details: Option<DetailsMessage>,
-    #[prost(int32, optional, tag = "6")]
-    code: Option<i32>,
+fn details_in(message: &[u8]) -> Result<StatusDetails, ProtobufError> {
+    let mut details = StatusDetails::default();
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.tag {
+            1 => details.name = any_text(field),
+            2 => details.group = any_text(field),
+            3 => details.kind = any_text(field),
+            4 => details
+                .causes
+                .get_or_insert_default()
+                .push(cause_in(field.bytes)?),
+            5 => details.retry_after_seconds = number(field),
+            6 => details.uid = any_text(field),
+            _ => {}
+        }
+    }
+    Ok(details)
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct DetailsMessage {
-    #[prost(bytes = "vec", optional, tag = "1")]
-    name: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "2")]
-    group: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "3")]
-    kind: Option<Vec<u8>>,
-    #[prost(message, repeated, tag = "4")]
-    causes: Vec<CauseMessage>,
-    #[prost(int32, optional, tag = "5")]
-    retry_after_seconds: Option<i32>,
-    #[prost(bytes = "vec", optional, tag = "6")]
-    uid: Option<Vec<u8>>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct CauseMessage {
-    #[prost(bytes = "vec", optional, tag = "1")]
-    reason: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "2")]
-    message: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "3")]
-    field: Option<Vec<u8>>,
+fn cause_in(message: &[u8]) -> Result<StatusCause, ProtobufError> {
+    let mut cause = StatusCause::default();
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.tag {
+            1 => cause.reason = any_text(field),
+            2 => cause.message = any_text(field),
+            3 => cause.field = any_text(field),
+            _ => {}
+        }
+    }
+    Ok(cause)
 }
 
 /// A message may quote bytes of the request, which need not be UTF-8.
-fn optional_text(bytes: Option<Vec<u8>>) -> Option<String> {
-    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+fn any_text(field: Field<'_>) -> Option<String> {
+    Some(field.lossy().into_owned())
 }
 
-impl StatusMessage {
-    fn into_object(self) -> StatusObject {
-        StatusObject {
-            status: optional_text(self.status),
-            message: optional_text(self.message),
-            reason: optional_text(self.reason),
-            details: self.details.map(DetailsMessage::into_object),
-            // This encoding writes an absent number as zero.
-            code: self.code.filter(|code| *code != 0),
-            ..StatusObject::default()
-        }
-    }
-}
-
-impl DetailsMessage {
-    fn into_object(self) -> StatusDetails {
-        let causes = self.causes.into_iter().map(|cause| StatusCause {
-            reason: optional_text(cause.reason),
-            message: optional_text(cause.message),
-            field: optional_text(cause.field),
-        });
-        let causes: Vec<StatusCause> = causes.collect();
-        StatusDetails {
-            name: optional_text(self.name),
-            group: optional_text(self.group),
-            kind: optional_text(self.kind),
-            uid: optional_text(self.uid),
-            causes: (!causes.is_empty()).then_some(causes),
-            retry_after_seconds: self.retry_after_seconds.filter(|seconds| *seconds != 0),
-        }
-    }
+/// This encoding writes an absent number as zero.
+fn number(field: Field<'_>) -> Option<i32> {
+    let number = i32::try_from(field.number.cast_signed()).ok();
+    number.filter(|number| *number != 0)
 }
 
 #[cfg(test)]
@@ -245,9 +224,9 @@ mod tests {
     use jiff::Timestamp;
     use prost::Message;
 
-    use super::{CauseMessage, DetailsMessage, StatusMessage, Time};
+    use super::Time;
     use crate::api::Status;
-    use crate::api::protobuf::Envelope;
+    use crate::api::protobuf::{Envelope, put_bytes};
 
     #[test]
     fn times_are_read_in_whole_seconds() {
@@ -268,22 +247,17 @@ mod tests {
     }
 
     fn sealed(kind: &str) -> Vec<u8> {
-        let cause = CauseMessage {
-            reason: Some(b"NamespaceTerminating".to_vec()),
-            ..CauseMessage::default()
-        };
-        let message = StatusMessage {
-            status: Some(b"Failure".to_vec()),
-            message: Some(b"namespace \xff is being terminated".to_vec()),
-            reason: Some(b"Forbidden".to_vec()),
-            details: Some(DetailsMessage {
-                causes: vec![cause],
-                retry_after_seconds: Some(3),
-                ..DetailsMessage::default()
-            }),
-            code: Some(403),
-        };
-        Envelope::seal_raw("v1", kind, &message.encode_to_vec())
+        let [mut cause, mut details, mut message] = [const { Vec::new() }; 3];
+        put_bytes(1, b"NamespaceTerminating", &mut cause);
+        put_bytes(4, cause, &mut details);
+        details.extend_from_slice(&[5 << 3, 3]);
+        put_bytes(2, b"Failure", &mut message);
+        put_bytes(3, b"namespace \xff is being terminated", &mut message);
+        put_bytes(4, b"Forbidden", &mut message);
+        put_bytes(5, details, &mut message);
+        // 403.
+        message.extend_from_slice(&[6 << 3, 0x93, 3]);
+        Envelope::seal_raw("v1", kind, &message)
     }
 
     #[test]
