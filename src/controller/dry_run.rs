@@ -119,7 +119,8 @@ impl ReplicaSetController {
         self.note_backed_off(&rs, &decision);
         self.requeue(key, decision.next(&rs, self.clock.now()));
         if let Some(text) = dry_run.decided(key, Work::of(&rs, &decision)) {
-            self.metrics.other_writers.would(first_word(&text));
+            let decisions = &self.metrics.dry_run_decisions;
+            decisions.with_label_values(&[first_word(&text)]).inc();
             log::info!(object:% = self.kind.named(key); "would {text}");
         }
     }

@@ -114,7 +114,7 @@ impl Writer {
             self.pod_control.warn(rs, OTHER_WRITER, event);
             others.state.lock().reported = Some((now, message));
         }
-        self.metrics.other_writers.seen("pod");
+        self.metrics.other_writer.with_label_values(&["pod"]).inc();
     }
 
     /// Queries who wrote the owner of this pod of `rs`, if that is another program.

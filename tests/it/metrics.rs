@@ -109,8 +109,9 @@ fn all_families() -> Metrics {
     controller.pods_created.count(WriteOutcome::Success);
     controller.leftovers_deleted.count(WriteOutcome::Success);
     controller.sync_ended(SyncEnd::Synced);
-    controller.other_writers.seen("pod");
-    controller.other_writers.would("create");
+    controller.other_writer.with_label_values(&["pod"]).inc();
+    let decisions = &controller.dry_run_decisions;
+    decisions.with_label_values(&["create"]).inc();
     metrics
 }
 

@@ -55,19 +55,23 @@ fn failed(name: &str, rs: &ReplicaSet, ago: i64) -> Pod {
 
 #[test]
 fn nothing_is_written_and_each_decision_is_counted_once() {
+    let decisions = |fixture: &Fixture| {
+        let decisions = &fixture.metrics.dry_run_decisions;
+        decisions.with_label_values(&["create"]).get()
+    };
     let rs = replica_set("web", 2);
     let (fixture, dry_run) = deciding(fixture(&rs, [owned_pod("a", &rs)]));
     for _ in 0..3 {
         fixture.sync_ok("web");
         assert_eq!(open(&dry_run, &rs), "create 1");
-        assert_eq!(fixture.metrics.other_writers.n_would("create"), 1);
+        assert_eq!(decisions(&fixture), 1);
     }
     fixture.deliver_pod(owned_pod("b", &rs));
     fixture.sync_ok("web");
     assert_eq!(dry_run.n_open(), 0);
     fixture.deliver_pod_deleted(owned_pod("b", &rs));
     fixture.sync_ok("web");
-    assert_eq!(fixture.metrics.other_writers.n_would("create"), 2);
+    assert_eq!(decisions(&fixture), 2);
     fixture.assert_counts(0, 0, 0);
     assert!(fixture.writes.status_updates().is_empty());
 }

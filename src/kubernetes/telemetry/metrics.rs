@@ -17,10 +17,11 @@ use controller::ControllerFamilies;
 use credentials::CredentialMetrics;
 use parking_lot::Mutex;
 use process::{BuildMetrics, EventFamilies, HealthcheckMetrics, LeaderElectionMetrics};
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::core::{Collector, Desc, Describer};
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts,
 };
 use rest_client::{RestClientFamilies, WatchFamilies, WorkQueueFamilies};
 
@@ -161,7 +162,8 @@ type Series = (Vec<String>, Source);
 /// A computed family. Clones share their series.
 #[derive(Clone)]
 pub struct Computed {
-    desc: Arc<Desc>,
+    options: Opts,
+    desc: Desc,
     kind: MetricType,
     sources: Arc<Mutex<Vec<Series>>>,
 }
@@ -170,9 +172,10 @@ impl Computed {
     /// A family of gauges or counters without any series.
     fn new(name: &str, help: &str, kind: MetricType, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|&label| label.to_owned()).collect();
-        let desc = Desc::new(name.to_owned(), help.to_owned(), labels, [].into());
+        let options = Opts::new(name, help).variable_labels(labels);
         Self {
-            desc: Arc::new(desc.expect("names of metrics and labels are valid")),
+            desc: options.describe().expect(UNIQUE),
+            options,
             kind,
             sources: Arc::default(),
         }
@@ -192,36 +195,11 @@ impl Computed {
         sources.retain(|(known, _)| *known != label_values);
         sources.push((label_values, Arc::new(value)));
     }
-
-    fn metric(&self, label_values: &[String], value: f64) -> Metric {
-        let names = self.desc.variable_labels.iter();
-        let mut pairs: Vec<LabelPair> = names
-            .zip(label_values)
-            .map(|(name, value)| {
-                let mut pair = LabelPair::default();
-                pair.set_name(name.clone());
-                pair.set_value(value.clone());
-                pair
-            })
-            .collect();
-        pairs.sort_by(|a, b| a.name().cmp(b.name()));
-        let mut metric = Metric::from_label(pairs);
-        if self.kind == MetricType::COUNTER {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            metric.set_counter(counter);
-        } else {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-        }
-        metric
-    }
 }
 
 impl Collector for Computed {
     fn desc(&self) -> Vec<&Desc> {
-        vec![&*self.desc]
+        vec![&self.desc]
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -229,15 +207,19 @@ impl Collector for Computed {
         // Sources run without the lock, since they may take other locks.
         let series = sources.clone();
         drop(sources);
-        let metrics = series
+        let values = series
             .iter()
-            .filter_map(|(label_values, source)| Some(self.metric(label_values, source()?)));
-        let mut family = MetricFamily::default();
-        family.set_name(self.desc.fq_name.clone());
-        family.set_help(self.desc.help.clone());
-        family.set_field_type(self.kind);
-        family.set_metric(metrics.collect());
-        vec![family]
+            .filter_map(|(label_values, source)| Some((label_values, source()?)));
+        let labels: Vec<&str> = self.desc.variable_labels.iter().map(|it| &**it).collect();
+        if self.kind == MetricType::COUNTER {
+            let family = CounterVec::new(self.options.clone(), &labels).expect(UNIQUE);
+            values.for_each(|(labels, value)| family.with_label_values(labels).inc_by(value));
+            family.collect()
+        } else {
+            let family = GaugeVec::new(self.options.clone(), &labels).expect(UNIQUE);
+            values.for_each(|(labels, value)| family.with_label_values(labels).set(value));
+            family.collect()
+        }
     }
 }
 

@@ -30,23 +30,8 @@ pub enum WriteOutcome {
 }
 
 impl WriteOutcome {
-    const ALL: [Self; 5] = [
-        Self::Success,
-        Self::NotNeeded,
-        Self::Rejected,
-        Self::Unknown,
-        Self::NotSent,
-    ];
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::NotNeeded => "not_needed",
-            Self::Rejected => "rejected",
-            Self::Unknown => "unknown",
-            Self::NotSent => "not_sent",
-        }
-    }
+    /// The label's values, in the order of the variants.
+    const LABELS: [&str; 5] = ["success", "not_needed", "rejected", "unknown", "not_sent"];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,23 +48,8 @@ pub enum SyncEnd {
 }
 
 impl SyncEnd {
-    const ALL: [Self; 5] = [
-        Self::Synced,
-        Self::TooEarly,
-        Self::BackedOff,
-        Self::Failed,
-        Self::Panicked,
-    ];
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Synced => "synced",
-            Self::TooEarly => "too_early",
-            Self::BackedOff => "backed_off",
-            Self::Failed => "failed",
-            Self::Panicked => "panicked",
-        }
-    }
+    /// The label's values, in the order of the variants.
+    const LABELS: [&str; 5] = ["synced", "too_early", "backed_off", "failed", "panicked"];
 }
 
 pub struct ControllerFamilies {
@@ -105,7 +75,8 @@ pub struct ControllerFamilies {
     syncs: IntCounterVec,
     first_request: HistogramVec,
     converge: HistogramVec,
-    other_writers: OtherWriterMetrics,
+    dry_run_decisions: IntCounterVec,
+    other_writer: IntCounterVec,
 }
 
 impl ControllerFamilies {
@@ -203,18 +174,25 @@ impl ControllerFamilies {
                 &["name"],
                 &WAITS,
             ),
-            other_writers: OtherWriterMetrics::new(registry),
+            dry_run_decisions: registry.counters(
+                "replicaset_controller_dry_run_decisions_total",
+                "New decisions of a dry run, by kind (create, delete, adopt, release, discard).",
+                &["decision"],
+            ),
+            other_writer: registry.counters(
+                "replicaset_controller_other_writer_total",
+                "Pods of this daemon's ReplicaSets that another client created, by what was written \
+                 (pod).",
+                &["what"],
+            ),
         }
     }
 
     /// The metrics of the controller `name` for `resource` of `group`.
     pub fn of(&self, name: &str, group: &str, resource: &str) -> ControllerMetrics {
         let by_outcome = |family: &IntCounterVec| {
-            let counter =
-                |outcome: WriteOutcome| family.with_label_values(&[name, outcome.label()]);
-            ByOutcome(WriteOutcome::ALL.map(counter))
+            ByOutcome(WriteOutcome::LABELS.map(|label| family.with_label_values(&[name, label])))
         };
-        let by_end = |end: SyncEnd| self.syncs.with_label_values(&[name, end.label()]);
         ControllerMetrics {
             sorting_deletion_age_ratio: self.sorting_deletion_age_ratio.clone(),
             stale_pods_skips: self.stale_sync_skips.with_label_values(&["", "pods"]),
@@ -226,10 +204,11 @@ impl ControllerFamilies {
             pods_failed: self.pods_failed.with_label_values(&[name]),
             gangs_ignored: self.gangs_ignored.with_label_values(&[name]),
             leftovers_deleted: by_outcome(&self.leftovers_deleted),
-            syncs: SyncEnd::ALL.map(by_end),
+            syncs: SyncEnd::LABELS.map(|label| self.syncs.with_label_values(&[name, label])),
             first_request: self.first_request.with_label_values(&[name]),
             converge: self.converge.with_label_values(&[name]),
-            other_writers: self.other_writers.clone(),
+            dry_run_decisions: self.dry_run_decisions.clone(),
+            other_writer: self.other_writer.clone(),
         }
     }
 }
@@ -256,8 +235,11 @@ pub struct ControllerMetrics {
     pub first_request: Histogram,
     /// Seconds from a spec change until the ReplicaSet has converged.
     pub converge: Histogram,
-    pub other_writers: OtherWriterMetrics,
-    syncs: [IntCounter; SyncEnd::ALL.len()],
+    /// New decisions of a dry run, by kind. A series appears with its first count.
+    pub dry_run_decisions: IntCounterVec,
+    /// Writes by another client, by what was written. A series appears with its first count.
+    pub other_writer: IntCounterVec,
+    syncs: [IntCounter; SyncEnd::LABELS.len()],
 }
 
 impl ControllerMetrics {
@@ -268,7 +250,7 @@ impl ControllerMetrics {
 
 /// Counters of requests, one per [`WriteOutcome`].
 #[derive(Clone, Debug)]
-pub struct ByOutcome([IntCounter; WriteOutcome::ALL.len()]);
+pub struct ByOutcome([IntCounter; WriteOutcome::LABELS.len()]);
 
 impl ByOutcome {
     pub fn count(&self, outcome: WriteOutcome) {
@@ -277,47 +259,5 @@ impl ByOutcome {
 
     pub fn get(&self, outcome: WriteOutcome) -> u64 {
         self.0[outcome as usize].get()
-    }
-}
-
-/// What a dry run leaves to other writers, and what they write where none should. A
-/// series appears with its first count.
-#[derive(Clone, Debug)]
-pub struct OtherWriterMetrics {
-    dry_run_decisions: IntCounterVec,
-    other_writer: IntCounterVec,
-}
-
-impl OtherWriterMetrics {
-    fn new(registry: &Registry) -> Self {
-        Self {
-            dry_run_decisions: registry.counters(
-                "replicaset_controller_dry_run_decisions_total",
-                "New decisions of a dry run, by kind (create, delete, adopt, release, discard).",
-                &["decision"],
-            ),
-            other_writer: registry.counters(
-                "replicaset_controller_other_writer_total",
-                "Pods of this daemon's ReplicaSets that another client created, by what was written \
-                 (pod).",
-                &["what"],
-            ),
-        }
-    }
-
-    /// Counts one new decision of a dry run.
-    pub fn would(&self, decision: &str) {
-        self.dry_run_decisions.with_label_values(&[decision]).inc();
-    }
-
-    /// New decisions of this kind, for tests.
-    #[cfg(any(test, feature = "simulation"))]
-    pub fn n_would(&self, decision: &str) -> u64 {
-        self.dry_run_decisions.with_label_values(&[decision]).get()
-    }
-
-    /// Counts one write by another client.
-    pub fn seen(&self, what: &str) {
-        self.other_writer.with_label_values(&[what]).inc();
     }
 }
