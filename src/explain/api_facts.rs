@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, PodStatus};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -12,7 +13,7 @@ use super::Table;
 use super::model::{EventLine, Sources};
 use crate::api::interner::Interner;
 use crate::api::workload_kind::{REPLICA_SET, collection_path};
-use crate::api::{CompactTimestamp, ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
+use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
@@ -170,7 +171,7 @@ fn list_pods(
     let path = collection_path("/api/v1", "pods", namespace);
     for_each(client, &path, |json| {
         let pod = Pod::from_json(json.get().as_bytes(), interner)?;
-        add_details(sources, &pod, json)?;
+        add_details(sources, &pod, json);
         cache.pods.apply(pod);
         Ok(())
     })
@@ -193,29 +194,11 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
 }
 
 fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct EventJson {
-        #[serde(rename = "type")]
-        type_: Option<String>,
-        reason: Option<String>,
-        message: Option<String>,
-        count: Option<i64>,
-        last_timestamp: Option<CompactTimestamp>,
-        event_time: Option<CompactTimestamp>,
-        source: Option<SourceJson>,
-    }
-    #[derive(Deserialize)]
-    struct SourceJson {
-        component: Option<String>,
-    }
-    let event: EventJson = serde_json::from_str(json.get())?;
+    let event: Event = serde_json::from_str(json.get())?;
+    let last_seen = event.last_timestamp.map(|time| time.0);
     Ok(EventLine {
-        last_seen: event
-            .last_timestamp
-            .or(event.event_time)
-            .map(CompactTimestamp::timestamp),
-        count: event.count.unwrap_or(1),
+        last_seen: last_seen.or(event.event_time.map(|time| time.0)),
+        count: event.count.unwrap_or(1).into(),
         type_: event.type_.unwrap_or_default(),
         reason: event.reason.unwrap_or_default(),
         message: event.message.unwrap_or_default(),
@@ -223,7 +206,7 @@ fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
     })
 }
 
-pub(super) fn namespace_is_terminating(client: &Client, namespace: &str) -> Option<bool> {
+fn namespace_is_terminating(client: &Client, namespace: &str) -> Option<bool> {
     let request = Request::get(format!("/api/v1/namespaces/{namespace}"));
     let response = client.send(&request).ok()?;
     let namespace: NamespaceJson<'_> = serde_json::from_slice(&response.body).ok()?;
@@ -231,7 +214,7 @@ pub(super) fn namespace_is_terminating(client: &Client, namespace: &str) -> Opti
 }
 
 /// The terminating namespaces; `None` if they may not be listed.
-pub(super) fn terminating_namespaces(client: &Client) -> Option<HashSet<String>> {
+fn terminating_namespaces(client: &Client) -> Option<HashSet<String>> {
     let mut terminating = HashSet::default();
     let path = "/api/v1/namespaces";
     let listed = for_each(client, path, |json| {
@@ -274,69 +257,33 @@ struct MetadataJson<'a> {
 }
 
 /// Adds what the slim pod lacks: what keeps it, and why it is not running.
-pub(super) fn add_details(
-    sources: &mut Sources,
-    pod: &Pod,
-    json: &RawValue,
-) -> Result<(), serde_json::Error> {
-    if pod.is_terminating() {
-        let finalizers = finalizers_of(json)?;
-        sources.finalizers.insert(pod.uid.clone(), finalizers);
-    }
-    if !pod.is_ready
-        && let Some(reason) = reason_of(json)?
-    {
-        sources.reasons.insert(pod.uid.clone(), reason);
-    }
-    Ok(())
-}
-
-fn finalizers_of(json: &RawValue) -> Result<Vec<String>, serde_json::Error> {
+fn add_details(sources: &mut Sources, pod: &Pod, json: &RawValue) {
     #[derive(Deserialize)]
     struct PodJson<'a> {
         #[serde(borrow)]
         metadata: MetadataJson<'a>,
+        status: Option<PodStatus>,
     }
-    let pod: PodJson<'_> = serde_json::from_str(json.get())?;
-    Ok(pod.metadata.finalizers.unwrap_or_default())
+    if pod.is_ready && !pod.is_terminating() {
+        return;
+    }
+    // What cannot be read is missing in the report.
+    let Ok(PodJson { metadata, status }) = serde_json::from_str(json.get()) else {
+        return;
+    };
+    if pod.is_terminating() {
+        let finalizers = metadata.finalizers.unwrap_or_default();
+        sources.finalizers.insert(pod.uid.clone(), finalizers);
+    }
+    let reason = status.filter(|_| !pod.is_ready).and_then(reason_of);
+    sources
+        .reasons
+        .extend(reason.map(|reason| (pod.uid.clone(), reason)));
 }
 
 /// Why a pod is not running or has failed: its status reason, the waiting reason of its first
 /// waiting container, or the reason why it is not scheduled.
-fn reason_of(json: &RawValue) -> Result<Option<String>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct PodJson {
-        #[serde(default)]
-        status: StatusJson,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct StatusJson {
-        reason: Option<String>,
-        conditions: Option<Vec<ConditionJson>>,
-        init_container_statuses: Option<Vec<ContainerJson>>,
-        container_statuses: Option<Vec<ContainerJson>>,
-    }
-    #[derive(Deserialize)]
-    struct ConditionJson {
-        #[serde(rename = "type")]
-        type_: String,
-        status: String,
-        reason: Option<String>,
-    }
-    #[derive(Deserialize)]
-    struct ContainerJson {
-        state: Option<StateJson>,
-    }
-    #[derive(Deserialize)]
-    struct StateJson {
-        waiting: Option<WaitingJson>,
-    }
-    #[derive(Deserialize)]
-    struct WaitingJson {
-        reason: Option<String>,
-    }
-    let status = serde_json::from_str::<PodJson>(json.get())?.status;
+fn reason_of(status: PodStatus) -> Option<String> {
     let lists = [status.init_container_statuses, status.container_statuses];
     let mut containers = lists.into_iter().flatten().flatten();
     let waiting = containers.find_map(|container| container.state?.waiting?.reason);
@@ -346,11 +293,11 @@ fn reason_of(json: &RawValue) -> Result<Option<String>, serde_json::Error> {
             .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?
             .reason
     };
-    Ok(status.reason.or(waiting).or_else(unscheduled))
+    status.reason.or(waiting).or_else(unscheduled)
 }
 
 /// Lists a collection page by page. Blocks for each request.
-pub(super) fn for_each(
+fn for_each(
     client: &Client,
     path: &str,
     mut take: impl FnMut(&RawValue) -> Result<(), serde_json::Error>,

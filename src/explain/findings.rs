@@ -33,31 +33,31 @@ pub fn findings(
     let active = decision.map_or(&[][..], |decision| &decision.active);
     let back_off = decision.and_then(|decision| decision.opt_ins.back_off.as_ref());
     let mut found = Vec::new();
-    let mut add = |what: String, fix: Option<String>| found.push(Finding { what, fix });
+    let mut add = |finding| found.push(finding);
     let memory = facts.memory.as_ref();
     if let Some(other) = memory.and_then(|memory| memory.other_writer.as_ref()) {
-        add(other.clone(), Some(other_writers::remedy(facts.kind)));
+        add(Finding::new(other, other_writers::remedy(facts.kind)));
     }
     if let Err(error) = &rs.selector {
-        add(
+        add(Finding::new(
             format!("the selector cannot be used: {error}"),
-            Some("spec.selector is immutable: delete and recreate the ReplicaSet".to_owned()),
-        );
+            "spec.selector is immutable: delete and recreate the ReplicaSet",
+        ));
     }
     if let Some(since) = rs.deletion {
-        add(
+        add(Finding::new(
             format!(
                 "the ReplicaSet has been terminating since {since}: no sync creates or deletes pods"
             ),
-            Some(
-                "check metadata.finalizers: their controllers must remove them before the object \
-                  disappears"
-                    .to_owned(),
-            ),
-        );
+            "check metadata.finalizers: their controllers must remove them before the object \
+              disappears",
+        ));
     }
     if let Some(block) = decision.and_then(|decision| decision.opt_ins.block.as_ref()) {
-        add(blocked(block, rs), Some(fix_of_block(block, report)));
+        add(Finding::new(
+            blocked(block, rs),
+            fix_of_block(block, report),
+        ));
     }
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
     let last_error = last_error.map(|error| error.message.to_string());
@@ -75,35 +75,35 @@ pub fn findings(
             .is_some_and(is_namespace_terminating);
     // A terminating namespace explains every failed create, so it replaces the error.
     if is_namespace {
-        add(
+        add(Finding::new(
             format!(
                 "the namespace {} is being terminated: the API server accepts no new objects in it",
                 rs.key.namespace
             ),
-            Some("use another namespace, or wait for its deletion and recreate it".to_owned()),
-        );
+            "use another namespace, or wait for its deletion and recreate it",
+        ));
     } else if let Some(message) = error_message
         && (is_wanting || memory.is_some())
     {
         let fix = fix_of(&message, &rs.key.namespace);
-        add(format!("the last attempt failed: {message}"), fix);
+        let what = format!("the last attempt failed: {message}");
+        add(Finding { what, fix });
     }
     if let Some(memory) = memory {
         if let Some(backed_off) = &memory.backed_off {
-            let finding =
-                back_off_finding(backed_off, &rs.key.namespace, memory.quotas_are_watched);
-            add(finding.what, finding.fix);
+            let is_watched = memory.quotas_are_watched;
+            add(back_off_finding(backed_off, &rs.key.namespace, is_watched));
         }
         memory_findings(memory, report, &mut add);
     }
     if rs.generation != rs.status.observed_generation && memory.is_none() {
-        add(
+        add(Finding::new(
             format!(
                 "generation {} has not been synced yet: status.observedGeneration is {}",
                 rs.generation, rs.status.observed_generation
             ),
-            Some("check that the controller is running and is the leader".to_owned()),
-        );
+            "check that the controller is running and is the leader",
+        ));
     }
     let storm = match back_off {
         Some(back_off) => Some(backing_off(back_off, facts, now)),
@@ -114,24 +114,19 @@ pub fn findings(
     };
     // The API alone does not show why the controller waits.
     if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
-        found.push(Finding {
-            what: "a sync has work to do, and the API shows nothing that blocks it".to_owned(),
-            fix: Some(
-                "run explain again in a few seconds; if nothing has changed, check that the \
-                 controller is running, or add its state with --server"
-                    .to_owned(),
-            ),
-        });
+        found.push(Finding::new(
+            "a sync has work to do, and the API shows nothing that blocks it",
+            "run explain again in a few seconds; if nothing has changed, check that the \
+             controller is running, or add its state with --server",
+        ));
     }
     let more = [ignored_gang(memory, sources), overlap(facts), storm];
     found.extend(more.into_iter().flatten());
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
     let mistakes = Policy::mistakes(&rs.opt_ins).into_iter();
-    found.extend(mistakes.map(|what| Finding {
-        what,
-        fix: Some("correct or remove the annotation; until then it is ignored".to_owned()),
-    }));
+    let fix = "correct or remove the annotation; until then it is ignored";
+    found.extend(mistakes.map(|what| Finding::new(what, fix)));
     found
 }
 
@@ -139,14 +134,11 @@ pub fn findings(
 fn ignored_gang(memory: Option<&Memory>, sources: &Sources) -> Option<Finding> {
     let workload = memory.and_then(|memory| memory.gang_workload.as_deref());
     let workload = workload.or(sources.gang_workload.as_deref())?;
-    Some(Finding {
-        what: no_gang(workload),
-        fix: Some(
-            "remove gang scheduling from the Deployment, or let kube-controller-manager control \
-             ReplicaSets"
-                .to_owned(),
-        ),
-    })
+    Some(Finding::new(
+        no_gang(workload),
+        "remove gang scheduling from the Deployment, or let kube-controller-manager control \
+         ReplicaSets",
+    ))
 }
 
 /// Reports that the selector also matches the pods of another ReplicaSet.
@@ -161,26 +153,23 @@ fn overlap(facts: &ReplicaSetFacts) -> Option<Finding> {
         n => format!(" and of {n} more"),
     };
     let (short, name) = (facts.kind.short_name, &first.key.name);
-    Some(Finding {
-        what: format!("its selector also matches pods of {short}/{name}{and_more}"),
-        fix: Some(
-            "give each its own selector and pod labels; until then either may adopt orphans of \
-             the other"
-                .to_owned(),
-        ),
-    })
+    Some(Finding::new(
+        format!("its selector also matches pods of {short}/{name}{and_more}"),
+        "give each its own selector and pod labels; until then either may adopt orphans of the \
+         other",
+    ))
 }
 
 /// Reports a back-off that only the condition shows: a flag of the daemon switches it on.
 fn backing_off_by_flag(rs: &ReplicaSet) -> Option<Finding> {
     let condition = get_condition(&rs.status.conditions, REPLICA_FAILURE)?;
     let is_back_off = condition.reason.as_deref() == Some(FAILED_POD_BACKOFF);
-    is_back_off.then(|| Finding {
-        what: format!(
-            "a flag of the daemon backs off replacements of Failed pods: {}",
-            condition.message.as_deref().unwrap_or_default()
-        ),
-        fix: Some("use --server, which includes the daemon's flags and state".to_owned()),
+    let message = condition.message.as_deref().unwrap_or_default();
+    is_back_off.then(|| {
+        Finding::new(
+            format!("a flag of the daemon backs off replacements of Failed pods: {message}"),
+            "use --server, which includes the daemon's flags and state",
+        )
     })
 }
 
@@ -209,7 +198,7 @@ fn fix_of_block(block: &Block, report: &Report) -> String {
     )
 }
 
-fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String, Option<String>)) {
+fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(Finding)) {
     if let Some(open) = &memory.expectations {
         let memory_report = report.memory.as_ref();
         let names = |names: &[String]| match names {
@@ -218,7 +207,7 @@ fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String
             [one, ..] => format!(" ({one}, …)"),
         };
         let remaining = EXPECTATIONS_TIMEOUT.saturating_sub(open.age);
-        add(
+        add(Finding::new(
             format!(
                 "waiting for the watch to confirm {} creates{} and {} deletes{} sent {:.1} s ago \
                  (expectations)",
@@ -228,44 +217,39 @@ fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(String
                 names(memory_report.map_or(&[], |it| &it.expected_deletions)),
                 open.age.as_secs_f64(),
             ),
-            Some(format!(
+            format!(
                 "the controller queries the API server in {:.0} s; until then, the thread \
                  watch-pods in /debug/threads shows whether the watch lags",
                 remaining.as_secs_f64()
-            )),
-        );
+            ),
+        ));
     }
     if memory.waits_for.is_some() {
-        add(
-            "waiting for the cache to show the last write; its watch event enqueues the \
-             ReplicaSet"
-                .to_owned(),
-            None,
-        );
+        let what = "waiting for the cache to show the last write; its watch event enqueues the \
+                    ReplicaSet";
+        add(Finding {
+            what: what.to_owned(),
+            fix: None,
+        });
     }
     if memory.queue.n_failures > 0
         && let Some(due) = memory.queue.due_in
     {
-        add(
+        add(Finding::new(
             format!(
                 "in back-off after {} failures; next attempt in {:.1} s",
                 memory.queue.n_failures,
                 due.as_secs_f64()
             ),
-            Some(
-                "to retry now, change the ReplicaSet, for example with kubectl annotate".to_owned(),
-            ),
-        );
+            "to retry now, change the ReplicaSet, for example with kubectl annotate",
+        ));
     }
     if memory.queue.is_waiting && !memory.queue.is_processing {
-        add(
-            "queued, waiting for a worker".to_owned(),
-            Some(
-                "if this persists, see the threads sync-* in /debug/threads; \
-                 --concurrent-replicaset-syncs adds workers"
-                    .to_owned(),
-            ),
-        );
+        add(Finding::new(
+            "queued, waiting for a worker",
+            "if this persists, see the threads sync-* in /debug/threads; \
+             --concurrent-replicaset-syncs adds workers",
+        ));
     }
 }
 
@@ -288,15 +272,12 @@ fn stuck_pods(report: &Report, facts: &ReplicaSetFacts, now: Timestamp, found: &
             "pod {first} and {more} more are stuck: {because}; they do not count as replicas"
         ),
     };
-    found.push(Finding {
-        what,
-        fix: Some(format!(
-            "the controller of its finalizer must remove the finalizer, or its node must respond: \
-             kubectl -n {} get pod {first} -o jsonpath='{{.metadata.finalizers}} \
-             {{.spec.nodeName}}'",
-            report.namespace
-        )),
-    });
+    let fix = format!(
+        "the controller of its finalizer must remove the finalizer, or its node must respond: \
+         kubectl -n {} get pod {first} -o jsonpath='{{.metadata.finalizers}} {{.spec.nodeName}}'",
+        report.namespace
+    );
+    found.push(Finding::new(what, fix));
 }
 
 /// The newest failed create, from the events.
@@ -392,13 +373,9 @@ pub(super) fn unavailable(
         _ => "",
     };
     let (available, n_active) = (report.available, active.len());
-    Some(Finding {
-        what: format!(
-            "{matches}{available} of {n_active} available: {}",
-            states.join("; ")
-        ),
-        fix: Some(describe(example)),
-    })
+    let states = states.join("; ");
+    let what = format!("{matches}{available} of {n_active} available: {states}");
+    Some(Finding::new(what, describe(example)))
 }
 
 fn state_of(pod: &Pod, sources: &Sources, min_ready_seconds: i32) -> String {
@@ -512,13 +489,8 @@ pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: boo
                 .to_owned()
         }
     };
-    Finding {
-        what: format!(
-            "pod creation is backed off: {}",
-            why(backed_off, is_watched)
-        ),
-        fix: Some(fix),
-    }
+    let why = why(backed_off, is_watched);
+    Finding::new(format!("pod creation is backed off: {why}"), fix)
 }
 
 /// Why, and until when.

@@ -43,6 +43,15 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+impl Finding {
+    pub(super) fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            fix: Some(fix.into()),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
