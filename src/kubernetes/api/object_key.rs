@@ -126,10 +126,12 @@ impl fmt::Display for Uid {
             UidRepr::Text(text) => f.write_str(text),
             UidRepr::Uuid(bytes) => {
                 let all = u128::from_be_bytes(*bytes);
-                let [a, b, c, d] = [96, 80, 64, 48].map(|shift| all >> shift);
-                let [b, c, d] = [b, c, d].map(|part| part & 0xffff);
-                let e = all & 0xffff_ffff_ffff;
-                write!(f, "{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+                let (first, last) = (all >> 96, all & 0xffff_ffff_ffff);
+                let [second, third, fourth] = [80, 64, 48].map(|shift| all >> shift & 0xffff);
+                write!(
+                    f,
+                    "{first:08x}-{second:04x}-{third:04x}-{fourth:04x}-{last:012x}"
+                )
             }
         }
     }

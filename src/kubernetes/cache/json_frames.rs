@@ -174,12 +174,12 @@ impl JsonWatch {
         let mut body = self.0.by_ref().take(OBJECT_BYTES_MAX as u64);
         // Reads no byte behind a message.
         let messages = serde_json::Deserializer::from_reader(&mut body);
-        let message = match messages.into_iter::<MessageJson>().next() {
-            None => return Ok(None),
-            Some(Err(_)) if body.limit() == 0 => {
-                return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
-            }
-            Some(message) => message?,
+        let message = messages.into_iter::<MessageJson>().next();
+        if body.limit() == 0 {
+            return Err(StreamError::TooLarge(OBJECT_BYTES_MAX));
+        }
+        let Some(message) = message.transpose()? else {
+            return Ok(None);
         };
         let object = message.object.get().as_bytes();
         if message.type_ == "ERROR" {

@@ -41,7 +41,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A body, and one value from it.
 struct Body<R> {
-    body: BufReader<R>,
+    source: BufReader<R>,
     value: Vec<u8>,
     /// Bytes taken so far.
     n_taken: u64,
@@ -56,7 +56,7 @@ struct Head {
 impl<R: Read> Body<R> {
     fn new(body: R) -> Self {
         Self {
-            body: BufReader::with_capacity(BUFFER_BYTES, body),
+            source: BufReader::with_capacity(BUFFER_BYTES, body),
             value: Vec::new(),
             n_taken: 0,
         }
@@ -65,7 +65,7 @@ impl<R: Read> Body<R> {
     /// True if no byte follows. Blocks until that is known; the body's own read ends the wait.
     fn has_ended(&mut self) -> Result<bool, StreamError> {
         loop {
-            match self.body.fill_buf() {
+            match self.source.fill_buf() {
                 Ok(bytes) => return Ok(bytes.is_empty()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
@@ -80,7 +80,7 @@ impl<R: Read> Body<R> {
         }
         self.value.clear();
         self.value.shrink_to(KEPT_BYTES_MAX);
-        self.body.by_ref().take(n).read_to_end(&mut self.value)?;
+        self.source.by_ref().take(n).read_to_end(&mut self.value)?;
         if (self.value.len() as u64) < n {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
@@ -107,7 +107,7 @@ impl<R: Read> Body<R> {
     fn varint(&mut self) -> Result<u64, StreamError> {
         let mut bytes = [0; VARINT_BYTES_MAX];
         for n in 0..VARINT_BYTES_MAX {
-            self.body.read_exact(&mut bytes[n..=n])?;
+            self.source.read_exact(&mut bytes[n..=n])?;
             self.n_taken += 1;
             if bytes[n] < 0x80 {
                 break;

@@ -163,9 +163,9 @@ pub fn read_status(bytes: &[u8]) -> Result<Option<StatusObject>, ProtobufError> 
     for field in Fields::of(envelope.raw) {
         let field = field?;
         match field.tag {
-            2 => status.status = any_text(field),
-            3 => status.message = any_text(field),
-            4 => status.reason = any_text(field),
+            2 => status.status = Some(any_text(field)),
+            3 => status.message = Some(any_text(field)),
+            4 => status.reason = Some(any_text(field)),
             5 => status.details = Some(details_in(field.bytes)?),
             6 => status.code = number(field),
             _ => {}
@@ -179,15 +179,15 @@ fn details_in(message: &[u8]) -> Result<StatusDetails, ProtobufError> {
     for field in Fields::of(message) {
         let field = field?;
         match field.tag {
-            1 => details.name = any_text(field),
-            2 => details.group = any_text(field),
-            3 => details.kind = any_text(field),
+            1 => details.name = Some(any_text(field)),
+            2 => details.group = Some(any_text(field)),
+            3 => details.kind = Some(any_text(field)),
             4 => details
                 .causes
                 .get_or_insert_default()
                 .push(cause_in(field.bytes)?),
             5 => details.retry_after_seconds = number(field),
-            6 => details.uid = any_text(field),
+            6 => details.uid = Some(any_text(field)),
             _ => {}
         }
     }
@@ -199,9 +199,9 @@ fn cause_in(message: &[u8]) -> Result<StatusCause, ProtobufError> {
     for field in Fields::of(message) {
         let field = field?;
         match field.tag {
-            1 => cause.reason = any_text(field),
-            2 => cause.message = any_text(field),
-            3 => cause.field = any_text(field),
+            1 => cause.reason = Some(any_text(field)),
+            2 => cause.message = Some(any_text(field)),
+            3 => cause.field = Some(any_text(field)),
             _ => {}
         }
     }
@@ -209,8 +209,8 @@ fn cause_in(message: &[u8]) -> Result<StatusCause, ProtobufError> {
 }
 
 /// A message may quote bytes of the request, which need not be UTF-8.
-fn any_text(field: Field<'_>) -> Option<String> {
-    Some(field.lossy().into_owned())
+fn any_text(field: Field<'_>) -> String {
+    field.lossy().into_owned()
 }
 
 /// This encoding writes an absent number as zero.

@@ -82,17 +82,19 @@ pub struct ControllerFamilies {
 impl ControllerFamilies {
     pub(super) fn new(registry: &Registry) -> Self {
         let by_outcome = |name, help| registry.counters(name, help, &["name", "outcome"]);
+        let counters = |name, help| registry.counters(name, help, &["name"]);
+        let gauges = |name, help| registry.computed_gauges(name, help, &["name"]);
+        let waits = |name, help| registry.histograms(name, help, &["name"], &WAITS);
         Self {
             open_expectations: registry.computed_gauges(
                 "replicaset_controller_open_expectations",
                 "Pods whose creation or deletion was requested and is not yet in the cache.",
                 &["name", "type"],
             ),
-            not_converged: registry.computed_gauges(
+            not_converged: gauges(
                 "replicaset_controller_not_converged",
                 "Objects whose status does not report exactly spec.replicas replicas, all of them \
                  available, for the current generation.",
-                &["name"],
             ),
             backed_off: registry.computed_gauges(
                 "replicaset_controller_backed_off",
@@ -101,15 +103,13 @@ impl ControllerFamilies {
                  denied (400, 403 or 413).",
                 &["name", "kind"],
             ),
-            pods_backed_off: registry.computed_gauges(
+            pods_backed_off: gauges(
                 "replicaset_controller_pods_backed_off",
                 "Missing pods whose creation is backed off because pods of their object fail.",
-                &["name"],
             ),
-            scale_down_blocked_pods: registry.computed_gauges(
+            scale_down_blocked_pods: gauges(
                 "replicaset_controller_scale_down_blocked_pods",
                 "Pods kept above spec.replicas because they are protected from scale-downs.",
-                &["name"],
             ),
             sorting_deletion_age_ratio: registry.histogram(
                 "replicaset_controller_sorting_deletion_age_ratio",
@@ -140,17 +140,15 @@ impl ControllerFamilies {
                 "replicaset_controller_pods_released_total",
                 "Requests to release a pod that the selector no longer matches, by outcome.",
             ),
-            gangs_ignored: registry.counters(
+            gangs_ignored: counters(
                 "replicaset_controller_gangs_ignored_total",
                 "Objects and generations whose Workload asks for gang scheduling, which is \
                  unsupported.",
-                &["name"],
             ),
-            pods_failed: registry.counters(
+            pods_failed: counters(
                 "replicaset_controller_pods_failed_total",
                 "Owned pods that were observed to fail. Each is replaced at once, unless a \
                  back-off is configured.",
-                &["name"],
             ),
             leftovers_deleted: by_outcome(
                 "replicaset_controller_old_failed_pods_deleted_total",
@@ -160,19 +158,15 @@ impl ControllerFamilies {
                 "replicaset_controller_syncs_total",
                 "Syncs of one ReplicaSet, by outcome.",
             ),
-            first_request: registry.histograms(
+            first_request: waits(
                 "replicaset_controller_first_request_seconds",
                 "Seconds from the observation of a spec change to the first request to create or \
                  delete a pod that followed.",
-                &["name"],
-                &WAITS,
             ),
-            converge: registry.histograms(
+            converge: waits(
                 "replicaset_controller_converge_seconds",
                 "Seconds from the observation of a spec change to the first sync that found the \
                  desired number of pods and no open expectations.",
-                &["name"],
-                &WAITS,
             ),
             dry_run_decisions: registry.counters(
                 "replicaset_controller_dry_run_decisions_total",

@@ -11,16 +11,21 @@ pub(super) const JSON: &[Scenario] = &[
         ..row(
             "a line without end",
             ReplicaSets,
-            "an object is longer than 67108864 bytes",
+            "malformed body: expected value",
             |_| Reply::chunked(IN_JSON, &[], Then::Repeat(chunk(&many(b'x')))),
         )
     },
     Scenario {
         bounds: LARGE,
-        ..row("a name without end", ReplicaSets, "", |_| {
-            let start = br#"{"type":"ADDED","object":{"metadata":{"name":""#;
-            Reply::chunked(IN_JSON, &[start], Then::Repeat(chunk(&many(b'x'))))
-        })
+        ..row(
+            "a name without end",
+            ReplicaSets,
+            "an object is longer than 67108864 bytes",
+            |_| {
+                let start = br#"{"type":"ADDED","object":{"metadata":{"name":""#;
+                Reply::chunked(IN_JSON, &[start], Then::Repeat(chunk(&many(b'x'))))
+            },
+        )
     },
     row("2 GB of spaces", Pages, "listing in pages", |_| {
         let head = format!("{OPEN_HEAD}Content-Length: 2147483648\r\n\r\n");
