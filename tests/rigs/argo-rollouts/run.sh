@@ -48,7 +48,7 @@ if [[ ${1:-} == inside ]]; then
             -test.skip="$skipped" >"$logs/$kind.$try.out" 2>&1 </dev/null || true
         failed=$(sed -nE 's,^ +--- FAIL: [^/]+/(\S+) .*,\1,p' "$logs/$kind.$try.out")
         [[ -n $failed ]] || break
-        run="$suites/^($(paste -sd'|' <<<"$failed"))\$"
+        run="Suite/^($(paste -sd'|' <<<"$failed"))\$"
     done
     cp "$CONTROL_PLANE_AUDIT_LOG" "$logs/$kind.audit.log"
     exit
