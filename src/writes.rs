@@ -79,6 +79,10 @@ impl WriteError {
         self.status().is_some_and(Status::is_namespace_terminating)
     }
 
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, Self::Stopped)
+    }
+
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }

@@ -253,6 +253,16 @@ impl View<'_> {
                 .any(|uid| is_active(&uid))
     }
 
+    /// True if the decision has considered this pod one by one.
+    pub fn lists(&self, pod: &Pod) -> bool {
+        match &self.pods {
+            Pods::Counted { .. } => false,
+            Pods::Listed { owned, orphans } => {
+                owned.iter().chain(orphans).any(|it| it.uid == pod.uid)
+            }
+        }
+    }
+
     /// The step of a sync that does nothing now.
     fn not_now(&self, may: May) -> Step {
         Step {

@@ -51,10 +51,20 @@ pub trait PodControl: Send + Sync {
     /// Records a warning about `rs`. Never blocks.
     fn warn(&self, _rs: &ReplicaSet, _reason: &'static str, _message: String) {}
 
-    /// Records that deleting a pod of `rs` failed (kubernetes
+    /// Records that creating a pod of `rs` failed, unless the daemon stops (kubernetes
+    /// `pkg/controller/controller_utils.go:createPods`). Never blocks.
+    fn warn_of_failed_create(&self, rs: &ReplicaSet, error: &WriteError) {
+        if !error.is_stopped() {
+            self.warn(rs, "FailedCreate", format!("Error creating: {error}"));
+        }
+    }
+
+    /// Records that deleting a pod of `rs` failed, unless the daemon stops (kubernetes
     /// `pkg/controller/controller_utils.go:DeletePod`). Never blocks.
     fn warn_of_failed_delete(&self, rs: &ReplicaSet, error: &WriteError) {
-        self.warn(rs, "FailedDelete", format!("Error deleting: {error}"));
+        if !error.is_stopped() {
+            self.warn(rs, "FailedDelete", format!("Error deleting: {error}"));
+        }
     }
 
     /// Applies a strategic merge patch to a pod that `rs` adopts or releases. Records no event.
@@ -142,8 +152,7 @@ impl PodControl for RealPodControl {
             }
             Err(error) => {
                 if is_failed_create(&error) {
-                    let message = format!("Error creating: {error}");
-                    self.record(rs, EventType::Warning, "FailedCreate", &message);
+                    self.warn_of_failed_create(rs, &error);
                 }
                 Err(error)
             }
@@ -209,15 +218,13 @@ impl PodControl for RealPodControl {
 /// True if an event reports this error. The caller retries a taken name with another name, so that
 /// is no failure yet.
 fn is_failed_create(error: &WriteError) -> bool {
-    !error.is_namespace_terminating()
-        && !error.is_already_exists()
-        && !matches!(error, WriteError::Stopped)
+    !error.is_namespace_terminating() && !error.is_already_exists() && !error.is_stopped()
 }
 
 /// True if an event reports this error. The caller finds out whether a conflict is a failure, and
 /// records it.
 fn is_failed_delete(error: &WriteError) -> bool {
-    !error.is_not_found() && !error.is_conflict() && !matches!(error, WriteError::Stopped)
+    !error.is_not_found() && !error.is_conflict() && !error.is_stopped()
 }
 
 fn pod_path(key: &ObjectKey) -> String {

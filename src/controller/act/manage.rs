@@ -58,13 +58,18 @@ impl Writer {
         let shown = |name: &&Arc<str>| !step.retry.contains(name);
         self.own_writes(rs, |writes| {
             for name in view.record.unknown_creations.iter().filter(shown) {
-                writes.creation_found(name);
+                writes.creation_seen(name);
             }
         });
         let mut names = step.retry.clone();
         names.truncate(count);
         let draw = |count| self.own_writes(rs, |writes| writes.draw(rs, count));
-        let is_taken = |name: &str| self.cache.pod(&pod_key(&rs.key, name)).is_some();
+        // ORDER: a pod of its own that came after the plan takes up the create of its name, which
+        // finds it. With another name it would be one pod too many.
+        let is_taken = |name: &str| {
+            let cached = self.cache.pod(&pod_key(&rs.key, name));
+            cached.is_some_and(|pod| !pod.is_controlled_by(&rs.uid) || view.lists(&pod))
+        };
         let names = own_writes::take(names, count, draw, is_taken);
         self.create_all(rs, &names)
     }
@@ -130,11 +135,15 @@ impl Writer {
                 Ok(_) if tried < NAMES_TRIED_MAX => {
                     name = self.own_writes(rs, |writes| writes.rename_creation(rs, &name));
                 }
-                Ok(_) => return self.creation_failed(rs, &name, error),
+                Ok(_) => {
+                    self.pod_control.warn_of_failed_create(rs, &error);
+                    return self.creation_failed(rs, &name, error);
+                }
                 Err(error) => {
                     // The pod may be this daemon's own, so only the same name is safe to retry.
-                    self.own_writes(rs, |writes| writes.creation_is_unknown(&name, true));
-                    return self.creation_failed(rs, &name, error);
+                    self.creation_is_unknown(rs, &name, true);
+                    self.pod_control.warn_of_failed_create(rs, &error);
+                    return Err(error);
                 }
             }
             tried += 1;
@@ -168,13 +177,18 @@ impl Writer {
         if error.is_unknown() {
             // A time-out response, or one of a proxy, does not end the request at the API server.
             let is_answered = error.response().is_some_and(|status| status.code() == 500);
-            self.own_writes(rs, |writes| writes.creation_is_unknown(name, is_answered));
+            self.creation_is_unknown(rs, name, is_answered);
         } else {
             let is_refused = error.status().is_some() && !error.is_already_exists();
             let returned = is_refused.then_some(Returned::Refused);
             self.own_writes(rs, |writes| writes.creation_failed(name, returned));
         }
         Err(error)
+    }
+
+    fn creation_is_unknown(&self, rs: &ReplicaSet, name: &str, is_answered: bool) {
+        let now = self.clock.now();
+        self.own_writes(rs, |it| it.creation_is_unknown(name, is_answered, now));
     }
 
     /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
@@ -304,6 +318,7 @@ impl Writer {
             Err(error) => {
                 // The pod may be gone, so the next sync must not choose another one.
                 self.deletion_is_unknown(rs, pod);
+                self.pod_control.warn_of_failed_delete(rs, &error);
                 Err(error)
             }
         }

@@ -1,6 +1,13 @@
 //! Groups B and G, the part about creates.
 
-use crate::controller::testing::{creates, fixture, forbidden, lost, owned_pod, replica_set};
+use crate::api::Pod;
+use crate::controller::memory::Memory;
+use crate::controller::memory::history::SyncEnd;
+use crate::controller::testing::{
+    Write, controller_ref, creates, fixture, forbidden, key, lost, owned_pod, pod, refused,
+    replica_set,
+};
+use crate::stdx::clock::Clock;
 use crate::writes::WriteError;
 
 #[test]
@@ -133,4 +140,138 @@ fn unsent_names_are_drawn_next() {
     assert_eq!(creates(&fixture), first[..1]);
     fixture.sync_ok("web");
     assert_eq!(creates(&fixture), first);
+}
+
+/// The create of the first name was sent by a daemon that was killed, and the watch shows its pod
+/// after the sync of the new daemon has listed the pods.
+#[test]
+fn a_pod_shown_after_the_plan_takes_up_its_create() {
+    let rs = replica_set("web", 3);
+    let twin = fixture(&rs, []);
+    twin.sync_ok("web");
+    let names = creates(&twin);
+    let after = fixture(&rs, [pod("orphan")]);
+    let shown = owned_pod(&names[0], &rs);
+    after.writes.set_live_replica_set(Ok(rs.clone()));
+    after.writes.set_live_pods(vec![shown.clone()]);
+    let cache = after.cache.clone();
+    after.writes.on_patch(move |_, _| {
+        cache.pods.apply(shown.clone());
+        None
+    });
+    let taken = names[0].clone();
+    let exists = refused(409, "AlreadyExists", "already exists");
+    after
+        .writes
+        .on_create(move |_, name| (name == taken).then(|| Err(exists.clone())));
+    after.sync_ok("web");
+    assert_eq!(creates(&after), names[..2], "with the orphan that is three");
+}
+
+/// It has lost its owner, and has a name of this sequence.
+#[test]
+fn the_name_of_a_pod_adopted_by_this_sync_is_not_chosen() {
+    let rs = replica_set("web", 2);
+    let twin = fixture(&rs, []);
+    twin.sync_ok("web");
+    let names = creates(&twin);
+    let after = fixture(&rs, [pod(&names[0])]);
+    after.writes.set_live_replica_set(Ok(rs.clone()));
+    let (cache, adopted) = (after.cache.clone(), owned_pod(&names[0], &rs));
+    after.writes.on_patch(move |_, _| {
+        cache.pods.apply(Pod {
+            resource_version: "2".into(),
+            ..adopted.clone()
+        });
+        None
+    });
+    after.sync_ok("web");
+    assert_eq!(creates(&after), names[1..]);
+}
+
+#[test]
+fn names_of_cached_foreign_pods_are_not_chosen() {
+    let rs = replica_set("web", 2);
+    let twin = fixture(&rs, []);
+    twin.sync_ok("web");
+    let names = creates(&twin);
+    let foreign = Pod {
+        key: key(&names[0]),
+        controller: Some(controller_ref("StatefulSet", "db", "uid-db")),
+        ..pod("foreign")
+    };
+    let after = fixture(&rs, [foreign]);
+    after.sync_ok("web");
+    let created = creates(&after);
+    assert_eq!((created.len(), &created[0]), (2, &names[1]));
+}
+
+/// A webhook rejects each create, and no name that it rejects has a pod.
+#[test]
+fn an_event_reports_a_create_whose_names_are_all_taken() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    let exists = refused(409, "AlreadyExists", "already exists");
+    fixture
+        .writes
+        .on_create(move |_, _| Some(Err(exists.clone())));
+    fixture.sync("web").expect_err("no name is free");
+    assert_eq!(
+        fixture.writes.take_warnings(),
+        ["FailedCreate: Error creating: already exists"]
+    );
+    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.sync("web").expect_err("the read is rejected");
+    assert_eq!(
+        fixture.writes.take_warnings(),
+        ["FailedCreate: Error creating: exceeded quota"]
+    );
+    fixture
+        .writes
+        .on_find_pod(|_, _| Some(Err(WriteError::Stopped)));
+    fixture.sync("web").expect_err("the daemon stops");
+    assert_eq!(fixture.writes.take_warnings(), [""; 0]);
+}
+
+/// The API server has answered the create, only not the read that follows.
+#[test]
+fn a_lost_read_leaves_no_create_under_way() {
+    let rs = replica_set("web", 1);
+    let fixture = fixture(&rs, []);
+    let exists = refused(409, "AlreadyExists", "already exists");
+    fixture
+        .writes
+        .on_create(move |_, _| Some(Err(exists.clone())));
+    fixture.writes.on_find_pod(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the read is lost");
+    fixture.expect(&rs, ["z".into()], []);
+    let first = |memory: &mut Memory| {
+        let now = fixture.clock.now();
+        memory.own_writes.creation_is_unknown("z", false, now);
+        memory.own_writes.unknown_creations().swap_remove(0)
+    };
+    let first = fixture.controller.memories.with(&rs, first);
+    assert_eq!(*first, *"z", "only this one may still arrive");
+}
+
+/// Otherwise the names that it did not try would be expected for five minutes.
+#[test]
+fn a_panic_in_a_batch_costs_one_query() {
+    let rs = replica_set("web", 3);
+    let fixture = fixture(&rs, []);
+    fixture.writes.on_create(|call, _| {
+        assert_eq!(call, 0, "a panic in the second create");
+        None
+    });
+    fixture.process(&rs.key);
+    let names = creates(&fixture);
+    assert_eq!(names.len(), 2);
+    let stored = owned_pod(&names[0], &rs);
+    fixture.writes.set_live_pods(vec![stored.clone()]);
+    fixture.deliver_pod(stored);
+    let verified = fixture.sync("web").expect("no error");
+    assert_eq!(verified, SyncEnd::TooEarly);
+    assert_eq!(fixture.writes.take(), [Write::ListPods]);
+    fixture.sync_ok("web");
+    assert_eq!(creates(&fixture).len(), 2);
 }

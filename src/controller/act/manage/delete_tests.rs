@@ -5,6 +5,7 @@ use crate::controller::testing::{
     controller_ref, deletes, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
     replica_set, replica_set_json, seconds_ago,
 };
+use crate::writes::WriteError;
 
 #[test]
 fn b_16_deletions_are_expected_by_identity_before_they_are_sent() {
@@ -175,4 +176,26 @@ fn consolidate_sees_the_pods_of_all_owners() {
     let fixture = fixture(&rs, pods);
     fixture.sync_ok("web");
     assert_eq!(deletes(&fixture), ["d", "a"]);
+}
+
+#[test]
+fn an_event_reports_a_conflict_that_cannot_be_read() {
+    for (error, warnings) in [
+        (
+            forbidden(),
+            &["FailedDelete: Error deleting: exceeded quota"][..],
+        ),
+        (WriteError::Stopped, &[]),
+    ] {
+        let rs = replica_set("web", 0);
+        let fixture = fixture(&rs, [owned_pod("a", &rs)]);
+        fixture
+            .writes
+            .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+        fixture
+            .writes
+            .on_find_pod(move |_, _| Some(Err(error.clone())));
+        fixture.sync("web").expect_err("the read fails");
+        assert_eq!(fixture.writes.take_warnings(), warnings);
+    }
 }
