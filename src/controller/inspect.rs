@@ -248,7 +248,7 @@ impl Inspector<'_> {
                 && positions.lagging(&cached).is_some();
             Memory {
                 expectations: writes.open(now),
-                unresolved_creations: writes.unknown_creations(),
+                unresolved_creations: writes.creations_under_way(now),
                 unresolved_deletions: writes.unknown_deletions(now).under_way,
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync.clone(),

@@ -115,7 +115,6 @@ impl Memory {
     /// Takes the view at `cached`, after a take-over that is proven. Own writes and losses that
     /// `cached` shows are forgotten.
     fn view(&mut self, cached: Versions, now: Instant) -> RecordView {
-        self.own_writes.forget_found();
         let writes = &self.own_writes;
         let unknown_deletions = writes.unknown_deletions(now);
         RecordView {
@@ -139,7 +138,7 @@ impl Memory {
 
     /// True if dropping the record would change nothing.
     pub fn is_over(&self, now: Instant) -> bool {
-        self.own_writes.is_empty()
+        self.own_writes.is_over(now)
             && self.positions.are_over(now)
             && self.next_status.is_none_or(|next| next <= now)
             && self.history.is_over(now)
@@ -251,7 +250,7 @@ impl Memories {
         let mut state = self.state.lock();
         let writes = &mut state.of(key, owner)?.own_writes;
         for name in names {
-            writes.creation_found(name);
+            writes.creation_seen(name);
         }
         Some(writes.satisfaction(now))
     }

@@ -163,6 +163,9 @@ impl ReplicaSetController {
         };
         let is_news = self.memories.with(&rs, |memory| {
             let writes = &mut memory.own_writes;
+            if sync.end == SyncEnd::Panicked {
+                writes.expire();
+            }
             writes.forget_versions_before(&rs.resource_version);
             memory.history.note_sync(&key.name, sync, error)
         });

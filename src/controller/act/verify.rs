@@ -125,7 +125,7 @@ impl Writer {
         for pod in creations {
             let cached = self.cache.pod(&pod.key);
             if cached.is_some_and(|cached| cached.uid == pod.uid) {
-                self.own_writes(rs, |writes| writes.creation_found(&pod.key.name));
+                self.own_writes(rs, |writes| writes.creation_seen(&pod.key.name));
             }
         }
         for pod in deletions {

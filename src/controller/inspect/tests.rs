@@ -1,13 +1,15 @@
 //! Which ReplicaSets a table looks at closely.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::ReplicaSetController;
 use crate::controller::testing::{
-    Fixture, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set, replica_set_json,
-    seconds_ago, with_status,
+    Fixture, lost, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
+    replica_set_json, seconds_ago, with_status,
 };
 use crate::explain::{Report, Sources, report};
 use crate::stdx::clock::Clock;
@@ -215,4 +217,24 @@ fn the_pods_of_all_owners_are_counted_for_consolidation_only() {
             .expect("it is cached");
         assert_eq!(facts.per_node.get("node-1"), n_counted, "{order}");
     }
+}
+
+/// No pod can appear any more, and none is missing.
+#[test]
+fn a_lost_create_that_is_not_needed_is_over_at_last() {
+    let fixture = Fixture::new();
+    fixture.cache_silently(Some(replica_set("web", 1)), []);
+    fixture.writes.on_create(|_, _| Some(Err(lost())));
+    fixture.sync("web").expect_err("the response is lost");
+    let mut rs = replica_set("web", 0);
+    rs.resource_version = "2".into();
+    fixture.cache_silently(Some(rs.clone()), []);
+    assert_eq!(unsettled(&fixture).len(), 1);
+    fixture
+        .clock
+        .advance(Duration::from_mins(5) + Duration::from_millis(1));
+    assert_eq!(unsettled(&fixture).len(), 0);
+    fixture.process(&rs.key);
+    let has_record = fixture.controller.memories.get(&rs, |_| ());
+    assert_eq!(has_record, None, "no record of a settled ReplicaSet stays");
 }

@@ -46,10 +46,10 @@ use crate::writes::pod_body::generate_name;
 /// `pkg/controller/controller_utils.go:ExpectationsTimeout`).
 pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A delete without a response takes no effect later than this after its last attempt. The API
+/// A write without a response takes no effect later than this after its last attempt. The API
 /// server gives up on a request after a minute (apiserver `pkg/server/config.go:RequestTimeout`);
 /// the rest is a margin for proxies in between.
-pub const DELETE_ARRIVES_WITHIN: Duration = Duration::from_mins(5);
+pub const ARRIVES_WITHIN: Duration = Duration::from_mins(5);
 
 /// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
 const NAME_BYTES_MAX: usize = 63;
@@ -74,7 +74,7 @@ pub struct OwnWrites {
     /// The version whose names are drawn, and the index of the next one in the cycle.
     sequence: Option<(ResourceVersion, u64)>,
     expected_deletions: HashSet<Uid>,
-    /// When the expectations were set.
+    /// When the expectations were set; `None` if they have expired.
     pub(in crate::controller) since: Option<Instant>,
     /// UIDs of pods that may or may not have been deleted, each with the time of the latest
     /// attempt.
@@ -88,18 +88,21 @@ pub struct OwnWrites {
 struct Creation {
     /// If it is expected: the version of the stored pod; empty until that is known.
     expected: Option<ResourceVersion>,
-    /// If a pod may or may not have been stored: whether each try was answered.
-    unknown: Option<bool>,
+    /// If a pod may or may not have been stored: whether each try was answered, and when the last
+    /// one ended.
+    unknown: Option<(bool, Instant)>,
     /// If no pod was stored, and nothing else is known: why, and the order of the returns.
     returned: Option<(Returned, usize)>,
-    /// If a sync found the pod in the cache: the watch thread may not have handled its event yet.
-    is_found: bool,
 }
 
 impl Creation {
     fn is_over(&self) -> bool {
-        let is_settled = self.expected.is_none() && self.unknown.is_none();
-        is_settled && self.returned.is_none() && !self.is_found
+        self.expected.is_none() && self.unknown.is_none() && self.returned.is_none()
+    }
+
+    /// True if its outcome is unknown, and it may still take effect.
+    fn is_under_way(&self, now: Instant) -> bool {
+        self.unknown.is_some_and(|(_, at)| may_arrive(at, now))
     }
 }
 
@@ -203,28 +206,9 @@ impl OwnWrites {
         }
     }
 
+    /// The watch, or a sync that looked into the cache, has found the pod with this name.
     pub fn creation_seen(&mut self, name: &str) {
         self.creations.remove(name);
-    }
-
-    /// A sync found the pod with this name in the cache, so its create is neither expected nor
-    /// retried. Until the next sync the name distinguishes the pod's event from a foreign pod's:
-    /// the cache shows a pod before the watch thread handles it.
-    pub fn creation_found(&mut self, name: &str) {
-        if let Some(creation) = self.creations.get_mut(name) {
-            *creation = Creation {
-                is_found: true,
-                ..Creation::default()
-            };
-        }
-    }
-
-    /// Forgets the names of [`Self::creation_found`].
-    pub fn forget_found(&mut self) {
-        self.creations.retain(|_, creation| {
-            creation.is_found = false;
-            !creation.is_over()
-        });
     }
 
     /// The response to the create of this pod names the stored `version`.
@@ -258,12 +242,13 @@ impl OwnWrites {
 
     /// The outcome of the create of this pod is unknown, although it may have been answered. If the
     /// watch has shown the pod, it is known.
-    pub fn creation_is_unknown(&mut self, name: &str, is_answered: bool) {
+    pub fn creation_is_unknown(&mut self, name: &str, is_answered: bool, now: Instant) {
         let Some(creation) = self.creations.get_mut(name) else {
             return;
         };
         creation.expected = None;
-        *creation.unknown.get_or_insert(true) &= is_answered;
+        let was_answered = creation.unknown.is_none_or(|(it, _)| it);
+        creation.unknown = Some((was_answered && is_answered, now));
         self.are_compared = false;
     }
 
@@ -275,8 +260,7 @@ impl OwnWrites {
         other
     }
 
-    /// True if a create of this name is expected, its outcome is unknown, or the last sync found
-    /// its pod.
+    /// True if a create of this name is expected, or its outcome is unknown.
     pub fn has_creation(&self, name: &str) -> bool {
         let creation = self.creations.get(name);
         creation.is_some_and(|it| it.returned.is_none())
@@ -285,10 +269,17 @@ impl OwnWrites {
     /// The names of pods that may exist already: first those whose create may still arrive at the
     /// API server, because a try had no response.
     pub fn unknown_creations(&self) -> Vec<Arc<str>> {
-        let unknown = |(name, it): (_, &Creation)| Some((it.unknown?, Arc::clone(name)));
+        let unknown = |(name, it): (_, &Creation)| Some((it.unknown?.0, Arc::clone(name)));
         let mut unknown: Vec<_> = self.creations.iter().filter_map(unknown).collect();
         unknown.sort();
         unknown.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Those of them whose create may still take effect.
+    pub fn creations_under_way(&self, now: Instant) -> Vec<Arc<str>> {
+        let mut names = self.unknown_creations();
+        names.retain(|name| self.creations[name].is_under_way(now));
+        names
     }
 
     /// The expected names of pods stored at or before `position`, the position of the pod cache.
@@ -340,10 +331,10 @@ impl OwnWrites {
     pub fn unknown_deletions(&self, now: Instant) -> UnknownDeletions {
         let mut found = UnknownDeletions::default();
         for (pod, since) in &self.unknown_deletions {
-            if now.saturating_duration_since(*since) > DELETE_ARRIVES_WITHIN {
-                found.over.push(pod.clone());
-            } else {
+            if may_arrive(*since, now) {
                 found.under_way.push(pod.clone());
+            } else {
+                found.over.push(pod.clone());
             }
         }
         found
@@ -363,8 +354,16 @@ impl OwnWrites {
         if self.expected_deletions.is_empty() && self.expected_creations().next().is_none() {
             return None;
         }
-        let age = now.saturating_duration_since(self.since?);
-        Some((EXPECTATIONS_TIMEOUT + Duration::from_nanos(1)).saturating_sub(age))
+        let left = |since| {
+            let age = now.saturating_duration_since(since);
+            (EXPECTATIONS_TIMEOUT + Duration::from_nanos(1)).saturating_sub(age)
+        };
+        Some(self.since.map_or(Duration::ZERO, left))
+    }
+
+    /// Ends the wait for what is expected: a panic may have kept some of it from being sent.
+    pub fn expire(&mut self) {
+        self.since = None;
     }
 
     pub fn n_expected(&self) -> (usize, usize) {
@@ -374,21 +373,33 @@ impl OwnWrites {
 
     pub fn open(&self, now: Instant) -> Option<OpenExpectations> {
         self.remaining(now)?;
+        let age = |since| now.saturating_duration_since(since);
         let creations = self.expected_creations();
         Some(OpenExpectations {
             creations: creations.map(|(name, _)| Arc::clone(name)).collect(),
             deletions: self.expected_deletions.iter().cloned().collect(),
-            age: now.saturating_duration_since(self.since?),
+            age: self.since.map_or(EXPECTATIONS_TIMEOUT, age),
         })
     }
 
-    /// True if nothing is expected, unknown or returned, and no sequence has started.
-    pub fn is_empty(&self) -> bool {
-        self.creations.is_empty()
+    /// True if nothing is expected or returned, no write of unknown outcome may still take effect,
+    /// and no sequence has started.
+    pub fn is_over(&self, now: Instant) -> bool {
+        let is_over =
+            |it: &Creation| it.expected.is_none() && it.returned.is_none() && !it.is_under_way(now);
+        self.creations.values().all(is_over)
             && self.sequence.is_none()
             && self.expected_deletions.is_empty()
-            && self.unknown_deletions.is_empty()
+            && !self
+                .unknown_deletions
+                .values()
+                .any(|at| may_arrive(*at, now))
     }
+}
+
+/// True if a write without a response may still take effect, after its last attempt at this time.
+fn may_arrive(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) <= ARRIVES_WITHIN
 }
 
 /// Draws more names than `names`, until there are `count` and none of the new ones is taken.

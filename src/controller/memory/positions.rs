@@ -8,7 +8,8 @@
 //!   order. So the choice of pods to delete waits until the pod cache is as new as the spec.
 //! - *Lost pods.* The garbage collector may have deleted them because their ReplicaSet is being
 //!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
-//!   ReplicaSet cache is as new as the loss.
+//!   ReplicaSet cache is as new as the loss. A pod that the watch removes between the record and
+//!   the list of pods is replaced all the same, and the garbage collector deletes that one too.
 //! - *The take-over*, for all ReplicaSets together: `State::unproven` in `memory`.
 //!
 //! A quiet watch does not report its position, so the second and the third wait are limited to

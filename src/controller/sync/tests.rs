@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::memory::history::Mistake;
+use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
     Fixture, creates, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused,
@@ -232,7 +233,8 @@ fn a_panic_is_caught_and_the_sync_retried() {
     );
     // The progress of that sync is unknown, so the next one queries the API server before it
     // creates.
-    fixture.sync_ok("web");
+    let verified = fixture.sync("web").expect("no error");
+    assert_eq!(verified, SyncEnd::TooEarly);
     fixture.assert_counts(2, 0, 0);
 }
 
@@ -343,7 +345,7 @@ fn names_are_forgotten_with_the_version_that_they_are_of() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
     let has_names = || {
-        let has_names = |memory: &mut Memory| !memory.own_writes.is_empty();
+        let has_names = |memory: &mut Memory| !memory.own_writes.is_over(fixture.clock.now());
         fixture.controller.memories.get(&rs, has_names)
     };
     fixture.process(&rs.key);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Rig;
 use crate::api::{ObjectKey, Uid};
 use crate::controller::memory::own_writes::{
-    DELETE_ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites, Satisfaction,
+    ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites, Satisfaction,
 };
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::testing::FakeClock;
@@ -198,13 +198,13 @@ fn another_owner_under_the_key_sees_nothing_of_the_first() {
 fn an_unknown_delete_that_is_repeated_may_arrive_as_much_later() {
     let (mut writes, began) = (OwnWrites::default(), Instant::now());
     let pod = Uid::new("a");
-    let repeated = began + DELETE_ARRIVES_WITHIN;
+    let repeated = began + ARRIVES_WITHIN;
     for at in [began, repeated] {
         writes.expect([], [pod.clone()], at);
         writes.deletion_is_unknown(&pod, at);
         writes.deletion_failed(&pod);
     }
-    let unknown = writes.unknown_deletions(repeated + DELETE_ARRIVES_WITHIN);
+    let unknown = writes.unknown_deletions(repeated + ARRIVES_WITHIN);
     assert_eq!(unknown.under_way, [pod]);
 }
 
@@ -213,11 +213,12 @@ fn a_create_without_response_is_first_whatever_came_later() {
     let all: [Arc<str>; 4] = ["a", "b", "c", "d"].map(Arc::from);
     for open in &all {
         let mut writes = OwnWrites::default();
-        writes.expect(all.iter().cloned(), [], Instant::now());
+        let now = Instant::now();
+        writes.expect(all.iter().cloned(), [], now);
         for name in &all {
-            writes.creation_is_unknown(name, name != open);
+            writes.creation_is_unknown(name, name != open, now);
         }
-        writes.creation_is_unknown(open, true);
+        writes.creation_is_unknown(open, true, now);
         assert_eq!(writes.unknown_creations().first(), Some(open));
     }
 }
@@ -228,9 +229,9 @@ fn what_the_watch_has_shown_has_no_unknown_outcome() {
     let (mut writes, now, pod) = (OwnWrites::default(), Instant::now(), Uid::new("a"));
     writes.expect(["web-1".into()], [], now);
     writes.creation_seen("web-1");
-    writes.creation_is_unknown("web-1", false);
+    writes.creation_is_unknown("web-1", false, now);
     writes.expect([], [pod.clone()], now);
     writes.deletion_seen(&pod);
     writes.deletion_is_unknown(&pod, now);
-    assert!(writes.is_empty());
+    assert!(writes.is_over(now));
 }
