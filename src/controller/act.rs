@@ -131,7 +131,7 @@ impl SyncError {
 
     /// True if the sync failed only because the daemon is stopping.
     pub fn is_stopped(&self) -> bool {
-        matches!(self.write_error(), Some(WriteError::Stopped))
+        self.write_error().is_some_and(WriteError::is_stopped)
     }
 
     /// Time after which an overloaded API server asks for another try.
@@ -169,8 +169,11 @@ impl SyncError {
 }
 
 /// Merges errors: none, a single one, or all distinct messages in brackets (apimachinery
-/// `pkg/util/errors:NewAggregate`).
+/// `pkg/util/errors:NewAggregate`). A stop hides the others: the next leader meets them again.
 pub(super) fn aggregate(mut errors: Vec<WriteError>) -> Option<SyncError> {
+    if errors.iter().any(WriteError::is_stopped) {
+        return Some(WriteError::Stopped.into());
+    }
     let mut messages: Vec<String> = Vec::new();
     for message in errors.iter().map(ToString::to_string) {
         if !messages.contains(&message) {

@@ -70,6 +70,9 @@ impl Writer {
         can_adopt: &OnceCell<Result<(), SyncError>>,
     ) -> Result<bool, WriteError> {
         if let Err(why) = can_adopt.get_or_init(|| self.can_adopt(rs)) {
+            if why.is_stopped() {
+                return Err(WriteError::Stopped);
+            }
             let (key, uid) = (&pod.key, &pod.uid);
             let why = format!("can't adopt Pod {key} ({uid}): {why}");
             return Err(WriteError::Local(why));
@@ -128,6 +131,9 @@ impl Writer {
     fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
         let fresh = self.live.get_replica_set(&rs.key);
         let fresh = fresh.map_err(|error| {
+            if error.is_stopped() {
+                return error.into();
+            }
             let why = format!("can't recheck DeletionTimestamp: {error}");
             if error.is_not_found() {
                 SyncError::Deleted(why)

@@ -461,3 +461,27 @@ fn an_unreadable_selector_claims_nothing() {
     fixture.sync_ok("web");
     assert_eq!(fixture.writes.take(), []);
 }
+
+/// A stop is no failed sync, which would be counted and logged.
+#[test]
+fn a_stop_amid_the_claims_is_no_failure() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [pod("a"), pod("b")]);
+    fixture
+        .writes
+        .set_live_replica_set(Err(WriteError::Stopped));
+    let error = fixture.sync("web").expect_err("the daemon stops");
+    assert!(error.is_stopped(), "{error}");
+
+    fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    fixture.writes.on_patch(|call, _| {
+        let rejected = refused(403, "Forbidden", "no");
+        Some(Err(if call == 0 {
+            rejected
+        } else {
+            WriteError::Stopped
+        }))
+    });
+    let error = fixture.sync("web").expect_err("the daemon stops");
+    assert!(error.is_stopped(), "{error}");
+}
