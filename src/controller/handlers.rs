@@ -170,8 +170,13 @@ impl ReplicaSetController {
             // The deletion counts from its start, because a pod may take long to terminate.
             if let Some(rs) = self.controller_of(new) {
                 let shown = self.cache.pods_resource_version();
-                let observe = |memory: &mut Memory| self.observe_deletion(memory, new, &shown);
-                self.observe_and_enqueue(&rs, observe);
+                self.observe_and_enqueue(&rs, |memory| {
+                    if old.is_active() {
+                        self.observe_deletion(memory, new, &shown);
+                    } else {
+                        memory.own_writes.deletion_seen(&new.uid);
+                    }
+                });
             }
             if affects_others {
                 self.delete_pod(old);

@@ -280,3 +280,23 @@ fn a_delete_waits_even_after_a_status_write() {
     let remaining = fixture.controller.memories.get(&rs, remaining);
     assert_eq!(remaining.flatten(), Some(SETTLE_MAX), "{names:?}");
 }
+
+/// What no longer counts as a replica cannot be lost.
+#[test]
+fn a_pod_that_was_terminating_already_is_no_loss() {
+    let rs = replica_set("web", 1);
+    let going = Pod {
+        resource_version: "8".into(),
+        deletion: Some(seconds_ago(0)),
+        ..ready_pod("a", &rs)
+    };
+    let fixture = fixture(&rs, [going.clone()]);
+    fixture.deliver_bookmarks("9", "9");
+    fixture.deliver_pod(Pod {
+        resource_version: "20".into(),
+        is_ready: false,
+        ..going
+    });
+    fixture.sync_ok("web");
+    assert_eq!(fixture.writes.created().len(), 1);
+}
