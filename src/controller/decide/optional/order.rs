@@ -14,7 +14,7 @@
 //! The cost is O(n log n) for n pods, besides the count of pods per node.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use crate::api::Pod;
@@ -294,20 +294,29 @@ fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize
     for lot in lots {
         queues.entry(lot.domain).or_default().push_back(lot.pods);
     }
+    let head = |domain: usize, queue: &VecDeque<Vec<usize>>, in_domain: &[usize]| {
+        let first = queue.front()?.first()?;
+        Some((in_domain[domain], Reverse(*first), domain))
+    };
+    let heads = queues.iter();
+    let heads = heads.filter_map(|(domain, queue)| head(*domain, queue, in_domain));
+    let mut heads: BinaryHeap<_> = heads.collect();
     let mut taken = Vec::with_capacity(count);
     while taken.len() < count {
-        let heads = queues.iter().filter_map(|(domain, queue)| {
-            let first = queue.front()?.first()?;
-            Some((in_domain[*domain], Reverse(*first), *domain))
-        });
-        let Some((_, _, domain)) = heads.max() else {
+        let Some((_, _, domain)) = heads.pop() else {
             break;
         };
-        let lot = queues.get_mut(&domain).and_then(VecDeque::pop_front);
-        for pod in lot.into_iter().flatten().take(count - taken.len()) {
+        let queue = queues.entry(domain).or_default();
+        for pod in queue
+            .pop_front()
+            .into_iter()
+            .flatten()
+            .take(count - taken.len())
+        {
             taken.push((pod, in_domain[domain]));
             in_domain[domain] = in_domain[domain].saturating_sub(1);
         }
+        heads.extend(head(domain, queue, in_domain));
     }
     taken
 }
