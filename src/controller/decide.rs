@@ -17,8 +17,6 @@ use self::status::{Availability, Counts};
 use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::RecordView;
-use crate::controller::memory::own_writes::Satisfaction;
-use crate::controller::memory::positions::Readiness;
 use crate::stdx::HashSet;
 
 pub use self::step::{Doubt, May, Step};
@@ -120,15 +118,13 @@ impl View<'_> {
 
     /// As [`decide`](Self::decide), as if the pods `gone` did not exist.
     pub fn decide_without(&self, gone: &HashSet<Uid>) -> Step {
-        // EnsureReady.
-        match self.record.readiness {
-            Readiness::TooEarly(_, delay) => return self.not_now(May::Wait(delay)),
-            Readiness::Overdue => return self.not_now(May::Verify(Doubt::Overdue)),
-            Readiness::Ready => {}
-        }
-        // SatisfiedExpectations: `may` judges those that are open.
-        if self.record.expectations == Satisfaction::Expired {
-            return self.not_now(May::Verify(Doubt::Unseen));
+        // EnsureReady, SatisfiedExpectations. With open expectations it reports.
+        if let May::Wait(_) | May::Verify(_) = self.record.may {
+            return Step {
+                may: self.record.may,
+                now: self.now,
+                ..Step::default()
+            };
         }
         let (owned, orphans) = match &self.pods {
             Pods::Counted { counts, next_check } => {
@@ -201,8 +197,8 @@ impl View<'_> {
     /// earlier creates or deletes of unknown outcome it would repeat.
     fn may(&self, plan: Plan, n_active: usize, is_unclear: bool) -> May {
         let record = &self.record;
-        if record.expectations == Satisfaction::Open {
-            return May::Report(None);
+        if record.may != May::Act {
+            return record.may;
         }
         // A status needs no proof: the next sync corrects an outdated one.
         if plan == Plan::Nothing {
@@ -260,15 +256,6 @@ impl View<'_> {
             Pods::Listed { owned, orphans } => {
                 owned.iter().chain(orphans).any(|it| it.uid == pod.uid)
             }
-        }
-    }
-
-    /// The step of a sync that does nothing now.
-    fn not_now(&self, may: May) -> Step {
-        Step {
-            may,
-            now: self.now,
-            ..Step::default()
         }
     }
 

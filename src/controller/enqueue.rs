@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 use super::ReplicaSetController;
 use super::decide::status::Counts;
 use super::decide::step::{Next, Plan, plan};
-use super::decide::{Step, View};
+use super::decide::{May, Step};
 use super::memory::Memory;
-use super::memory::own_writes::Satisfaction;
-use super::memory::positions::Readiness;
 use crate::api::{ObjectKey, ReplicaSet, Selector};
 use crate::cache::PodTally;
 use crate::stdx::turns;
@@ -113,43 +111,29 @@ impl ReplicaSetController {
         }
     }
 
-    /// Adds when the next sync can rely on the writes of this one.
-    pub(super) fn await_own_writes(&self, view: &View<'_>, step: &Step, next: &mut Next) {
+    /// Adds when the next sync can rely on the writes of this one, `step`.
+    pub(super) fn next_after_own_writes(&self, key: &ObjectKey, step: &Step, next: &mut Next) {
+        if !step.acts() {
+            return;
+        }
+        // The events of its writes that came during this sync found the key in progress, or the
+        // expectations still open, so they may have enqueued it with low priority.
+        turns::reached("expectations: before the key is registered");
+        let may = self.capture_record(key).may;
         let now = self.clock.now();
-        let mut record = &view.record;
-        let taken_again;
-        if step.acts() {
-            // The events of its writes that came during this sync found the key in progress, or
-            // the expectations still open, so they may have enqueued it with low priority.
-            turns::reached("expectations: before the key is registered");
-            taken_again = self.capture_record(&view.rs.key);
-            record = &taken_again;
-        }
-        match (record.readiness, record.expectations) {
-            (Readiness::TooEarly(_, delay), _) => {
-                next.to_act(now + delay, "a cache lags");
-            }
-            // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
-            // periodic resync. A lost event, or a pod that appeared and vanished unseen, wakes no
-            // key.
-            (_, Satisfaction::Open) => {
-                let delay = record.expire_in.unwrap_or_default();
-                next.to_act(now + delay, "expectations expire");
-            }
-            _ if step.acts() => next.to_act(now, "own writes"),
-            _ => {}
-        }
+        next.to_act(match may {
+            May::Wait(delay) | May::Report(Some(delay)) => now + delay,
+            May::Act | May::Report(None) | May::Verify(_) => now,
+        });
     }
 
     /// Requeues the key for the time when it needs the next sync, if no event brings it earlier.
     pub(super) fn requeue(&self, key: &ObjectKey, next: Next) {
         let now = self.clock.now();
-        if let Some((at, why)) = next.high {
-            log::trace!("{key}: next sync: {why}");
-            self.add_to_queue(key, Priority::High, at.saturating_duration_since(now));
-        }
-        if let Some((at, _)) = next.low {
-            self.add_to_queue(key, Priority::Low, at.saturating_duration_since(now));
+        for (priority, at) in [(Priority::High, next.high), (Priority::Low, next.low)] {
+            if let Some(at) = at {
+                self.add_to_queue(key, priority, at.saturating_duration_since(now));
+            }
         }
     }
 
@@ -182,7 +166,7 @@ fn may_act(memory: &Memory, rs: &ReplicaSet, plan: Plan, now: Instant) -> bool {
     let waits = |(of, wait): (i64, Option<_>)| of == rs.generation && wait.is_some();
     let creates_wait = || memory.refused(now).is_some_and(waits);
     plan != Plan::Nothing
-        && memory.own_writes.satisfaction(now) != Satisfaction::Open
+        && !matches!(memory.own_writes.may(now), May::Report(_))
         && !(matches!(plan, Plan::Create(_)) && creates_wait())
 }
 

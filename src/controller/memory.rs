@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use self::history::History;
-use self::own_writes::{OwnWrites, Satisfaction};
-use self::positions::{Positions, Readiness, Versions, Waiting};
+use self::own_writes::OwnWrites;
+use self::positions::{Positions, Resource, Versions, Waiting};
 use self::refusals::{QuotaQueues, Refusal, Refused};
 use super::decide::status::Counts;
+use super::decide::{Doubt, May};
 use super::refusals::QuotaWatch;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
@@ -113,15 +114,20 @@ impl Memory {
     }
 
     /// Takes the view at `cached`, after a take-over that is proven. Own writes and losses that
-    /// `cached` shows are forgotten.
-    fn view(&mut self, cached: Versions, now: Instant) -> RecordView {
+    /// `cached` shows are forgotten. A sync `waits` for own writes, or not.
+    fn view(&mut self, cached: Versions, waits: bool, now: Instant) -> RecordView {
         let writes = &self.own_writes;
         let unknown_deletions = writes.unknown_deletions(now);
+        let write_delay = self.positions.write_delay(&cached, now);
+        let write_delay = write_delay.filter(|_| waits);
         RecordView {
             owner: Some(self.owner.clone()),
-            readiness: self.positions.readiness(&cached, now),
-            expectations: writes.satisfaction(now),
-            expire_in: writes.remaining(now),
+            lagging: write_delay.map(|(resource, _)| resource),
+            may: match write_delay {
+                Some((_, Duration::ZERO)) => May::Verify(Doubt::Overdue),
+                Some((_, delay)) => May::Wait(delay),
+                None => writes.may(now),
+            },
             passed: writes.passed(&cached.pods),
             is_unproven: false,
             is_confirmed: self.positions.is_confirmed,
@@ -159,12 +165,11 @@ pub struct RecordView {
     /// The UID of the ReplicaSet; `None` without a record.
     pub owner: Option<Uid>,
     pub cached: Versions,
-    /// Whether the caches show every own write.
-    pub readiness: Readiness,
-    /// Whether the watches have shown every expected pod and deletion.
-    pub expectations: Satisfaction,
-    /// Time until the open expectations expire.
-    pub expire_in: Option<Duration>,
+    /// The cache that does not show every own write.
+    pub lagging: Option<Resource>,
+    /// What a sync may do by its own writes: wait until the caches show them and the watches have
+    /// shown every expected pod and deletion.
+    pub may: May,
     /// Expected pods whose stored version the pod cache has passed.
     pub passed: Vec<Arc<str>>,
     /// True if the caches may be older than the take-over.
@@ -243,16 +248,16 @@ impl Memories {
         self.state.lock().of(&rs.key, &rs.uid).map(change)
     }
 
-    /// Records that a sync of this owner found pods of these names in the cache. Returns what else
-    /// is expected; `None` without a record.
-    pub fn found(&self, key: &ObjectKey, owner: &Uid, names: &[&str]) -> Option<Satisfaction> {
+    /// Records that a sync of this owner found pods of these names in the cache. Returns what it
+    /// may do by the other expectations; `None` without a record.
+    pub fn found(&self, key: &ObjectKey, owner: &Uid, names: &[&str]) -> Option<May> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let writes = &mut state.of(key, owner)?.own_writes;
         for name in names {
             writes.creation_seen(name);
         }
-        Some(writes.satisfaction(now))
+        Some(writes.may(now))
     }
 
     /// Forgets a deleted ReplicaSet: the one with UID `owner`, or with `None` any owner of the key.
@@ -279,7 +284,7 @@ impl Memories {
     /// positions of the caches; this calls it up to twice, never under the lock.
     pub fn capture(&self, key: &ObjectKey, cached: impl Fn() -> Versions) -> RecordView {
         let view = self.view(key, cached());
-        if view.readiness == Readiness::Ready {
+        if view.lagging.is_none() {
             return view;
         }
         // ORDER: the caches may have advanced between the check and the registration. From here on
@@ -307,7 +312,7 @@ impl Memories {
         } = &mut *state;
         let mut view = RecordView::default();
         if let Some(memory) = records.get_mut(key) {
-            view = memory.view(cached, now);
+            view = memory.view(cached, self.waits_for_written, now);
             match memory.positions.written() {
                 Some(written) => waiting.add(key, written),
                 None => waiting.remove(key),
@@ -316,9 +321,6 @@ impl Memories {
             view.cached = cached;
         }
         view.is_unproven = unproven.is_some();
-        if !self.waits_for_written {
-            view.readiness = Readiness::Ready;
-        }
         view
     }
 

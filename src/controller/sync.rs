@@ -85,7 +85,7 @@ impl ReplicaSetController {
             return Err(error);
         }
         // enqueueReplicaSetAfter.
-        self.await_own_writes(&view, &step, &mut next);
+        self.next_after_own_writes(key, &step, &mut next);
         self.requeue(key, next);
         if step.has_converged() {
             self.note_converged(&rs);

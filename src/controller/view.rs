@@ -9,8 +9,7 @@ use jiff::Timestamp;
 use super::ReplicaSetController;
 use super::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
 use super::decide::status::{Availability, Counts};
-use super::decide::{Pods, Rules, View};
-use super::memory::own_writes::Satisfaction;
+use super::decide::{Doubt, May, Pods, Rules, View};
 use super::memory::positions::Versions;
 use super::memory::{Memory, RecordView};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
@@ -38,12 +37,14 @@ impl ReplicaSetController {
                 None => is_missing = true,
             }
         }
-        if !seen.is_empty() {
-            let expectations = self.memories.found(key, owner, &seen);
-            record.expectations = expectations.unwrap_or(record.expectations);
+        if !seen.is_empty()
+            && let Some(may) = self.memories.found(key, owner, &seen)
+            && record.lagging.is_none()
+        {
+            record.may = may;
         }
-        if record.expectations == Satisfaction::Open && is_missing {
-            record.expectations = Satisfaction::Expired;
+        if is_missing && matches!(record.may, May::Report(_)) {
+            record.may = May::Verify(Doubt::Unseen);
         }
         record
     }

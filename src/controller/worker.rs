@@ -9,7 +9,7 @@ use super::act::{Batch, Did};
 use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::history::{LastSync, Mistake, SyncEnd};
-use super::memory::positions::{Readiness, Resource};
+use super::memory::positions::Resource;
 use super::refusals::why_quota_refuses;
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::status::RETRY_AFTER_MAX;
@@ -150,7 +150,12 @@ impl ReplicaSetController {
             May::Wait(_) => Duration::ZERO,
             May::Verify(doubt) => writer.verify(view.rs, view.selector, doubt)?,
         };
-        self.count_skip(view);
+        // The ReplicaSet cache counts only if the pod cache does not lag.
+        match (step.may, view.record.lagging) {
+            (May::Wait(_), Some(Resource::Pods)) => self.metrics.stale_pods_skips.inc(),
+            (May::Wait(_), Some(Resource::ReplicaSets)) => self.metrics.stale_owners_skips.inc(),
+            _ => {}
+        }
         self.requeue(&view.rs.key, step.next(view.rs, began + delay));
         Ok(true)
     }
@@ -174,16 +179,6 @@ impl ReplicaSetController {
             self.memories.forget_if_over(&rs);
         }
         is_news
-    }
-
-    /// Counts a skipped sync by the cache that lags: the ReplicaSet cache only if the pod cache
-    /// does not.
-    fn count_skip(&self, view: &View<'_>) {
-        match view.record.readiness {
-            Readiness::TooEarly(Resource::Pods, _) => self.metrics.stale_pods_skips.inc(),
-            Readiness::TooEarly(Resource::ReplicaSets, _) => self.metrics.stale_owners_skips.inc(),
-            Readiness::Ready | Readiness::Overdue => {}
-        }
     }
 
     pub(super) fn note_backed_off(&self, rs: &ReplicaSet, step: &Step) {

@@ -20,9 +20,6 @@ const PER_SYNC: usize = 8;
 /// Pause before the next ones of the same ReplicaSet. The watch shows the deletions meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why another sync follows.
-const WHY: &str = "old Failed pods";
-
 /// Delay after a delete was rejected, or if all deletes of a sync met a conflict.
 const REFUSED_PAUSE: Duration = Duration::from_mins(1);
 
@@ -45,7 +42,7 @@ impl Writer {
         let not_before = |memory: &mut Memory| memory.next_leftovers;
         let not_before = self.memories.get(rs, not_before).flatten();
         if let Some(at) = not_before.filter(|at| *at > now) {
-            return next.to_report(at, WHY);
+            return next.to_report(at);
         }
         // The requests for the replicas themselves come first.
         let n_spare = if step.acts() && !has_failed {
@@ -60,7 +57,7 @@ impl Writer {
         let result: Result<Vec<Deleted>, WriteError> = results.collect();
         let pause = match result {
             // Perhaps only the lease's renewal is late.
-            Err(WriteError::Stopped) => return next.to_report(now + PAUSE, WHY),
+            Err(WriteError::Stopped) => return next.to_report(now + PAUSE),
             Err(error) => {
                 log::warn!(
                     object:% = self.kind.named(&rs.key), error:%;
@@ -90,7 +87,7 @@ impl Writer {
         let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
         self.memories.with(rs, wait);
         if count < leftovers.len() || pause == REFUSED_PAUSE {
-            next.to_report(now + pause, WHY);
+            next.to_report(now + pause);
         }
     }
 

@@ -47,7 +47,7 @@ impl Writer {
         ) {
             News::Nothing => return Ok(()),
             News::Progress if let Some(at) = next_status().filter(|at| *at > now) => {
-                next.to_report(at, "status");
+                next.to_report(at);
                 return Ok(());
             }
             News::Progress | News::Urgent => {}

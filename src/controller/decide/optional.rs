@@ -110,17 +110,17 @@ impl OptIns {
         let at = |after: Duration| (!after.is_zero()).then(|| now + after);
         if let Some(back_off) = &self.back_off {
             match at(back_off.changes_in()) {
-                Some(at) if back_off.n_backed_off > 0 => next.to_act(at, "a back-off ends"),
-                Some(at) => next.to_report(at, "a failure is old"),
+                Some(at) if back_off.n_backed_off > 0 => next.to_act(at),
+                Some(at) => next.to_report(at),
                 None => {}
             }
             if let Some(at) = at(back_off.settles_in) {
-                next.to_report(at, "a failure settles");
+                next.to_report(at);
             }
         }
         let block = self.block.as_ref();
         if let Some(at) = block.and_then(|it| it.remaining).and_then(at) {
-            next.to_act(at, "protection times out");
+            next.to_act(at);
         }
     }
 }

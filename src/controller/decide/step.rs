@@ -75,9 +75,11 @@ impl Step {
     pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
         let mut next = Next::default();
         match self.may {
-            May::Report(Some(delay)) => next.to_act(now + delay, "creates wait"),
-            May::Wait(delay) => next.to_act(now + delay, "a cache lags"),
-            May::Verify(_) => next.to_act(now, "the API server was asked"),
+            // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
+            // periodic resync, also if an expectation expires. A lost event, or a pod that appeared
+            // and vanished unseen, wakes no key.
+            May::Report(Some(delay)) | May::Wait(delay) => next.to_act(now + delay),
+            May::Verify(_) => next.to_act(now),
             May::Report(None) | May::Act => {}
         }
         let Counts {
@@ -86,11 +88,11 @@ impl Step {
         if rs.min_ready_seconds > 0 && ready != available {
             let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
             let delay = self.next_check.unwrap_or(fallback);
-            next.to_report(now + delay, "pods become available");
+            next.to_report(now + delay);
         }
         self.opt_ins.add_next(now, &mut next);
         if let Some(delay) = self.opt_ins.next_extra_deletes() {
-            next.to_report(now + delay, "old Failed pods");
+            next.to_report(now + delay);
         }
         next
     }
@@ -127,29 +129,23 @@ pub fn plan(active: usize, replicas: i32, burst: usize) -> Plan {
     }
 }
 
-/// When a sync is needed without an event, and why, for the log.
+/// When a sync is needed without an event. The earliest reason counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Next {
     /// When pods may have to be created or deleted.
-    pub high: Option<(Instant, &'static str)>,
+    pub high: Option<Instant>,
     /// When anything else may have to be done.
-    pub low: Option<(Instant, &'static str)>,
+    pub low: Option<Instant>,
 }
 
 impl Next {
-    /// Pods may have to be created or deleted then. The earliest reason counts.
-    pub fn to_act(&mut self, at: Instant, why: &'static str) {
-        add(&mut self.high, at, why);
+    /// Pods may have to be created or deleted then.
+    pub fn to_act(&mut self, at: Instant) {
+        self.high = self.high.into_iter().chain([at]).min();
     }
 
     /// Anything else may have to be done then.
-    pub fn to_report(&mut self, at: Instant, why: &'static str) {
-        add(&mut self.low, at, why);
-    }
-}
-
-fn add(known: &mut Option<(Instant, &'static str)>, at: Instant, why: &'static str) {
-    if known.is_none_or(|(earlier, _)| at < earlier) {
-        *known = Some((at, why));
+    pub fn to_report(&mut self, at: Instant) {
+        self.low = self.low.into_iter().chain([at]).min();
     }
 }

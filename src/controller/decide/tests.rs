@@ -11,8 +11,6 @@ use self::drawn::{Drawn, Stock};
 use super::{Claim, claim_of};
 use super::{Doubt, May, Plan, Pods, Step, View};
 use crate::api::{Pod, ScaleDownMark, Uid};
-use crate::controller::memory::own_writes::Satisfaction;
-use crate::controller::memory::positions::Readiness;
 use crate::controller::simulation::seeds;
 use crate::controller::testing::now;
 use crate::stdx::HashSet;
@@ -135,12 +133,8 @@ fn check_record(drawn: &Drawn, step: &Step) -> Checked {
     }
     let record = &drawn.record;
     ensure(
-        record.readiness == Readiness::Ready,
-        "it waits for caches that lag behind own writes",
-    )?;
-    ensure(
-        record.expectations == Satisfaction::Satisfied,
-        "it waits for open and expired expectations",
+        record.may == May::Act,
+        "it waits for caches that lag behind own writes, and for open and expired expectations",
     )?;
     ensure(
         !record.is_unproven || record.is_confirmed,
@@ -362,20 +356,19 @@ fn check_counted(drawn: &Drawn, view: &View<'_>, step: &Step, seen: &mut Seen) -
 fn check_next(drawn: &Drawn, step: &Step, seen: &mut Seen) -> Checked {
     let now = Instant::now();
     let next = step.next(&drawn.rs, now);
-    let [high, low] = [next.high, next.low].map(|it| it.map(|(at, _)| at));
+    let (high, low) = (next.high, next.low);
     let is_verify = matches!(step.may, May::Verify(_));
     for at in [high, low].into_iter().flatten() {
         ensure(at > now || is_verify, "it never comes back at once")?;
     }
     let is_by = |at: Option<Instant>, delay: Duration| at.is_some_and(|at| at <= now + delay);
-    // After own writes, and with open expectations, the sync adds when they expire.
-    let is_open = drawn.record.expectations == Satisfaction::Open;
+    // After own writes the sync adds when they expire.
     let has_converged = step.has_converged();
     seen.at_rest += u32::from(has_converged);
     let is_blocked = step.opt_ins.block.as_ref();
     let waits_for_marks = is_blocked.is_some_and(|block| block.remaining.is_none());
     ensure(
-        high.or(low).is_some() || step.acts() || is_open || has_converged || waits_for_marks,
+        high.or(low).is_some() || step.acts() || has_converged || waits_for_marks,
         "it comes back",
     )?;
     match step.may {

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::{ReplicaSet, ResourceVersion, Uid};
+use crate::controller::decide::{Doubt, May};
 use crate::stdx::HashSet;
 use crate::writes::pod_body::generate_name;
 
@@ -113,19 +114,6 @@ pub enum Returned {
     Refused,
     /// The create was not sent. The name counts only for the version that it was drawn for.
     Untried,
-}
-
-/// Whether a sync may act on what the cache shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Satisfaction {
-    /// The watch has shown everything expected, or nothing was expected.
-    #[default]
-    Satisfied,
-    /// Some expectation is open.
-    Open,
-    /// Some expectation stayed open for [`EXPECTATIONS_TIMEOUT`]. The cache may have missed the
-    /// event or may be far behind, so the caller has to query the API server.
-    Expired,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -340,11 +328,14 @@ impl OwnWrites {
         found
     }
 
-    pub fn satisfaction(&self, now: Instant) -> Satisfaction {
+    /// What a sync may do by the expectations (kubernetes
+    /// `pkg/controller/controller_utils.go:ControllerExpectations.SatisfiedExpectations`). After
+    /// [`EXPECTATIONS_TIMEOUT`] the cache may have missed an event, or may be far behind.
+    pub fn may(&self, now: Instant) -> May {
         match self.remaining(now) {
-            None => Satisfaction::Satisfied,
-            Some(Duration::ZERO) => Satisfaction::Expired,
-            Some(_) => Satisfaction::Open,
+            None => May::Act,
+            Some(Duration::ZERO) => May::Verify(Doubt::Unseen),
+            open => May::Report(open),
         }
     }
 

@@ -66,18 +66,6 @@ pub enum Resource {
     ReplicaSets,
 }
 
-/// Whether the caches show every own write of a ReplicaSet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Readiness {
-    /// They do.
-    #[default]
-    Ready,
-    /// This cache lags; the sync waits for at most this long.
-    TooEarly(Resource, Duration),
-    /// They have lagged for too long.
-    Overdue,
-}
-
 /// The positions that one ReplicaSet requires.
 #[derive(Debug, Default)]
 pub struct Positions {
@@ -143,18 +131,16 @@ impl Positions {
         cached.lagging(self.written()?)
     }
 
-    /// Whether the caches at `cached` show every own write. Forgets the written versions if so.
-    pub fn readiness(&mut self, cached: &Versions, now: Instant) -> Readiness {
+    /// The cache that lacks an own write at these positions, and how long a sync waits for it;
+    /// zero if it has lagged for too long. Forgets the written versions if both caches show them.
+    pub fn write_delay(&mut self, cached: &Versions, now: Instant) -> Option<(Resource, Duration)> {
         let Some(lagging) = self.lagging(cached) else {
             self.forget_written();
-            return Readiness::Ready;
+            return None;
         };
         let since = self.written.as_ref().map_or(now, |written| written.since);
         let age = now.saturating_duration_since(since);
-        match EXPECTATIONS_TIMEOUT.saturating_sub(age) {
-            Duration::ZERO => Readiness::Overdue,
-            remaining => Readiness::TooEarly(lagging, remaining),
-        }
+        Some((lagging, EXPECTATIONS_TIMEOUT.saturating_sub(age)))
     }
 
     pub fn forget_written(&mut self) {

@@ -7,10 +7,11 @@ mod written;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::own_writes::{OwnWrites, Satisfaction};
-use super::positions::{Readiness, Resource, SETTLE_MAX, Versions};
+use super::own_writes::OwnWrites;
+use super::positions::{Resource, SETTLE_MAX, Versions};
 use super::{Memories, SWEEP_AT_LEAST};
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
+use crate::controller::decide::{Doubt, May};
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::clock::Clock;
 use crate::stdx::testing::FakeClock;
@@ -21,6 +22,14 @@ fn of(key: &ObjectKey, owner: &Uid) -> ReplicaSet {
     rs.key = key.clone();
     rs.uid = owner.clone();
     rs
+}
+
+/// What the expectations permit.
+#[derive(Debug, PartialEq)]
+enum Satisfaction {
+    Satisfied,
+    Open,
+    Expired,
 }
 
 /// A store with a manual clock.
@@ -87,8 +96,12 @@ impl Rig {
 
     fn satisfaction(&self, key: &ObjectKey, owner: &Uid) -> Satisfaction {
         let now = self.clock.now();
-        let satisfaction = self.own_writes(key, owner, |writes| writes.satisfaction(now));
-        satisfaction.unwrap_or(Satisfaction::Satisfied)
+        match self.own_writes(key, owner, |writes| writes.may(now)) {
+            None | Some(May::Act) => Satisfaction::Satisfied,
+            Some(May::Report(Some(_))) => Satisfaction::Open,
+            Some(May::Verify(Doubt::Unseen)) => Satisfaction::Expired,
+            Some(other) => panic!("{other:?}"),
+        }
     }
 
     fn open(&self, key: &ObjectKey, owner: &Uid) -> Option<(usize, usize)> {
@@ -116,12 +129,18 @@ impl Rig {
         written.flatten()
     }
 
-    fn readiness(&self, key: &ObjectKey, owner: &Uid, cached: impl Fn() -> Versions) -> Readiness {
+    fn may(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        cached: impl Fn() -> Versions,
+    ) -> (Option<Resource>, May) {
         let view = self.memories.capture(key, cached);
         if view.owner.as_ref().is_some_and(|it| it != owner) {
             self.forget(key, view.owner.as_ref());
         }
-        view.of_owner(owner).readiness
+        let view = view.of_owner(owner);
+        (view.lagging, view.may)
     }
 
     fn advanced(&self, cached: impl Fn() -> Versions) -> Vec<ObjectKey> {
@@ -155,7 +174,7 @@ fn records_are_swept_only_when_twice_as_many_are_known() {
     rig.clock.advance(SETTLE_MAX);
     // A sync ends the wait for the first loss.
     let rs = replica_set("0", 1);
-    rig.readiness(&rs.key, &rs.uid, Versions::default);
+    rig.may(&rs.key, &rs.uid, Versions::default);
     rig.lose([0]);
     assert_eq!(rig.n_records(), n_live, "none was swept");
     let n_swept_at = 2 * (n_live - 1);
@@ -185,7 +204,7 @@ fn deleted_replica_sets_leave_no_records() {
         let (key, owner) = (key(&n.to_string()), Uid::new(&n.to_string()));
         rig.expect_creations(&key, &owner, ["a".into()]);
         rig.wrote_at(&key, &owner, Resource::Pods, &"20".into());
-        rig.readiness(&key, &owner, Versions::default);
+        rig.may(&key, &owner, Versions::default);
         rig.forget(&key, Some(&owner));
     }
     assert_eq!(rig.n_records(), 0);

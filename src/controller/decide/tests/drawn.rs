@@ -11,10 +11,9 @@ use crate::api::policy::FailedPodBackoff;
 use crate::api::{CompactTimestamp, Labels, Pod, PodPhase, Policy, ReplicaSet, ScaleDownMark, Uid};
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
 use crate::controller::decide::optional::protection::PROTECTED_PODS;
+use crate::controller::decide::{Doubt, May};
 use crate::controller::decide::{Pods, Rules, View};
 use crate::controller::memory::RecordView;
-use crate::controller::memory::own_writes::Satisfaction;
-use crate::controller::memory::positions::{Readiness, Resource};
 use crate::controller::testing::{now, owned_pod, replica_set, seconds_ago};
 
 /// Pods that exist in some views.
@@ -260,18 +259,12 @@ impl Stock {
     }
 
     fn record(&self, rs: &ReplicaSet, owned: &[Pod], rng: &mut Rng) -> RecordView {
-        let readiness = match rng.u32(..12) {
-            0 => Readiness::TooEarly(
-                any(&[Resource::Pods, Resource::ReplicaSets], rng),
-                delay(rng),
-            ),
-            1 => Readiness::Overdue,
-            _ => Readiness::Ready,
-        };
-        let expectations = match rng.u32(..8) {
-            0 => Satisfaction::Open,
-            1 => Satisfaction::Expired,
-            _ => Satisfaction::Satisfied,
+        let may = match rng.u32(..24) {
+            0..2 => May::Wait(delay(rng)),
+            2..4 => May::Verify(Doubt::Overdue),
+            4..7 => May::Report(Some(delay(rng))),
+            7..10 => May::Verify(Doubt::Unseen),
+            _ => May::Act,
         };
         let mut some = |pods: &[Pod]| -> Vec<Pod> {
             let pods = pods.iter().filter(|_| one_in(6, rng));
@@ -288,9 +281,7 @@ impl Stock {
         let unknown_deletions: Vec<Uid> = uids.map(|pod| pod.uid.clone()).collect();
         RecordView {
             owner: Some(rs.uid.clone()),
-            readiness,
-            expectations,
-            expire_in: (expectations == Satisfaction::Open).then(|| delay(rng)),
+            may,
             is_unproven: rng.bool(),
             is_confirmed: rng.bool(),
             loss_delay: one_in(5, rng).then(|| delay(rng)),

@@ -4,11 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Rig;
+use super::{Rig, Satisfaction};
 use crate::api::{ObjectKey, Uid};
-use crate::controller::memory::own_writes::{
-    ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites, Satisfaction,
-};
+use crate::controller::memory::own_writes::{ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites};
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::testing::FakeClock;
 

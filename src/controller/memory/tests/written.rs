@@ -1,13 +1,23 @@
 //! Group H, the part about the record alone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Rig;
 use crate::api::{ObjectKey, Uid};
+use crate::controller::decide::{Doubt, May};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
-use crate::controller::memory::positions::{Readiness, Resource, Versions};
+use crate::controller::memory::positions::{Resource, Versions};
 use crate::controller::testing::key;
 use crate::stdx::testing::thread_time;
+
+const READY: (Option<Resource>, May) = (None, May::Act);
+const OVERDUE: (Option<Resource>, May) = (Some(Resource::Pods), May::Verify(Doubt::Overdue));
+
+/// The pod cache lags, and the sync waits at most this long.
+fn too_early(delay: Duration) -> (Option<Resource>, May) {
+    (Some(Resource::Pods), May::Wait(delay))
+}
 
 fn versions(pods: &str, replica_sets: &str) -> Versions {
     Versions {
@@ -40,8 +50,8 @@ fn written(pods: &[&str], replica_sets: &[&str]) -> Rig {
 #[track_caller]
 fn check_ready(store: &Rig, cached: &Versions, ready: bool) {
     let (key, owner) = rs();
-    let readiness = store.readiness(&key, &owner, || cached.clone());
-    assert_eq!(readiness == Readiness::Ready, ready, "{cached:?}");
+    let readiness = store.may(&key, &owner, || cached.clone());
+    assert_eq!(readiness == READY, ready, "{cached:?}");
 }
 
 #[test]
@@ -211,8 +221,8 @@ fn a_version_reached_during_the_check_is_not_missed() {
         versions(&version.to_string(), "1")
     };
     let (key, owner) = rs();
-    let readiness = store.readiness(&key, &owner, cached);
-    assert_eq!(readiness, Readiness::Ready);
+    let readiness = store.may(&key, &owner, cached);
+    assert_eq!(readiness, READY);
     assert_eq!(reads.get(), 11, "read twice");
     assert_eq!(store.advanced(|| versions("10", "1")), []);
 }
@@ -221,8 +231,8 @@ fn a_version_reached_during_the_check_is_not_missed() {
 fn another_owners_writes_are_not_waited_for() {
     let (store, (key, _)) = (written(&["10"], &[]), rs());
     let owner = Uid::new("uid-of-the-next-one");
-    let readiness = store.readiness(&key, &owner, || versions("9", "1"));
-    assert_eq!(readiness, Readiness::Ready);
+    let readiness = store.may(&key, &owner, || versions("9", "1"));
+    assert_eq!(readiness, READY);
     assert_eq!(store.advanced(|| versions("10", "1")), []);
 }
 
@@ -234,25 +244,22 @@ fn a_version_expires_like_an_expectation() {
     store.wrote_at(&key, &owner, Resource::Pods, &"10".into());
     let check = |version: &str, readiness| {
         assert_eq!(
-            store.readiness(&key, &owner, || versions(version, "1")),
+            store.may(&key, &owner, || versions(version, "1")),
             readiness
         );
     };
-    check(
-        "9",
-        Readiness::TooEarly(Resource::Pods, EXPECTATIONS_TIMEOUT),
-    );
-    let minute = std::time::Duration::from_mins(1);
+    check("9", too_early(EXPECTATIONS_TIMEOUT));
+    let minute = Duration::from_mins(1);
     clock.advance(minute);
-    check("9", Readiness::TooEarly(Resource::Pods, 4 * minute));
+    check("9", too_early(4 * minute));
     // A lower version changes nothing, a higher one does.
     store.wrote_at(&key, &owner, Resource::Pods, &"8".into());
-    check("9", Readiness::TooEarly(Resource::Pods, 4 * minute));
+    check("9", too_early(4 * minute));
     store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
-    check("10", Readiness::TooEarly(Resource::Pods, 5 * minute));
+    check("10", too_early(5 * minute));
     clock.advance(EXPECTATIONS_TIMEOUT);
-    check("10", Readiness::Overdue);
-    check("11", Readiness::Ready);
+    check("10", OVERDUE);
+    check("11", READY);
 }
 
 /// An event that wakes no key costs the same however many keys wait.
@@ -264,7 +271,7 @@ fn waking_does_not_visit_every_waiting_key() {
             let (key, owner) = (key(&format!("rs-{n}")), Uid::new(&format!("uid-{n}")));
             let version = (1_000_000 + n).to_string();
             store.wrote_at(&key, &owner, Resource::Pods, &(*version).into());
-            store.readiness(&key, &owner, || versions("5", "5"));
+            store.may(&key, &owner, || versions("5", "5"));
         }
         let began = thread_time();
         for n in 10..2_000 {
@@ -284,7 +291,7 @@ fn a_key_waiting_for_both_caches_wakes_with_the_later() {
     for first in [("10", "15"), ("5", "20")] {
         let store = written(&["10"], &["20"]);
         let (key, owner) = rs();
-        store.readiness(&key, &owner, || versions("5", "15"));
+        store.may(&key, &owner, || versions("5", "15"));
         assert!(store.advanced(|| versions(first.0, first.1)).is_empty());
         // The key also waits for writes made meanwhile.
         store.wrote_at(&key, &owner, Resource::Pods, &"11".into());
