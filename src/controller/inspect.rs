@@ -244,12 +244,13 @@ impl Inspector<'_> {
         let queue = self.0.queue.state_of(&rs.key);
         let copy = |memory: &mut Record| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
+            let (mut deletions, n_over) = writes.unknown_deletions(now);
             let is_held_up = self.0.options.gates.stale_controller_consistency
                 && positions.lagging(&cached).is_some();
             Memory {
                 expectations: writes.open(now),
                 unresolved_creations: writes.creations_under_way(now),
-                unresolved_deletions: writes.unknown_deletions(now).under_way,
+                unresolved_deletions: deletions.split_off(n_over),
                 waits_for: positions.written().filter(|_| is_held_up).cloned(),
                 last_sync: memory.history.last_sync.clone(),
                 last_error: memory.history.last_error.clone(),

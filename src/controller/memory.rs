@@ -117,7 +117,7 @@ impl Memory {
     /// `cached` shows are forgotten. A sync `waits` for own writes, or not.
     fn view(&mut self, cached: Versions, waits: bool, now: Instant) -> RecordView {
         let writes = &self.own_writes;
-        let unknown_deletions = writes.unknown_deletions(now);
+        let (unknown_deletions, n_overdue) = writes.unknown_deletions(now);
         let write_delay = self.positions.write_delay(&cached, now);
         let write_delay = write_delay.filter(|_| waits);
         RecordView {
@@ -135,8 +135,8 @@ impl Memory {
             refused: self.refused(now),
             spec_delay: self.positions.recorded_spec_delay(&cached.pods, now),
             unknown_creations: writes.unknown_creations(),
-            n_overdue: unknown_deletions.over.len(),
-            unknown_deletions: [unknown_deletions.over, unknown_deletions.under_way].concat(),
+            unknown_deletions,
+            n_overdue,
             unknowns_are_compared: writes.are_compared,
             cached,
         }

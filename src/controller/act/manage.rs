@@ -71,14 +71,6 @@ impl Writer {
             cached.is_some_and(|pod| !pod.is_controlled_by(&rs.uid) || view.lists(&pod))
         };
         let names = own_writes::take(names, count, draw, is_taken);
-        self.create_all(rs, &names)
-    }
-
-    fn create_all(&self, rs: &ReplicaSet, names: &[Arc<str>]) -> Result<(), SyncError> {
-        let count = names.len();
-        if count == 0 {
-            return Ok(());
-        }
         // ORDER: every name is expected before the first request, because the watch may show a pod
         // before the response to its create arrives.
         self.expect(rs, names.iter().cloned(), []);

@@ -60,10 +60,10 @@ impl Writer {
                 let live = self.compare_with_live(rs, selector)?;
                 let now = self.clock.now();
                 self.own_writes(rs, |writes| {
-                    let over = writes.unknown_deletions(now).over;
+                    let (unknown, n_over) = writes.unknown_deletions(now);
                     let is_live =
                         |uid: &&Uid| live.iter().any(|pod| pod.uid == **uid && pod.is_active());
-                    for uid in over.iter().filter(is_live) {
+                    for uid in unknown[..n_over].iter().filter(is_live) {
                         writes.deletion_resolved(uid);
                     }
                     writes.are_compared = true;

@@ -171,20 +171,22 @@ impl Rule {
         Self::Age,
     ];
 
+    const NAMES: [&str; 10] = [
+        "scale-down",
+        "unassigned",
+        "phase",
+        "not-ready",
+        "deletion-cost",
+        "crowded-node",
+        "ready-time",
+        "restarts",
+        "sidecar-restarts",
+        "age",
+    ];
+
     /// The name in machine-readable output, such as `deletion-cost`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Mark => "scale-down",
-            Self::Unassigned => "unassigned",
-            Self::Phase => "phase",
-            Self::NotReady => "not-ready",
-            Self::DeletionCost => "deletion-cost",
-            Self::CrowdedNode => "crowded-node",
-            Self::ReadyTime => "ready-time",
-            Self::Restarts => "restarts",
-            Self::SidecarRestarts => "sidecar-restarts",
-            Self::Age => "age",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// True for the criteria that separate pods by their state, and by the cost that somebody gave

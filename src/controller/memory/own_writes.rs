@@ -70,8 +70,12 @@ const STRIDE: u64 = 8_868_113;
 
 #[derive(Debug, Default)]
 pub struct OwnWrites {
-    /// The creates, by name.
+    /// The creates that are expected or of unknown outcome, by name.
     creations: BTreeMap<Arc<str>, Creation>,
+    /// Names under which no pod was stored, in the order of the returns: those of rejected creates,
+    /// and those of creates that were not sent. The latter count only for the version that they
+    /// were drawn for.
+    returned: [Vec<Arc<str>>; 2],
     /// The version whose names are drawn, and the index of the next one in the cycle.
     sequence: Option<(ResourceVersion, u64)>,
     expected_deletions: HashSet<Uid>,
@@ -92,13 +96,11 @@ struct Creation {
     /// If a pod may or may not have been stored: whether each try was answered, and when the last
     /// one ended.
     unknown: Option<(bool, Instant)>,
-    /// If no pod was stored, and nothing else is known: why, and the order of the returns.
-    returned: Option<(Returned, usize)>,
 }
 
 impl Creation {
     fn is_over(&self) -> bool {
-        self.expected.is_none() && self.unknown.is_none() && self.returned.is_none()
+        self.expected.is_none() && self.unknown.is_none()
     }
 
     /// True if its outcome is unknown, and it may still take effect.
@@ -108,11 +110,11 @@ impl Creation {
 }
 
 /// Why a name is drawn again, in the order of the draws.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
     /// The API server rejected the create.
     Refused,
-    /// The create was not sent. The name counts only for the version that it was drawn for.
+    /// The create was not sent.
     Untried,
 }
 
@@ -121,14 +123,6 @@ pub struct OpenExpectations {
     pub creations: Vec<Arc<str>>,
     pub deletions: Vec<Uid>,
     pub age: Duration,
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct UnknownDeletions {
-    /// Deletes that may still take effect.
-    pub under_way: Vec<Uid>,
-    /// Deletes that have either taken effect or never will.
-    pub over: Vec<Uid>,
 }
 
 impl OwnWrites {
@@ -154,21 +148,14 @@ impl OwnWrites {
     fn expect_creation(&mut self, name: Arc<str>) {
         let creation = self.creations.entry(name).or_default();
         creation.expected = Some(ResourceVersion::default());
-        creation.returned = None;
     }
 
     /// Draws `count` names for pods of `rs`: first the returned ones, then new ones.
     pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
         self.forget_versions_before(&rs.resource_version);
-        let returned = |(name, creation): (&Arc<str>, &Creation)| {
-            creation.returned.map(|order| (order, Arc::clone(name)))
-        };
-        let mut returned: Vec<_> = self.creations.iter().filter_map(returned).collect();
-        returned.sort_unstable();
-        let returned = returned.into_iter().map(|(_, name)| name);
-        let mut names: Vec<_> = returned.take(count).collect();
-        for name in &names {
-            self.creations.remove(name);
+        let mut names = Vec::with_capacity(count);
+        for returned in &mut self.returned {
+            names.extend(returned.drain(..returned.len().min(count - names.len())));
         }
         let version = &rs.resource_version;
         // A version that is no number does not count the versions before it.
@@ -189,14 +176,16 @@ impl OwnWrites {
     pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
         if self.sequence.as_ref().is_none_or(|(it, _)| it != version) {
             self.sequence = None;
-            let is_untried = |it: &Creation| matches!(it.returned, Some((Returned::Untried, _)));
-            self.creations.retain(|_, creation| !is_untried(creation));
+            self.returned[Returned::Untried as usize].clear();
         }
     }
 
     /// The watch, or a sync that looked into the cache, has found the pod with this name.
     pub fn creation_seen(&mut self, name: &str) {
         self.creations.remove(name);
+        for returned in &mut self.returned {
+            returned.retain(|it| **it != *name);
+        }
     }
 
     /// The response to the create of this pod names the stored `version`.
@@ -209,14 +198,15 @@ impl OwnWrites {
 
     /// The create of this pod failed or was not sent, so it is not expected. Without a stored pod
     /// its name may be drawn again.
-    pub fn creation_failed(&mut self, name: &str, returned: Option<Returned>) {
-        let orders = self.creations.values().filter_map(|it| it.returned);
-        let next = orders.map(|(_, order)| order + 1).max().unwrap_or(0);
-        let order = returned.map(|why| (why, next));
-        self.update(name, |creation| {
-            creation.expected = None;
-            creation.returned = order.filter(|_| creation.unknown.is_none());
-        });
+    pub fn creation_failed(&mut self, name: &Arc<str>, returned: Option<Returned>) {
+        let was_known = self.creations.contains_key(name);
+        self.update(name, |creation| creation.expected = None);
+        if let Some(why) = returned
+            && was_known
+            && !self.creations.contains_key(name)
+        {
+            self.returned[why as usize].push(Arc::clone(name));
+        }
     }
 
     fn update(&mut self, name: &str, change: impl FnOnce(&mut Creation)) {
@@ -250,8 +240,7 @@ impl OwnWrites {
 
     /// True if a create of this name is expected, or its outcome is unknown.
     pub fn has_creation(&self, name: &str) -> bool {
-        let creation = self.creations.get(name);
-        creation.is_some_and(|it| it.returned.is_none())
+        self.creations.contains_key(name)
     }
 
     /// The names of pods that may exist already: first those whose create may still arrive at the
@@ -315,17 +304,14 @@ impl OwnWrites {
         }
     }
 
-    /// The deletes with an unknown outcome, in the order of their UIDs.
-    pub fn unknown_deletions(&self, now: Instant) -> UnknownDeletions {
-        let mut found = UnknownDeletions::default();
-        for (pod, since) in &self.unknown_deletions {
-            if may_arrive(*since, now) {
-                found.under_way.push(pod.clone());
-            } else {
-                found.over.push(pod.clone());
-            }
-        }
-        found
+    /// The pods whose delete has an unknown outcome: first those whose delete has taken effect or
+    /// never will, and how many these are.
+    pub fn unknown_deletions(&self, now: Instant) -> (Vec<Uid>, usize) {
+        let pods = self.unknown_deletions.iter();
+        let (under_way, over): (Vec<_>, Vec<_>) = pods.partition(|(_, at)| may_arrive(**at, now));
+        let n_over = over.len();
+        let all = over.into_iter().chain(under_way);
+        (all.map(|(pod, _)| pod.clone()).collect(), n_over)
     }
 
     /// What a sync may do by the expectations (kubernetes
@@ -376,9 +362,9 @@ impl OwnWrites {
     /// True if nothing is expected or returned, no write of unknown outcome may still take effect,
     /// and no sequence has started.
     pub fn is_over(&self, now: Instant) -> bool {
-        let is_over =
-            |it: &Creation| it.expected.is_none() && it.returned.is_none() && !it.is_under_way(now);
+        let is_over = |it: &Creation| it.expected.is_none() && !it.is_under_way(now);
         self.creations.values().all(is_over)
+            && self.returned.iter().all(Vec::is_empty)
             && self.sequence.is_none()
             && self.expected_deletions.is_empty()
             && !self

@@ -15,8 +15,7 @@ use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
-use crate::controller::memory::history::Mistake;
-use crate::controller::memory::history::SyncEnd;
+use crate::controller::memory::history::{Mistake, SyncEnd};
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
     Fixture, creates, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused,
