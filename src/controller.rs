@@ -98,7 +98,6 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub metrics: ControllerMetrics,
-    /// Whether quotas are watched; shared by all controllers.
     pub quota_watch: Arc<QuotaWatch>,
 }
 
@@ -140,8 +139,6 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// A burst of [`BURST_REPLICAS`], a second between two status writes, and the defaults of the
-    /// others.
     fn default() -> Self {
         Self {
             burst_replicas: BURST_REPLICAS,
@@ -153,7 +150,6 @@ impl Default for Options {
     }
 }
 
-/// Whether a controller writes.
 enum Mode {
     /// It writes, and detects other writers.
     Writes(Box<Writer>),

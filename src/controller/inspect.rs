@@ -48,32 +48,21 @@ impl ReplicaSetFacts {
         rules: Rules,
         memory: Option<Memory>,
     ) -> Self {
-        let rs = &*replica_set;
-        let (related, per_node) = match &rs.selector {
-            Ok(selector) => {
-                let siblings = Siblings::of(kind, cache, rs, selector);
-                // Counting takes time in proportion to all pods.
-                let counts_all = counts_all_pods(&rules.policy);
-                let per_node = counts_all.then(|| siblings.active_pods_per_node());
-                (siblings.related_pods(), per_node.unwrap_or_default())
+        let rs = Arc::clone(&replica_set);
+        let mut facts = Self::in_table(kind, cache, replica_set, rules, memory);
+        if let Ok(selector) = &rs.selector {
+            let siblings = Siblings::of(kind, cache, &rs, selector);
+            facts.related = siblings.related_pods();
+            // Counting takes time in proportion to all pods.
+            if counts_all_pods(&rules.policy) {
+                facts.per_node = siblings.active_pods_per_node();
             }
-            Err(_) => Default::default(),
-        };
-        let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
-        let [owned, orphans] = cache.pods_for(&owner, &rs.key.namespace);
-        let mut neighbours = cache.replica_sets_in(&rs.key.namespace);
-        neighbours.retain(|it| it.uid != rs.uid);
-        Self {
-            kind,
-            owned,
-            orphans,
-            related,
-            neighbours,
-            per_node,
-            rules,
-            memory,
-            replica_set,
         }
+        let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
+        [facts.owned, facts.orphans] = cache.pods_for(&owner, &rs.key.namespace);
+        facts.neighbours = cache.replica_sets_in(&rs.key.namespace);
+        facts.neighbours.retain(|it| it.uid != rs.uid);
+        facts
     }
 
     /// What a table needs of it: without `related`, `neighbours` and `per_node`, on which only the

@@ -36,7 +36,6 @@ pub struct Memories {
     clock: Arc<dyn Clock>,
     /// False: no sync waits for the versions of own writes.
     waits_for_written: bool,
-    /// Whether quotas are watched; shared by all controllers.
     pub quota_watch: Arc<QuotaWatch>,
     state: Mutex<State>,
     stands_by: AtomicBool,
@@ -54,13 +53,10 @@ struct State {
     /// What a new leader has to prove before it acts: that both caches have reached these
     /// positions, which are those of its take-over; empty while unknown. `None` once they have.
     ///
-    /// The watches may not have shown the previous leader's last writes yet, and a sync that acted
-    /// on such a cache would create the same pods again. So the first sync with something to do
-    /// queries the API server for its current versions, and each ReplicaSet delays its first action
-    /// until both caches have reached those. A quiet watch learns its position only about once a
-    /// minute, so within that minute the sync compares with the API server instead: one GET and one
-    /// LIST for each ReplicaSet with something to do. Each cache is compared with a version of its
-    /// own resource, because versions of two resources need not share a history.
+    /// The watches may not have shown the previous leader's last writes yet. So the first sync with
+    /// something to do queries the API server for its current versions. Until a quiet watch learns
+    /// its position, which takes about a minute, each ReplicaSet with something to do is compared
+    /// with the API server instead ([`Doubt::TakeOver`]).
     unproven: Option<Versions>,
     /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over
     /// as many new records.
@@ -162,7 +158,7 @@ impl Memory {
 /// many.
 #[derive(Clone, Debug, Default)]
 pub struct RecordView {
-    /// The UID of the ReplicaSet; `None` without a record.
+    /// `None` without a record.
     pub owner: Option<Uid>,
     pub cached: Versions,
     /// The cache that does not show every own write.
@@ -172,9 +168,9 @@ pub struct RecordView {
     pub may: May,
     /// Expected pods whose stored version the pod cache has passed.
     pub passed: Vec<Arc<str>>,
-    /// True if the caches may be older than the take-over.
+    /// True if the caches may be older than the take-over, unless the API server has confirmed
+    /// them for this ReplicaSet.
     pub is_unproven: bool,
-    /// True if the API server has confirmed them for this ReplicaSet.
     pub is_confirmed: bool,
     /// How long creates wait for the ReplicaSet's own deletion after a loss of pods.
     pub loss_delay: Option<Duration>,
@@ -182,13 +178,12 @@ pub struct RecordView {
     pub refused: Option<(i64, Option<Duration>)>,
     /// How long a choice of pods to delete waits for a pod cache as new as the spec.
     pub spec_delay: Option<Duration>,
-    /// Names under which a pod may exist already, in the order of their retries.
+    /// As [`OwnWrites::unknown_creations`].
     pub unknown_creations: Vec<Arc<str>>,
-    /// Pods that may be deleted already: first those whose delete can take no effect any more.
+    /// As [`OwnWrites::unknown_deletions`].
     pub unknown_deletions: Vec<Uid>,
-    /// How many those are.
     pub n_overdue: usize,
-    /// True if the API server has been queried since the last write of unknown outcome.
+    /// As [`OwnWrites::are_compared`].
     pub unknowns_are_compared: bool,
 }
 

@@ -1,31 +1,23 @@
 //! A ReplicaSet's own writes that the cache does not show yet, by identity: created pods by their
 //! *names*, deleted pods by their *UIDs*. Plain data without lock, clock or I/O.
 //!
-//! While a write is *expected*, the sync neither creates nor deletes, because its view lacks its
-//! own writes. A write is *unknown* if its response was lost or the server gave up halfway. It
-//! blocks nothing, but the sync retries it first, a create under the same name and a delete of the
-//! same pod, so that it cannot create or delete a second one. A retry that failed or was never sent
-//! proves nothing about the first attempt.
-//!
-//! A write is settled by an event of its pod, by the pod's deletion, by a response with its
-//! outcome, or by a position: a cache that has passed the version of the stored pod without the pod
-//! has missed it, and the sync queries the API server.
+//! While a write is *expected*, the sync neither creates nor deletes. A write of *unknown* outcome
+//! blocks nothing, but the sync repeats it first, under the same name or on the same pod, so that
+//! it cannot create or delete a second one. A repetition that failed proves nothing about the first
+//! attempt.
 //!
 //! A name under which no pod was stored is *returned*. A rejected one is drawn before all others,
-//! whatever the version: the error message then stays the same, so the recorder counts up the event
-//! instead of creating another.
+//! so the error message stays the same, and the recorder counts up the event.
 //!
-//! New names depend only on the ReplicaSet's UID and resource version. A daemon that was killed
-//! during a scale-up and restarted finds the ReplicaSet at the same version, because the status
-//! write follows the creates. So it uses the *same* names again: if an earlier create is still in
-//! progress at the API server, the repeated one fails with "already exists" instead of creating a
-//! surplus pod. This does not hold if another client wrote the ReplicaSet meanwhile.
+//! New names depend only on the ReplicaSet's UID and resource version. A daemon that is killed and
+//! restarted during a scale-up finds the same version, because the status write follows the
+//! creates, and draws the *same* names: the API server rejects those that exist already. This does
+//! not hold if another client wrote the ReplicaSet meanwhile.
 //!
 //! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles; the
 //! number of a version is its start in the cycle. Each stored pod takes a version of its own, so
-//! no name of a stored pod returns until the API server has issued 14 million versions, across any
-//! number of restarts. The exception is a pod that appeared and vanished since the last write of
-//! the ReplicaSet, if the daemon restarts then.
+//! no name returns until the API server has issued 14 million versions. The exception is a pod that
+//! appeared and vanished since the last write of the ReplicaSet, if the daemon restarts then.
 //!
 //! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
 //! `pkg/controller/controller_utils.go:ControllerExpectations`), so unrelated pods can satisfy an
@@ -88,7 +80,6 @@ pub struct OwnWrites {
     pub are_compared: bool,
 }
 
-/// The state of a create.
 #[derive(Debug, Default)]
 struct Creation {
     /// If it is expected: the version of the stored pod; empty until that is known.
@@ -273,7 +264,6 @@ impl OwnWrites {
         creations.filter_map(|(name, it)| Some((name, it.expected.as_ref()?)))
     }
 
-    /// True if the pod with this UID is expected to terminate.
     pub fn expects_deletion(&self, pod: &Uid) -> bool {
         self.expected_deletions.contains(pod)
     }
@@ -285,18 +275,15 @@ impl OwnWrites {
         self.unknown_deletions.remove(pod);
     }
 
-    /// The delete of the pod with this UID failed, so it is not expected.
     pub fn deletion_failed(&mut self, pod: &Uid) {
         self.expected_deletions.remove(pod);
     }
 
-    /// The outcome of the delete of the pod with this UID is known.
     pub fn deletion_resolved(&mut self, pod: &Uid) {
         self.unknown_deletions.remove(pod);
     }
 
-    /// The outcome of the expected delete of the pod with this UID is unknown. If the watch has
-    /// shown it, it is known.
+    /// If the watch has shown the deletion, its outcome is known.
     pub fn deletion_is_unknown(&mut self, pod: &Uid, now: Instant) {
         if self.expects_deletion(pod) {
             self.unknown_deletions.insert(pod.clone(), now);
