@@ -474,9 +474,9 @@ pub(super) fn lost() -> WriteError {
     WriteError::unknown("connection reset")
 }
 
-/// A status error that this daemon cannot resolve.
-pub(super) fn forbidden() -> WriteError {
-    refused(403, "Forbidden", "exceeded quota")
+/// A status error after which creates have upstream's back-off.
+pub(super) fn not_allowed() -> WriteError {
+    refused(405, "MethodNotAllowed", "exceeded quota")
 }
 
 /// Takes the names of the pods created since the last call.

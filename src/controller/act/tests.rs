@@ -1,6 +1,6 @@
 //! Group G: bursts, and the log line of a batch.
 
-use crate::controller::testing::{Fixture, creates, deletes, forbidden, owned_pod, replica_set};
+use crate::controller::testing::{Fixture, creates, deletes, not_allowed, owned_pod, replica_set};
 use crate::writes::WriteError;
 
 /// Scales up and down in bursts, delivering the writes one by one.
@@ -74,7 +74,7 @@ fn a_batch_without_effect_logs_at_debug_level() {
     let level = super::manage::level_of_batch;
     assert_eq!(level(0, &Err(WriteError::Stopped)), Level::Debug);
     assert_eq!(level(1, &Err(WriteError::Stopped)), Level::Info);
-    assert_eq!(level(0, &Err(forbidden())), Level::Debug);
-    assert_eq!(level(1, &Err(forbidden())), Level::Info);
+    assert_eq!(level(0, &Err(not_allowed())), Level::Debug);
+    assert_eq!(level(1, &Err(not_allowed())), Level::Info);
     assert_eq!(level(3, &Ok(())), Level::Info);
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
-    Fixture, forbidden, key, lost, owned_pod, pod, ready_pod, replica_set, seconds_ago, with_status,
+    Fixture, key, lost, not_allowed, owned_pod, pod, ready_pod, replica_set, seconds_ago,
+    with_status,
 };
 
 use crate::stdx::clock::Clock;
@@ -484,7 +485,7 @@ fn tallies_and_pods_give_the_same_counts() {
 fn a_refused_create_is_reported_at_once() {
     let fixture = paced();
     fixture.cache_silently(Some(replica_set("web", 2)), []);
-    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("refused");
     let statuses = fixture.writes.status_updates();
     assert_eq!(statuses.len(), 1);

@@ -10,7 +10,7 @@ use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::Pods;
 use crate::controller::memory::RecordView;
 use crate::controller::testing::{
-    Fixture, Write, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
+    Fixture, Write, fixture, not_allowed, owned_pod, read_replica_set, ready_pod, refused,
     replica_set_json, seconds_ago,
 };
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -72,7 +72,7 @@ fn a_failing_create_does_not_keep_them() {
     let rs = keeps_one(1);
     let pods: Vec<Pod> = (0..10).map(|i| failed(i, &rs, 9000 - i)).collect();
     let fixture = fixture(&rs, pods);
-    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
     fixture.process(&rs.key);
     let deletes = |writes: Vec<Write>| {
         let is_delete = |write: &&Write| matches!(write, Write::DeleteQuietly(..));
@@ -213,7 +213,7 @@ fn a_pod_that_has_changed_since_is_left_alone() {
 #[test]
 fn a_rejected_delete_fails_no_sync_and_is_retried() {
     let (fixture, _) = with_failed(5);
-    fixture.writes.on_delete(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_delete(|_, _| Some(Err(not_allowed())));
     fixture.sync_ok("web");
     assert_eq!(
         discarded(&fixture),

@@ -4,7 +4,7 @@ use crate::api::Pod;
 use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{
-    Write, controller_ref, creates, fixture, forbidden, key, lost, owned_pod, pod, refused,
+    Write, controller_ref, creates, fixture, key, lost, not_allowed, owned_pod, pod, refused,
     replica_set,
 };
 use crate::stdx::clock::Clock;
@@ -16,7 +16,7 @@ fn b_14_failed_and_skipped_creates_are_not_expected() {
     let fixture = fixture(&rs, []);
     fixture
         .writes
-        .on_create(|call, _| (call >= 5).then(|| Err(forbidden())));
+        .on_create(|call, _| (call >= 5).then(|| Err(not_allowed())));
     fixture.sync("web").expect_err("some are refused");
     fixture.assert_counts(7, 0, 0);
     assert_eq!(fixture.open(&rs), Some((5, 0)));
@@ -67,7 +67,7 @@ fn g_03_g_04_a_refusal_ends_the_creates_after_its_batch() {
         let fixture = fixture(&rs, []);
         fixture
             .writes
-            .on_create(move |call, _| (call >= accepted).then(|| Err(forbidden())));
+            .on_create(move |call, _| (call >= accepted).then(|| Err(not_allowed())));
         assert_eq!(fixture.sync("web").is_ok(), calls == 10);
         fixture.assert_counts(calls, 0, 0);
         assert_eq!(fixture.open(&rs), Some((accepted, 0)));
@@ -115,7 +115,7 @@ fn g_11_a_transient_failure_is_retried() {
 fn a_refused_create_is_retried_under_its_name() {
     let rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
-    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("refused");
     let first = creates(&fixture);
     for _ in 0..3 {
@@ -135,7 +135,7 @@ fn unsent_names_are_drawn_next() {
     let fixture = fixture(&rs, []);
     fixture
         .writes
-        .on_create(|call, _| (call == 0).then(|| Err(forbidden())));
+        .on_create(|call, _| (call == 0).then(|| Err(not_allowed())));
     fixture.sync("web").expect_err("the first is refused");
     assert_eq!(creates(&fixture), first[..1]);
     fixture.sync_ok("web");
@@ -220,7 +220,7 @@ fn an_event_reports_a_create_whose_names_are_all_taken() {
         fixture.writes.take_warnings(),
         ["FailedCreate: Error creating: already exists"]
     );
-    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_find_pod(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("the read is rejected");
     assert_eq!(
         fixture.writes.take_warnings(),

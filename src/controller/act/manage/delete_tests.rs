@@ -2,7 +2,7 @@
 
 use crate::api::Pod;
 use crate::controller::testing::{
-    controller_ref, deletes, fixture, forbidden, owned_pod, read_replica_set, ready_pod, refused,
+    controller_ref, deletes, fixture, not_allowed, owned_pod, read_replica_set, ready_pod, refused,
     replica_set, replica_set_json, seconds_ago,
 };
 use crate::writes::WriteError;
@@ -93,7 +93,7 @@ fn an_unresolved_conflict_is_retried_on_the_same_pod() {
     fixture
         .writes
         .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
-    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_find_pod(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("the read is refused");
     assert_eq!(deletes(&fixture), ["a"]);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
@@ -182,7 +182,7 @@ fn consolidate_sees_the_pods_of_all_owners() {
 fn an_event_reports_a_conflict_that_cannot_be_read() {
     for (error, warnings) in [
         (
-            forbidden(),
+            not_allowed(),
             &["FailedDelete: Error deleting: exceeded quota"][..],
         ),
         (WriteError::Stopped, &[]),

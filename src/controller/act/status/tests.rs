@@ -317,10 +317,10 @@ fn f_15_f_16_errors_of_a_sync_become_the_condition() {
         fixture.cache_silently(Some(rs.clone()), pods);
         fixture
             .writes
-            .on_create(|_, _| Some(Err(refused(403, "Forbidden", "E"))));
+            .on_create(|_, _| Some(Err(refused(405, "MethodNotAllowed", "E"))));
         fixture
             .writes
-            .on_delete(|_, _| Some(Err(refused(403, "Forbidden", "E"))));
+            .on_delete(|_, _| Some(Err(refused(405, "MethodNotAllowed", "E"))));
         let error = fixture.sync("web").expect_err("refused");
         assert_eq!(error.to_string(), message);
         let status = fixture.writes.status_updates().pop().expect("a status");

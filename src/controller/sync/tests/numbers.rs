@@ -6,7 +6,8 @@ use super::at;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
-    Fixture, fixture, forbidden, lost, owned_pod, pod, ready_pod, refused, replica_set, seconds_ago,
+    Fixture, fixture, lost, not_allowed, owned_pod, pod, ready_pod, refused, replica_set,
+    seconds_ago,
 };
 use crate::telemetry::metrics::controller::WriteOutcome;
 
@@ -75,7 +76,7 @@ fn pod_requests_are_counted_by_outcome() {
     fixture.writes.on_create(|call, _| match call {
         0 => None,
         1 => Some(Err(lost())),
-        _ => Some(Err(forbidden())),
+        _ => Some(Err(not_allowed())),
     });
     fixture.sync("web").expect_err("some are refused");
     let created = &fixture.metrics.pods_created;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::{Pod, PodPhase, ReplicaSet, Status, Uid};
 use crate::controller::memory::own_writes::OwnWrites;
 use crate::controller::testing::{
-    Fixture, Write, creates, deletes, fixture, forbidden, lost, owned_pod, pod, refused,
+    Fixture, Write, creates, deletes, fixture, lost, not_allowed, owned_pod, pod, refused,
     replica_set, seconds_ago,
 };
 use crate::stdx::clock::Clock;
@@ -86,7 +86,7 @@ fn a_create_that_was_stored_and_seen_meanwhile_is_not_expected() {
 #[test]
 fn a_taken_name_is_retried_if_its_pod_is_unreadable() {
     // The second case: the lease expires in between.
-    for error in [forbidden(), WriteError::Stopped] {
+    for error in [not_allowed(), WriteError::Stopped] {
         let mut rs = replica_set("web", 1);
         let fixture = fixture(&rs, []);
         fixture
@@ -159,12 +159,12 @@ fn a_name_stays_first_until_its_outcome_is_known() {
     fixture.sync("web").expect_err("the response was lost");
     let name = creates(&fixture).remove(0);
     // A failure of the second request proves nothing about the first.
-    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("refused");
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
     // Nor does a failed read of the pod with that name.
     fixture.writes.on_create(|_, _| Some(Err(already_exists())));
-    fixture.writes.on_find_pod(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_find_pod(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("the read is refused");
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_find_pod(|_, _| None);
@@ -186,7 +186,7 @@ fn names_skipped_by_slow_start_stay_first() {
     let mut unknown = created[1..].to_vec();
     unknown.sort();
     fixture.deliver_pod(owned_pod(&created[0], &rs));
-    fixture.writes.on_create(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("refused");
     assert_eq!(creates(&fixture), unknown[..1]);
     fixture.writes.on_create(|_, _| None);
@@ -329,7 +329,7 @@ fn a_delete_of_unknown_outcome_is_retried_on_its_pod() {
         deletion_cost: -1,
         ..owned_pod(other, &rs)
     });
-    fixture.writes.on_delete(|_, _| Some(Err(forbidden())));
+    fixture.writes.on_delete(|_, _| Some(Err(not_allowed())));
     fixture.sync("web").expect_err("refused");
     assert_eq!(deletes(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_delete(|_, _| None);
