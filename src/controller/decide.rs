@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::deletion_order::{DeletionContext, DeletionOrder, RelatedPods, pods_to_delete};
-use self::optional::{OptIns, reads_failed_pods, respects_marks};
+use self::optional::{Effects, reads_failed_pods, respects_marks};
 use self::status::{Availability, Counts};
 use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
@@ -150,12 +150,12 @@ impl View<'_> {
         }
         // manageReplicas.
         let pods = (&owned[..], &active[..]);
-        let opt_ins = OptIns::of(&self.rules.policy, rs, self.selector, pods, now);
+        let effects = Effects::of(&self.rules.policy, rs, self.selector, pods, now);
         let plan = if rs.is_terminating() {
             Plan::Nothing
         } else {
-            let n_counted = active.len() - opt_ins.n_kept();
-            opt_ins.limit_creates(plan(n_counted, rs.replicas, self.rules.burst_replicas))
+            let n_counted = active.len() - effects.n_kept();
+            effects.limit_creates(plan(n_counted, rs.replicas, self.rules.burst_replicas))
         };
         let (mut retry, mut is_unclear) = (Vec::new(), false);
         match plan {
@@ -170,7 +170,7 @@ impl View<'_> {
         let delete = match plan {
             // The choice costs a sort, so it happens only for a delete in this sync.
             Plan::Delete(count) if may == May::Act => {
-                let context = self.deletion_context(&opt_ins);
+                let context = self.deletion_context(&effects);
                 pods_to_delete(&active, count, &context)
             }
             Plan::Delete(_) | Plan::Create(_) | Plan::Nothing => Vec::new(),
@@ -185,7 +185,7 @@ impl View<'_> {
             adopt,
             release,
             plan,
-            opt_ins,
+            effects,
             may,
             retry,
             delete,
@@ -294,14 +294,14 @@ impl View<'_> {
         !acts && !reads_pods
     }
 
-    pub fn deletion_context(&self, opt_ins: &OptIns) -> DeletionContext<'_> {
+    pub fn deletion_context(&self, effects: &Effects) -> DeletionContext<'_> {
         DeletionContext {
             related_pods: &*self.related_pods,
             unresolved: &self.record.unknown_deletions,
             order: DeletionOrder {
                 now: self.now,
                 uses_deletion_cost: self.rules.uses_deletion_cost,
-                marks: opt_ins.marks(&self.rules.policy),
+                marks: effects.marks(&self.rules.policy),
             },
             preferences: self.rules.policy.scale_down_order,
             rs: self.rs,

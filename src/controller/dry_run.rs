@@ -51,8 +51,8 @@ impl Work {
         let (has, replicas, delete) = (decision.active.len(), rs.replicas, &decision.delete);
         let wanted = usize::try_from(replicas).unwrap_or(0);
         let n_pods = match decision.plan {
-            Plan::Create(_) => wanted - has - decision.opt_ins.n_backed_off(),
-            Plan::Delete(_) => has - wanted - decision.opt_ins.n_kept(),
+            Plan::Create(_) => wanted - has - decision.effects.n_backed_off(),
+            Plan::Delete(_) => has - wanted - decision.effects.n_kept(),
             Plan::Nothing => 0,
         };
         let pods = if n_pods == 1 { "pod" } else { "pods" };
@@ -68,7 +68,7 @@ impl Work {
         for (verb, pods) in [
             ("adopt", &decision.adopt[..]),
             ("release", &decision.release),
-            ("discard Failed", decision.opt_ins.extra_deletes()),
+            ("discard Failed", decision.effects.extra_deletes()),
         ] {
             texts.extend((!pods.is_empty()).then(|| format!("{verb} {}", names(pods))));
             changed.extend(pods.iter().map(|pod| pod.uid.clone()));

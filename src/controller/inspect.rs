@@ -16,7 +16,7 @@ use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::memory::refusals::BackedOff;
-use crate::controller::memory::{Memory as Record, Totals};
+use crate::controller::memory::{Memory, Totals};
 use crate::controller::view::{Siblings, cached_versions};
 use crate::workqueue::KeyState;
 
@@ -35,7 +35,7 @@ pub struct ReplicaSetFacts {
     pub per_node: NodeCounts,
     pub rules: Rules,
     /// The record of a running daemon; `None` without one.
-    pub memory: Option<Memory>,
+    pub memory: Option<RecordFacts>,
     pub replica_set: Arc<ReplicaSet>,
 }
 
@@ -46,7 +46,7 @@ impl ReplicaSetFacts {
         cache: &Cache,
         replica_set: Arc<ReplicaSet>,
         rules: Rules,
-        memory: Option<Memory>,
+        memory: Option<RecordFacts>,
     ) -> Self {
         let rs = Arc::clone(&replica_set);
         let mut facts = Self::in_table(kind, cache, replica_set, rules, memory);
@@ -72,7 +72,7 @@ impl ReplicaSetFacts {
         cache: &Cache,
         replica_set: Arc<ReplicaSet>,
         rules: Rules,
-        memory: Option<Memory>,
+        memory: Option<RecordFacts>,
     ) -> Self {
         let rs = &*replica_set;
         let namespace = &rs.key.namespace;
@@ -101,7 +101,7 @@ impl ReplicaSetFacts {
 
 /// A running daemon's record of a ReplicaSet.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct RecordFacts {
     /// Own writes that the watch has not shown yet.
     pub expectations: Option<OpenExpectations>,
     /// Names of pods whose create has an unknown outcome.
@@ -125,7 +125,7 @@ pub struct Memory {
     pub queue: KeyState,
 }
 
-impl Memory {
+impl RecordFacts {
     /// True if the daemon neither waits for anything nor has failed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.expectations.is_none()
@@ -199,7 +199,7 @@ impl Inspector<'_> {
 
     /// True if every pod of `rs` is available, there are `spec.replicas` of them, and nothing is
     /// left to do or to report. Visits no pod.
-    fn is_settled(&self, rs: &ReplicaSet, memory: &Memory) -> bool {
+    fn is_settled(&self, rs: &ReplicaSet, memory: &RecordFacts) -> bool {
         let Ok(selector) = &rs.selector else {
             return false;
         };
@@ -225,18 +225,18 @@ impl Inspector<'_> {
         self.0.cache.has_synced()
     }
 
-    fn memory_of(&self, rs: &ReplicaSet) -> Memory {
+    fn memory_of(&self, rs: &ReplicaSet) -> RecordFacts {
         let (cached, now) = (cached_versions(&self.0.cache), self.0.clock.now());
         let backed_off = self.0.memories.backed_off(rs);
         let quotas_are_watched = self.0.memories.quota_watch.is_open.load(Ordering::Relaxed);
         let other_writer = self.0.mode.other_writer(now);
         let queue = self.0.queue.state_of(&rs.key);
-        let copy = |memory: &mut Record| {
+        let copy = |memory: &mut Memory| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
             let (mut deletions, n_over) = writes.unknown_deletions(now);
             let is_held_up = self.0.options.gates.stale_controller_consistency
                 && positions.lagging(&cached).is_some();
-            Memory {
+            RecordFacts {
                 expectations: writes.open(now),
                 unresolved_creations: writes.creations_under_way(now),
                 unresolved_deletions: deletions.split_off(n_over),
@@ -252,7 +252,7 @@ impl Inspector<'_> {
             }
         };
         let known = self.0.memories.get(rs, copy);
-        known.unwrap_or_else(|| copy(&mut Record::of(&rs.uid)))
+        known.unwrap_or_else(|| copy(&mut Memory::of(&rs.uid)))
     }
 
     /// Returns how many pods all ReplicaSets keep above `spec.replicas` because the pods are

@@ -38,7 +38,7 @@ impl ReplicaSetController {
         // GetPodsForOwner: the pods, or their counts where these suffice. `decide` filters them.
         let view = self.view(&rs, selector, record);
         let mut step = view.decide();
-        if self.puts_off(writer, &view, &step, began)? {
+        if self.wait_or_verify(writer, &view, &step, began)? {
             return Ok(SyncEnd::TooEarly);
         }
         // First: the API server forgets who wrote a pod that this sync deletes.
@@ -51,7 +51,7 @@ impl ReplicaSetController {
         let gone = writer.claim_pods(&view, &step)?;
         if !gone.is_empty() {
             step = view.decide_without(&gone);
-            if self.puts_off(writer, &view, &step, began)? {
+            if self.wait_or_verify(writer, &view, &step, began)? {
                 return Ok(SyncEnd::TooEarly);
             }
         }
@@ -80,7 +80,7 @@ impl ReplicaSetController {
         if let Err(error) = ended {
             // The back-off brings everything else.
             let mut next = Next::default();
-            step.opt_ins.add_next(began, &mut next);
+            step.effects.add_next(began, &mut next);
             self.requeue(key, next);
             return Err(error);
         }

@@ -129,7 +129,7 @@ impl Writer {
     /// Reports marks of pods that cannot be understood, once per generation and only when a
     /// scale-down respects marks: an event and a log line.
     pub(in crate::controller) fn report_unreadable_marks(&self, view: &View<'_>, step: &Step) {
-        let scales_down = step.opt_ins.block.is_some() || matches!(step.plan, Plan::Delete(_));
+        let scales_down = step.effects.block.is_some() || matches!(step.plan, Plan::Delete(_));
         if !scales_down || !view.rules.policy.scale_down_protection {
             return;
         }

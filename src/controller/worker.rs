@@ -138,7 +138,7 @@ impl ReplicaSetController {
 
     /// Ends a sync that must wait for the caches: returns true if `step` neither acts nor reports,
     /// with the key requeued. Where a wait alone resolves nothing, this queries the API server.
-    pub(super) fn puts_off(
+    pub(super) fn wait_or_verify(
         &self,
         writer: &Writer,
         view: &View<'_>,
@@ -182,7 +182,7 @@ impl ReplicaSetController {
     }
 
     pub(super) fn note_backed_off(&self, rs: &ReplicaSet, step: &Step) {
-        let n_backed_off = step.opt_ins.n_backed_off();
+        let n_backed_off = step.effects.n_backed_off();
         let note = |memory: &mut Memory| memory.history.n_backed_off = n_backed_off;
         if n_backed_off > 0 {
             self.memories.with(rs, note);

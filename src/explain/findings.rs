@@ -14,7 +14,7 @@ use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
 use crate::controller::decide::optional::protection::Block;
 use crate::controller::decide::status::is_available;
-use crate::controller::inspect::{Memory, ReplicaSetFacts};
+use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::refusals::{BackedOff, PAUSE_MAX, Refusal};
 use crate::controller::other_writers;
@@ -31,7 +31,7 @@ pub fn findings(
 ) -> Vec<Finding> {
     let rs = &*facts.replica_set;
     let active = decision.map_or(&[][..], |decision| &decision.active);
-    let back_off = decision.and_then(|decision| decision.opt_ins.back_off.as_ref());
+    let back_off = decision.and_then(|decision| decision.effects.back_off.as_ref());
     let mut found = Vec::new();
     let mut add = |finding| found.push(finding);
     let memory = facts.memory.as_ref();
@@ -53,7 +53,7 @@ pub fn findings(
               disappears",
         ));
     }
-    if let Some(block) = decision.and_then(|decision| decision.opt_ins.block.as_ref()) {
+    if let Some(block) = decision.and_then(|decision| decision.effects.block.as_ref()) {
         add(Finding::new(
             blocked(block, rs),
             fix_of_block(block, report),
@@ -131,7 +131,7 @@ pub fn findings(
 }
 
 /// Reports a Workload whose gang scheduling is unsupported.
-fn ignored_gang(memory: Option<&Memory>, sources: &Sources) -> Option<Finding> {
+fn ignored_gang(memory: Option<&RecordFacts>, sources: &Sources) -> Option<Finding> {
     let workload = memory.and_then(|memory| memory.gang_workload.as_deref());
     let workload = workload.or(sources.gang_workload.as_deref())?;
     Some(Finding::new(
@@ -198,7 +198,7 @@ fn fix_of_block(block: &Block, report: &Report) -> String {
     )
 }
 
-fn memory_findings(memory: &Memory, report: &Report, add: &mut impl FnMut(Finding)) {
+fn memory_findings(memory: &RecordFacts, report: &Report, add: &mut impl FnMut(Finding)) {
     if let Some(open) = &memory.expectations {
         let memory_report = report.memory.as_ref();
         let names = |names: &[String]| match names {

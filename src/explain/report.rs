@@ -19,7 +19,7 @@ use crate::controller::decide::optional::order::{
 use crate::controller::decide::status::is_available;
 use crate::controller::decide::step::{Plan, plan};
 use crate::controller::decide::{Claim, Pods, Step, claim_of};
-use crate::controller::inspect::{Memory, ReplicaSetFacts};
+use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::RecordView;
 use crate::stdx::HashMap;
 
@@ -50,9 +50,9 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
     let not_counted = not_counted.unwrap_or_default();
     let no_pods = Vec::new();
     let active = decision.as_ref().map_or(&no_pods, |it| &it.active);
-    let opt_ins = decision.as_ref().map(|it| it.opt_ins.clone());
-    let opt_ins = opt_ins.unwrap_or_default();
-    let context = known.as_ref().map(|it| it.deletion_context(&opt_ins));
+    let effects = decision.as_ref().map(|it| it.effects.clone());
+    let effects = effects.unwrap_or_default();
+    let context = known.as_ref().map(|it| it.deletion_context(&effects));
     let order = context
         .as_ref()
         .map(|context| deletion_ranking(active, context));
@@ -292,7 +292,7 @@ fn next_step(
         }
         (Ok(_), _) => facts.memory.as_ref().and_then(backed_off).or_else(|| {
             let n_pods = decision
-                .map(|decision| decision.opt_ins.n_backed_off())
+                .map(|decision| decision.effects.n_backed_off())
                 .filter(|n_pods| *n_pods > 0);
             n_pods.map(|n_pods| format!("{n_pods} of them are backed off because pods fail"))
         }),
@@ -304,12 +304,12 @@ fn next_step(
         pods_total,
         adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
         releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
-        leftovers: decision.map_or(0, |decision| decision.opt_ins.extra_deletes().len()),
+        leftovers: decision.map_or(0, |decision| decision.effects.extra_deletes().len()),
         backed_off,
     }
 }
 
-fn backed_off(memory: &Memory) -> Option<String> {
+fn backed_off(memory: &RecordFacts) -> Option<String> {
     if let Some(open) = &memory.expectations {
         let (creations, deletions) = (open.creations.len(), open.deletions.len());
         return Some(format!(
@@ -460,7 +460,7 @@ fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
     }
 }
 
-fn memory_report(memory: &Memory, facts: &ReplicaSetFacts) -> MemoryReport {
+fn memory_report(memory: &RecordFacts, facts: &ReplicaSetFacts) -> MemoryReport {
     use crate::controller::memory::history::SyncEnd;
     let name_of = |uid: &Uid| {
         let known = facts.owned.iter().find(|pod| pod.uid == *uid);

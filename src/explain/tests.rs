@@ -15,7 +15,7 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
-use crate::controller::inspect::{Memory, ReplicaSetFacts};
+use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::workqueue::KeyState;
@@ -84,8 +84,8 @@ fn ready(name: &str) -> Pod {
     pod(name, &json!({}), &json!({"conditions": conditions}))
 }
 
-fn memory() -> Memory {
-    Memory {
+fn memory() -> RecordFacts {
+    RecordFacts {
         expectations: None,
         unresolved_creations: Vec::new(),
         unresolved_deletions: Vec::new(),
@@ -266,7 +266,7 @@ fn annotations_without_effect_are_a_problem() {
 #[test]
 fn open_expectations_hold_back_the_sync() {
     let mut facts = facts(2, &json!([]), vec![running("web-1")]);
-    facts.memory = Some(Memory {
+    facts.memory = Some(RecordFacts {
         expectations: Some(OpenExpectations {
             creations: vec!["web-new".into()],
             deletions: Vec::new(),
@@ -289,7 +289,7 @@ fn open_expectations_hold_back_the_sync() {
 #[test]
 fn a_back_off_shows_the_next_try() {
     let mut facts = facts(2, &json!([]), vec![]);
-    facts.memory = Some(Memory {
+    facts.memory = Some(RecordFacts {
         queue: KeyState {
             due_in: Some(Duration::from_secs(40)),
             n_failures: 13,
@@ -399,7 +399,7 @@ fn what_a_cut_list_leaves_out_is_counted() {
     facts.rules.burst_replicas = 500;
     let creations = (0..200).map(|n| format!("web-new-{n:03}").into());
     let uids = facts.owned.iter().map(|pod| pod.uid.clone());
-    facts.memory = Some(Memory {
+    facts.memory = Some(RecordFacts {
         expectations: Some(OpenExpectations {
             creations: creations.collect(),
             deletions: uids.take(150).collect(),

@@ -34,7 +34,7 @@ impl Writer {
         has_failed: bool,
         next: &mut Next,
     ) {
-        let leftovers = step.opt_ins.extra_deletes();
+        let leftovers = step.effects.extra_deletes();
         if leftovers.is_empty() {
             return;
         }

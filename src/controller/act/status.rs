@@ -37,7 +37,7 @@ impl Writer {
         next: &mut Next,
     ) -> Result<(), SyncError> {
         let mut status = calculate_status(rs, &step.counts, failure);
-        let event = step.opt_ins.show(&mut status, rs, failure);
+        let event = step.effects.show(&mut status, rs, failure);
         let now = self.clock.now();
         let next_status = || self.memories.get(rs, |it| it.next_status).flatten();
         match News::of(

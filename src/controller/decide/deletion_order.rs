@@ -57,7 +57,7 @@ pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
 }
 
 /// Chooses `count` of `pods`, in deletion order; never more than may be chosen
-/// ([`OptIns::n_kept`](super::optional::OptIns::n_kept)). If `count` covers all pods, they keep
+/// ([`Effects::n_kept`](super::optional::Effects::n_kept)). If `count` covers all pods, they keep
 /// their order without a sort (kubernetes
 /// `pkg/controller/replicaset/replica_set.go:getPodsToDelete`).
 pub fn pods_to_delete(

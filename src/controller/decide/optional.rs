@@ -25,13 +25,13 @@ use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 
 /// What the opt-ins of a ReplicaSet make of one decision; nothing without any.
 #[derive(Clone, Debug, Default)]
-pub struct OptIns {
+pub struct Effects {
     pub back_off: Option<BackOff>,
     pub block: Option<Block>,
     pub leftovers: Leftovers,
 }
 
-impl OptIns {
+impl Effects {
     /// The opt-ins of `rs` with these pods.
     pub fn of(
         policy: &Policy,

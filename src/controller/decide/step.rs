@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::optional::OptIns;
+use super::optional::Effects;
 use super::status::Counts;
 use crate::api::{Pod, ReplicaSet};
 
@@ -48,7 +48,7 @@ pub struct Step {
     pub release: Vec<Arc<Pod>>,
     /// How many pods to create or delete, within the burst.
     pub plan: Plan,
-    pub opt_ins: OptIns,
+    pub effects: Effects,
     pub may: May,
     /// Names that the creates repeat before they take new ones.
     pub retry: Vec<Arc<str>>,
@@ -68,7 +68,7 @@ impl Step {
 
     /// True if the ReplicaSet has what its spec asks for.
     pub fn has_converged(&self) -> bool {
-        self.may == May::Act && self.plan == Plan::Nothing && self.opt_ins.are_content()
+        self.may == May::Act && self.plan == Plan::Nothing && self.effects.are_content()
     }
 
     /// When `rs` needs its next sync without any event, as seen at `now`.
@@ -90,8 +90,8 @@ impl Step {
             let delay = self.next_check.unwrap_or(fallback);
             next.to_report(now + delay);
         }
-        self.opt_ins.add_next(now, &mut next);
-        if let Some(delay) = self.opt_ins.next_extra_deletes() {
+        self.effects.add_next(now, &mut next);
+        if let Some(delay) = self.effects.next_extra_deletes() {
             next.to_report(now + delay);
         }
         next

@@ -118,12 +118,12 @@ fn is_same(a: &Step, b: &Step) -> bool {
         } = it.clone();
         [active, adopt, release, delete]
     };
-    let opt_ins = |it: &Step| {
-        let opt_ins = it.opt_ins.clone();
-        (opt_ins.back_off, opt_ins.block, opt_ins.leftovers)
+    let effects = |it: &Step| {
+        let effects = it.effects.clone();
+        (effects.back_off, effects.block, effects.leftovers)
     };
     let rest = |it: &Step| (it.plan, it.may, it.retry.clone(), it.counts, it.next_check);
-    pods(a) == pods(b) && opt_ins(a) == opt_ins(b) && rest(a) == rest(b)
+    pods(a) == pods(b) && effects(a) == effects(b) && rest(a) == rest(b)
 }
 
 /// What in the record forbids a create or a delete, does.
@@ -365,7 +365,7 @@ fn check_next(drawn: &Drawn, step: &Step, seen: &mut Seen) -> Checked {
     // After own writes the sync adds when they expire.
     let has_converged = step.has_converged();
     seen.at_rest += u32::from(has_converged);
-    let is_blocked = step.opt_ins.block.as_ref();
+    let is_blocked = step.effects.block.as_ref();
     let waits_for_marks = is_blocked.is_some_and(|block| block.remaining.is_none());
     ensure(
         high.or(low).is_some() || step.acts() || has_converged || waits_for_marks,

@@ -4,7 +4,7 @@ use super::objects::{Kind, NAMESPACE, is_terminating};
 use super::world::World;
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::inspect::Memory;
+use crate::controller::inspect::RecordFacts;
 use crate::stdx::turns::simulation::in_process;
 
 impl World {
@@ -54,7 +54,7 @@ fn unrest_of(controller: &ReplicaSetController, key: &ObjectKey) -> Option<Strin
     else {
         return Some(format!("the leader does not know {key}"));
     };
-    let memory = Memory {
+    let memory = RecordFacts {
         unresolved_creations: Vec::new(),
         unresolved_deletions: Vec::new(),
         ..memory

@@ -118,7 +118,7 @@ fn names(decision: &Step) -> String {
 fn check(marks: &str, replicas: i32, policy: Policy, deleted: &str, kept: usize) {
     let decision = decide(&replica_set("web", replicas), marks, policy, &[]);
     assert_eq!(names(&decision), deleted, "{marks} to {replicas}");
-    let n_kept = decision.opt_ins.block.as_ref().map_or(0, Block::n_kept);
+    let n_kept = decision.effects.block.as_ref().map_or(0, Block::n_kept);
     assert_eq!(n_kept, kept, "{marks} to {replicas}");
     let expected = match deleted.len() {
         0 => Plan::Nothing,
@@ -132,7 +132,7 @@ fn without_protection_marks_have_no_effect() {
     let unmarked = decide(&replica_set("web", 1), "....", Policy::default(), &[]);
     let marked = decide(&replica_set("web", 1), "nfun", Policy::default(), &[]);
     assert_eq!(names(&marked), names(&unmarked));
-    assert_eq!(marked.opt_ins.block, None);
+    assert_eq!(marked.effects.block, None);
     check("nnn", 0, Policy::default(), "abc", 0);
 }
 
@@ -178,7 +178,7 @@ fn the_burst_limits_what_protection_leaves() {
     let rs = replica_set("web", 1);
     let decision = decide_within(&rs, "nn....", on(), &[], 3);
     assert_eq!(decision.plan, Plan::Delete(3));
-    assert_eq!(decision.opt_ins.block.map(|block| block.surplus), Some(1));
+    assert_eq!(decision.effects.block.map(|block| block.surplus), Some(1));
 }
 
 /// A delete of unknown outcome is retried first, but not if its pod was annotated since.
@@ -198,13 +198,13 @@ fn after_the_timeout_never_goes_last_until_nothing_is_blocked() {
     blocked_for(&mut rs, 59);
     let before = decide(&rs, "nn.", with_timeout(minute), &[]);
     assert_eq!(names(&before), "c");
-    let remaining = before.opt_ins.block.and_then(|block| block.remaining);
+    let remaining = before.effects.block.and_then(|block| block.remaining);
     assert_eq!(remaining, Some(Duration::from_secs(1)));
     blocked_for(&mut rs, 60);
     let after = decide(&rs, "nn.", with_timeout(minute), &[]);
     assert_eq!(after.plan, Plan::Delete(2));
     assert!(names(&after).contains('c'), "the unmarked pod goes first");
-    assert!(after.opt_ins.block.as_ref().is_some_and(Block::is_over));
+    assert!(after.effects.block.as_ref().is_some_and(Block::is_over));
     // In bursts, so that several syncs see the same block.
     assert_eq!(
         names(&decide_within(&rs, "nn.", with_timeout(minute), &[], 1)),
@@ -212,7 +212,7 @@ fn after_the_timeout_never_goes_last_until_nothing_is_blocked() {
     );
     // The block is over: protection begins again.
     assert_eq!(
-        decide(&rs, "n.", with_timeout(minute), &[]).opt_ins.block,
+        decide(&rs, "n.", with_timeout(minute), &[]).effects.block,
         None
     );
     assert_eq!(names(&decide(&rs, "n.", with_timeout(minute), &[])), "b");
