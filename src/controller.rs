@@ -20,10 +20,10 @@
 //! | counts | each event of a giant costs a walk over its pods | `view` |
 //! | priorities and turns | one giant or namespace delays all others (#68179) | [`workqueue`] |
 //! | two pools | hanging deletes of one delay the status of others | [`batches`] |
-//! | kinds of rejection | a freed quota is noticed after 16 minutes (#98656) | `refusals` |
+//! | kinds of rejection | a freed quota is noticed after 16 minutes (#98656) | `rejections` |
 //! | pause of a status | one write for each pod that turns Ready | `status` |
 //! | failed-pod back-off | 1,800 failed pods a minute (#72593) | `failed_pods` |
-//! | failed-pod limit | 12,512 evicted pods (#80348) | `leftovers` |
+//! | failed-pod limit | 12,512 evicted pods (#80348) | `old_failed_pods` |
 //! | protection | a scale-down deletes a busy pod (#45509) | `protection` |
 //! | orders | a scale-down leaves zones uneven (#124306) | `order` |
 //! | other writers | two controllers undo each other's work unseen | [`other_writers`] |
@@ -50,7 +50,7 @@ pub mod handlers;
 pub mod inspect;
 pub mod memory;
 pub mod other_writers;
-pub mod refusals;
+pub mod rejections;
 pub mod sync;
 mod view;
 pub mod warnings;
@@ -74,7 +74,7 @@ use self::dry_run::DryRun;
 use self::inspect::Inspector;
 use self::memory::Memories;
 use self::other_writers::OtherWriters;
-use self::refusals::QuotaWatch;
+use self::rejections::QuotaWatch;
 use crate::api::{ObjectKey, Policy, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::Cache;
@@ -234,7 +234,7 @@ impl ReplicaSetController {
 
 fn outcome_of(error: &WriteError) -> WriteOutcome {
     match error {
-        WriteError::Refused(_) => WriteOutcome::Rejected,
+        WriteError::Rejected(_) => WriteOutcome::Rejected,
         WriteError::Unknown { .. } => WriteOutcome::Unknown,
         WriteError::Local(_) | WriteError::Stopped => WriteOutcome::NotSent,
     }

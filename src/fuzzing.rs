@@ -155,7 +155,7 @@ impl Session {
                 result = catch_unwind(AssertUnwindSafe(|| reader(input)));
             });
             let took = thread_time().saturating_sub(before);
-            let accepted = result.map_err(|panic| told(panic.as_ref()))?;
+            let accepted = result.map_err(|panic| described(panic.as_ref()))?;
             if memory.bytes_max > MEMORY_MAX + MEMORY_PER_BYTE_MAX * length {
                 return Err(format!("{} bytes for {length}", memory.bytes_max));
             }
@@ -233,7 +233,7 @@ impl Session {
     }
 }
 
-fn told(panic: &(dyn std::any::Any + Send)) -> String {
+fn described(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_default()
@@ -266,7 +266,7 @@ fn run_long(time: Duration) {
             let figures = match catch_unwind(run) {
                 Ok(figures) => figures,
                 Err(panic) => {
-                    failures().push(told(panic.as_ref()));
+                    failures().push(described(panic.as_ref()));
                     continue;
                 }
             };
@@ -320,7 +320,7 @@ fn no_input_breaks_a_reader() {
             session.run(0, |end| end < n_short).print();
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-            failures.push(told(panic.as_ref()));
+            failures.push(described(panic.as_ref()));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));

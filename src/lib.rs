@@ -52,8 +52,8 @@
 //! | [`deployment`] | the Deployment controller | kubernetes |
 //! | [`explain`] | facts → report → text or JSON | api, cache, client, controller, live, stdx |
 //! | [`http_server`] | HTTP/1.1 and TLS on the server's side | api, stdx |
-//! | [`serving`] | the daemon's pages; access control | api, client, http_server, stdx, telemetry |
-//! | [`rights`] | RBAC rights: manifests, self-check | api, client, live, stdx, telemetry |
+//! | [`serving`] | the HTTP endpoints; access control | api, client, http_server, stdx, telemetry |
+//! | [`rights`] | RBAC permissions: manifests, self-check | api, client, live, stdx, telemetry |
 //! | [`manager`] | every thread: start order, stop order, deadlines | all above |
 //! | [`devserver`] | in-memory API server, simulated nodes | api, http_server, stdx |
 //! | [`cli`] | flags, environment and configuration file → options, without effects | api, stdx |
@@ -144,7 +144,12 @@
 //! | expectation | a create (by name) or delete (by UID) that the watch has not shown yet |
 //! | own write | a write by this process; the caches must show it before the next sync acts |
 //! | quota queue | the ReplicaSets of a namespace that one quota rejects |
+//! | turn | of a namespace or ReplicaSet: when a shared queue or rate limit serves it next |
+//! | permit | what a large sync needs to act, so that small ones find a free worker |
 //! | position | the resource versions that the caches have reached, or must reach |
+//! | plan, step | what a sync will create or delete; the plan with its reasons and its status |
+//! | mark | a pod's annotation `scale-down`: `never` or `first` |
+//! | draw | to choose the names of the next creates from the record |
 //! | record | everything that [`controller::memory`] keeps about one ReplicaSet |
 //! | fence | the check before each write to a socket that this process holds the Lease |
 //! | take-over | a standby becomes the leader and proves that its caches are new enough |

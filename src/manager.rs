@@ -28,7 +28,7 @@
 //! | each watch | 1 | a watch keeps it busy; cutting it harms no other request |
 //! | the watch of quotas | 1 | only once a quota has rejected a pod |
 //! | requests of a controller | 5 + 32 | one for each of its `sync` and `batch` threads |
-//! | events of a controller | 1 | one thread sends them, and they must not hold back pods |
+//! | events of a controller | 1 | one thread sends them, and they must not delay pods |
 //! | the Lease | 1 | nothing may delay a renewal |
 //! | self-check, API server's version | 1 | closed between two reads of the version |
 //! | token reviews, access reviews | 1 for each review under way | 4 of each kind are kept |
@@ -105,7 +105,7 @@ pub struct Manager {
 
 impl Manager {
     /// Starts all threads and adds their health checks to `health`. Does not block on requests: the
-    /// threads retry an unreachable API server with back-off. If the system refuses to start a
+    /// threads retry an unreachable API server with back-off. If the system rejects to start a
     /// later thread, `stop` receives a failure.
     pub fn start(
         config: &ClientConfig,
@@ -242,8 +242,12 @@ impl Manager {
             if let Some(dry_run) = instance.dry_run() {
                 let resource = instance.kind().resource;
                 match dry_run.n_open() {
-                    1 => log::info!("dry run of {resource}: 1 decision is still open"),
-                    n => log::info!("dry run of {resource}: {n} decisions are still open"),
+                    1 => log::info!(
+                        "dry run of {resource}: no controller has carried out 1 decision"
+                    ),
+                    n => log::info!(
+                        "dry run of {resource}: no controller has carried out {n} decisions"
+                    ),
                 }
             }
         }

@@ -131,7 +131,7 @@ pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
     vec![Grant {
         role: Role::Own("quotas"),
         namespace: options.namespace.clone(),
-        purpose: "see at once that a quota is raised".to_owned(),
+        purpose: "notice a raised quota immediately".to_owned(),
         is_vital: false,
         rights: vec![Right::on("", "resourcequotas", &["watch"])],
     }]

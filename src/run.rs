@@ -274,7 +274,7 @@ fn feature_gates(args: &FeatureArgs) -> FeatureGates {
     }
 }
 
-/// Writes `text` to standard output. A closed pipe is no failure.
+/// Writes `text` to standard output. A closed pipe is not a failure.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -19,7 +19,7 @@ pub use pod_control::{
 pub enum WriteError {
     /// The API server rejected the write; nothing changed.
     #[error("{0}")]
-    Refused(Status),
+    Rejected(Status),
     /// No response, or one that leaves the outcome open.
     #[error("{message}")]
     Unknown {
@@ -46,7 +46,7 @@ impl WriteError {
     /// The API server's status, even if it leaves the outcome open.
     pub fn response(&self) -> Option<&Status> {
         match self {
-            Self::Refused(status) => Some(status),
+            Self::Rejected(status) => Some(status),
             Self::Unknown { status, .. } => status.as_ref(),
             Self::Local(_) | Self::Stopped => None,
         }
@@ -54,7 +54,7 @@ impl WriteError {
 
     pub fn status(&self) -> Option<&Status> {
         match self {
-            Self::Refused(status) => Some(status),
+            Self::Rejected(status) => Some(status),
             _ => None,
         }
     }
@@ -95,7 +95,7 @@ impl From<ClientError> for WriteError {
                 message: crate::stdx::escape::report(&error),
                 status: error.status().cloned(),
             },
-            ClientError::Status(status) => Self::Refused(status),
+            ClientError::Status(status) => Self::Rejected(status),
             ClientError::Stopped | ClientError::Fenced => Self::Stopped,
             error => Self::Local(crate::stdx::escape::report(&error)),
         }

@@ -27,8 +27,8 @@ say() { printf 'dist: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)} ||
-    die "set SOURCE_DATE_EPOCH: this is no git checkout"
-# Nothing that is compiled contains a date, and ring is compiled anew when the variable changes.
+    die "set SOURCE_DATE_EPOCH: not a git checkout"
+# Nothing that is compiled contains a date, and ring is recompiled when the variable changes.
 unset SOURCE_DATE_EPOCH
 
 # --- Commit ------------------------------------------------------------------

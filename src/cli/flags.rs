@@ -86,9 +86,9 @@ pub enum Command {
     },
     /// Print the man page.
     Man,
-    /// Print the RBAC manifests for a daemon with these flags, as input of kubectl apply.
+    /// Print the RBAC manifests for a daemon with these flags, for kubectl apply -f -.
     Rbac(Box<RbacArgs>),
-    /// Print sample ReplicaSets, as input of kubectl apply.
+    /// Print sample ReplicaSets, for kubectl apply -f -.
     Sample,
 }
 
@@ -341,12 +341,12 @@ pub struct ServingArgs {
     )]
     pub bind_address: IpAddr,
 
-    /// Port of the HTTPS server for health, metrics and debug pages; 0: no HTTPS server.
+    /// Port of the HTTPS server for health, metrics and debug endpoints; 0: no HTTPS server.
     #[arg(long, value_name = "PORT", default_value_t = 10257,
         value_parser = number::<u16>(0..=65_535))]
     pub secure_port: u16,
 
-    /// Port of a plain HTTP server on 127.0.0.1 with the same pages, read-only and without
+    /// Port of a plain HTTP server on 127.0.0.1 with the same endpoints, read-only and without
     /// authentication; 0: no HTTP server.
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_short_help = true,
         value_parser = number::<u16>(0..=65_535))]
@@ -398,7 +398,7 @@ pub struct ServingArgs {
         hide_short_help = true)]
     pub authorization_always_allow_paths: Vec<String>,
 
-    /// Serve the pages below /debug/.
+    /// Serve the endpoints below /debug/.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true", value_parser = parse_bool,
         action = clap::ArgAction::Set, hide_short_help = true)]

@@ -243,7 +243,7 @@ mod tests {
             "OPTIONS",
             "API SERVER",
             "CONTROLLERS",
-            "BEYOND UPSTREAM",
+            "OPT-INS (NOT IN KUBE-CONTROLLER-MANAGER)",
             "LEADER ELECTION",
             "SERVING",
             "FEATURES",

@@ -319,8 +319,9 @@ const JITTER_FACTOR: f64 = 1.2;
 const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 
 /// What replaces a leader migration configuration.
-const LEADER_MIGRATION: &str = "leader migration has no file here: if its controllerLeaders name \
-    replicaset-controller, set --leader-elect-resource-name to its leaderName instead";
+const LEADER_MIGRATION: &str = "leader migration is not supported; to share a Lease with \
+                                kube-controller-manager, set --leader-elect-resource-name to the \
+                                leaderName of replicaset-controller";
 
 /// Returns the violated conditions. `at` renders where a flag is set.
 pub(super) fn violations(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {

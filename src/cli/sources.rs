@@ -57,7 +57,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A word of a command line: `--flag=value`, `--flag`, or a word that is no flag.
+/// A word of a command line: `--flag=value`, `--flag`, or a word that is not a flag.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Argument {
     pub(in crate::cli) word: OsString,
@@ -72,7 +72,7 @@ impl Argument {
         Self { word, origin }
     }
 
-    /// The flag's name without dashes; `None` if the word is no flag.
+    /// The flag's name without dashes; `None` if the word is not a flag.
     pub(in crate::cli) fn name(&self) -> Option<String> {
         let word = self.word.to_string_lossy();
         let name = word.strip_prefix("--")?.split('=').next()?;
@@ -354,7 +354,7 @@ fn ending(flag: &str) -> String {
 
 /// Reads the variables of these flags. Ignores empty variables, [`OF_THE_BUILD`], and those that
 /// the kubelet sets in a pod for each Service of the namespace. Any other variable with the prefix
-/// and without a flag is a mistake.
+/// and without a flag is an error.
 pub(super) fn read_environment(environment: &[(OsString, OsString)], flags: &[String]) -> Layer {
     let mut layer = Layer::default();
     let mut environment: Vec<_> = environment.iter().collect();
@@ -382,9 +382,7 @@ pub(super) fn read_environment(environment: &[(OsString, OsString)], flags: &[St
             let near = nearest(&name[PREFIX.len()..], ends.iter().map(String::as_str));
             let hint =
                 near.map_or_else(String::new, |end| format!("; did you mean {PREFIX}{end}?"));
-            layer
-                .mistakes
-                .push(format!("${name}: no flag has this variable{hint}"));
+            layer.mistakes.push(format!("${name}: no such flag{hint}"));
         }
     }
     layer
@@ -459,7 +457,7 @@ mod tests {
         assert!(layer.arguments.is_empty(), "{:?}", layer.arguments);
         assert_eq!(
             layer.mistakes,
-            ["$REPLICASET_CONTROLLER_COMMITS: no flag has this variable"]
+            ["$REPLICASET_CONTROLLER_COMMITS: no such flag"]
         );
     }
 
@@ -471,7 +469,7 @@ mod tests {
         ]);
         assert_eq!(
             layer.mistakes,
-            ["$REPLICASET_CONTROLLER_METRICS_PORT: no flag has this variable"]
+            ["$REPLICASET_CONTROLLER_METRICS_PORT: no such flag"]
         );
     }
 
@@ -493,9 +491,9 @@ mod tests {
         assert_eq!(
             layer.mistakes,
             [
-                "$REPLICASET_CONTROLLER_FOO: no flag has this variable",
-                "$REPLICASET_CONTROLLER_KUBE_API_QSP: no flag has this variable; \
-                 did you mean REPLICASET_CONTROLLER_KUBE_API_QPS?"
+                "$REPLICASET_CONTROLLER_FOO: no such flag",
+                "$REPLICASET_CONTROLLER_KUBE_API_QSP: no such flag; did you mean \
+                 REPLICASET_CONTROLLER_KUBE_API_QPS?"
             ]
         );
     }

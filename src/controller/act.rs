@@ -1,11 +1,11 @@
 //! The actions of a sync after its decision: it queries the API server where the caches are in
 //! doubt ([`verify`]), patches owner references ([`claim`]), creates and deletes pods, writes the
-//! status ([`status`]) and deletes Failed pods ([`leftovers`]). Everything that sends a request for
-//! a ReplicaSet is a method of [`Writer`].
+//! status ([`status`]) and deletes Failed pods ([`old_failed_pods`]). Everything that sends a
+//! request for a ReplicaSet is a method of [`Writer`].
 
 mod claim;
-mod leftovers;
 mod manage;
+mod old_failed_pods;
 mod status;
 mod verify;
 
@@ -35,7 +35,7 @@ pub(super) struct Writer {
     pub(super) live: Arc<dyn LiveReader>,
     pub(super) pod_control: Arc<dyn PodControl>,
     pub(super) replica_set_control: Arc<dyn ReplicaSetControl>,
-    /// Told of each response, so that it knows a long sync from a stuck one.
+    /// Notified of each response, to distinguish a long sync from a stuck one.
     pub(super) queue: Arc<WorkQueue<ObjectKey>>,
     pub(super) batches: Arc<dyn BatchRunner>,
     pub(super) clock: Arc<dyn Clock>,

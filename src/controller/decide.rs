@@ -204,7 +204,7 @@ impl View<'_> {
         if plan == Plan::Nothing {
             return May::Act;
         }
-        if let (Plan::Create(_), Some((generation, Some(delay)))) = (plan, record.refused)
+        if let (Plan::Create(_), Some((generation, Some(delay)))) = (plan, record.rejected)
             && generation == self.rs.generation
         {
             return May::Report(Some(delay));

@@ -47,9 +47,9 @@ impl ReplicaSetController {
         let counts = rs.selector.as_ref().ok();
         let counts = counts.and_then(|selector| self.count(rs, selector, &owned));
         let counts = counts.map(|counts| self.memories.comparable(rs, counts));
-        let is_loss = counts.is_some_and(|counts| counts.show_loss(rs));
+        let is_loss = counts.is_some_and(|counts| counts.is_loss(rs));
         let can_wait =
-            counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.can_wait(rs));
+            counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.is_mere_progress(rs));
         let burst = self.options.burst_replicas;
         let plan = match plan(owned.n_active(), rs.replicas, burst) {
             _ if rs.is_terminating() => Plan::Nothing,
@@ -164,7 +164,7 @@ impl ReplicaSetController {
 /// rejection it does not create.
 fn may_act(memory: &Memory, rs: &ReplicaSet, plan: Plan, now: Instant) -> bool {
     let waits = |(of, wait): (i64, Option<_>)| of == rs.generation && wait.is_some();
-    let creates_wait = || memory.refused(now).is_some_and(waits);
+    let creates_wait = || memory.rejected(now).is_some_and(waits);
     plan != Plan::Nothing
         && !matches!(memory.own_writes.may(now), May::Report(_))
         && !(matches!(plan, Plan::Create(_)) && creates_wait())

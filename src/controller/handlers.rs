@@ -133,9 +133,9 @@ impl ReplicaSetController {
         let shown = self.cache.pods_resource_version();
         self.observe_and_enqueue(&rs, |memory| {
             if pod.is_terminating() {
-                // After a restart of the daemon the first event of a pod may show it terminating.
-                // A deletion event is no evidence of a creation: an earlier pod may have had the
-                // name.
+                // After a restart of the daemon the first event of a pod may show it terminating. A
+                // deletion event does not prove that the pod was created: an earlier pod may have
+                // had the name.
                 memory.own_writes.creation_seen(&pod.key.name);
                 self.observe_deletion(memory, pod, &shown);
             } else {

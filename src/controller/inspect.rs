@@ -15,7 +15,7 @@ use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
-use crate::controller::memory::refusals::BackedOff;
+use crate::controller::memory::rejections::BackedOff;
 use crate::controller::memory::{Memory, Totals};
 use crate::controller::view::{Siblings, cached_versions};
 use crate::workqueue::KeyState;

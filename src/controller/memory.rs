@@ -2,13 +2,13 @@
 //! lock. Code holds that lock for a map operation only, never during a request or a cache read.
 //!
 //! A record disappears with its ReplicaSet ([`Memories::forget`]). When the number of records has
-//! doubled since the last sweep, a sweep also drops those that hold nothing of use
+//! doubled since the last sweep, a sweep also drops those without useful content
 //! ([`Memory::is_over`]).
 
 pub mod history;
 pub mod own_writes;
 pub mod positions;
-pub mod refusals;
+pub mod rejections;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 use self::history::History;
 use self::own_writes::OwnWrites;
 use self::positions::{Positions, Resource, Versions, Waiting};
-use self::refusals::{QuotaQueues, Refusal, Refused};
+use self::rejections::{QuotaQueues, Rejected, Rejection};
 use super::decide::status::Counts;
 use super::decide::{Doubt, May};
-use super::refusals::QuotaWatch;
+use super::rejections::QuotaWatch;
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::{HashMap, turns};
@@ -54,7 +54,7 @@ struct State {
     /// positions, which are those of its take-over; empty while unknown. `None` once they have.
     ///
     /// The watches may not have shown the previous leader's last writes yet. So the first sync with
-    /// something to do queries the API server for its current versions. Until a quiet watch learns
+    /// something to do queries the API server for its current versions. Until an idle watch learns
     /// its position, which takes about a minute, each ReplicaSet with something to do is compared
     /// with the API server instead ([`Doubt::TakeOver`]).
     unproven: Option<Versions>,
@@ -78,10 +78,10 @@ pub struct Memory {
     pub history: History,
     /// A pod that this daemon did not create, until a sync has asked who did.
     pub foreign_pod: Option<Arc<str>>,
-    /// The last refusal, until creates are accepted or not needed.
-    refused: Option<Box<Refused>>,
+    /// The last rejection, until creates are accepted or not needed.
+    rejected: Option<Box<Rejected>>,
     /// When the next old Failed pods may be deleted.
-    pub next_leftovers: Option<Instant>,
+    pub next_old_failed_pods: Option<Instant>,
 }
 
 /// Sums over all records.
@@ -91,8 +91,8 @@ pub struct Totals {
     pub expected: (usize, usize),
     /// Missing pods that wait for a back-off to end.
     pub pods_backed_off: usize,
-    /// ReplicaSets whose creates wait, by [`Refusal::kind`].
-    pub refused: [usize; Refusal::KINDS.len()],
+    /// ReplicaSets whose creates wait, by [`Rejection::kind`].
+    pub rejected: [usize; Rejection::KINDS.len()],
 }
 
 impl Memory {
@@ -104,8 +104,8 @@ impl Memory {
             next_status: None,
             history: History::default(),
             foreign_pod: None,
-            refused: None,
-            next_leftovers: None,
+            rejected: None,
+            next_old_failed_pods: None,
         }
     }
 
@@ -128,7 +128,7 @@ impl Memory {
             is_unproven: false,
             is_confirmed: self.positions.is_confirmed,
             loss_delay: self.positions.loss_delay(&cached.replica_sets, now),
-            refused: self.refused(now),
+            rejected: self.rejected(now),
             spec_delay: self.positions.recorded_spec_delay(&cached.pods, now),
             unknown_creations: writes.unknown_creations(),
             unknown_deletions,
@@ -145,8 +145,8 @@ impl Memory {
             && self.next_status.is_none_or(|next| next <= now)
             && self.history.is_over(now)
             && self.foreign_pod.is_none()
-            && self.refused.is_none()
-            && self.next_leftovers.is_none_or(|next| next <= now)
+            && self.rejected.is_none()
+            && self.next_old_failed_pods.is_none_or(|next| next <= now)
     }
 }
 
@@ -175,7 +175,7 @@ pub struct RecordView {
     /// How long creates wait for the ReplicaSet's own deletion after a loss of pods.
     pub loss_delay: Option<Duration>,
     /// If the API server rejected the last create: at which generation, and the remaining back-off.
-    pub refused: Option<(i64, Option<Duration>)>,
+    pub rejected: Option<(i64, Option<Duration>)>,
     /// How long a choice of pods to delete waits for a pod cache as new as the spec.
     pub spec_delay: Option<Duration>,
     /// As [`OwnWrites::unknown_creations`].
@@ -264,7 +264,7 @@ impl Memories {
         }
     }
 
-    /// Forgets the record of `rs` if only `explain` would miss it.
+    /// Forgets the record of `rs` if only `explain` uses it.
     pub fn forget_if_over(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -391,8 +391,8 @@ impl Memories {
             totals.expected.0 += creations;
             totals.expected.1 += deletions;
             totals.pods_backed_off += memory.history.n_backed_off;
-            if let Some(refused) = &memory.refused {
-                totals.refused[refused.refusal.kind()] += 1;
+            if let Some(rejected) = &memory.rejected {
+                totals.rejected[rejected.rejection.kind()] += 1;
             }
         }
         totals
@@ -419,7 +419,7 @@ impl Memories {
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
         let memory = state.records.remove(key);
-        if let Some(last) = memory.and_then(|memory| memory.refused) {
+        if let Some(last) = memory.and_then(|memory| memory.rejected) {
             state.leave_queue(key, &last, false, self.clock.now());
         }
         state.waiting.remove(key);

@@ -104,8 +104,8 @@ impl Writer {
                 return;
             };
             let message = format!(
-                "{other} wrote pod {pod}, which this daemon controls: two controllers undo each \
-                 other's work"
+                "{other} created pod {pod} of a ReplicaSet that this daemon controls: two \
+                 controllers are undoing each other's work"
             );
             let remedy = remedy(self.kind);
             let object = self.kind.named(&rs.key);
@@ -130,8 +130,8 @@ impl Writer {
 /// How to stop one of two controllers.
 pub fn remedy(kind: &WorkloadKind) -> String {
     format!(
-        "stop one of the two: this daemon, or the controller in kube-controller-manager, by its \
-         flag --controllers=*,-{}",
+        "stop one of them: this daemon, or kube-controller-manager's controller \
+         (--controllers=*,-{})",
         kind.controller
     )
 }

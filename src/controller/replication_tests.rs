@@ -2,7 +2,7 @@
 //! (group O).
 
 use super::testing::{
-    Fixture, controller_ref, deletes, pod, read_replica_set, ready_pod, refused, replica_set,
+    Fixture, controller_ref, deletes, pod, read_replica_set, ready_pod, rejected, replica_set,
     replica_set_json, seconds_ago, with_status,
 };
 use crate::api::workload_kind::REPLICATION_CONTROLLER;
@@ -62,7 +62,7 @@ fn o_22_dormancy() {
     let created = fixture.writes.created().remove(0);
     fixture.see_creation(&rc, &created);
     fixture.cache_silently(Some(at("3", with_status(&rc, right))), []);
-    let failure = || refused(500, "InternalError", "fake error");
+    let failure = || rejected(500, "InternalError", "fake error");
     fixture.writes.on_create(move |_, _| Some(Err(failure())));
     fixture.sync("web").expect_err("the create fails");
     fixture.assert_counts(2, 0, 0);

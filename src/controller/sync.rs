@@ -41,7 +41,7 @@ impl ReplicaSetController {
         if self.wait_or_verify(writer, &view, &step, began)? {
             return Ok(SyncEnd::TooEarly);
         }
-        // First: the API server forgets who wrote a pod that this sync deletes.
+        // First: once the pod is deleted, its managedFields are gone.
         writer.report_other_writer(&rs);
         writer.report_mistakes(&rs);
         // A large sync without a permit still writes the status: it may hide a loss.
@@ -76,7 +76,7 @@ impl ReplicaSetController {
         self.note_backed_off(&rs, &step);
         let written = writer.sync_status(&rs, &step, failure.as_ref(), &mut next);
         let ended = managed.and(written);
-        writer.delete_leftovers(&rs, &step, ended.is_err(), &mut next);
+        writer.delete_old_failed_pods(&rs, &step, ended.is_err(), &mut next);
         if let Err(error) = ended {
             // The back-off brings everything else.
             let mut next = Next::default();

@@ -33,7 +33,7 @@ use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::workqueue::WorkQueue;
 use crate::writes::WriteError;
 
-pub(super) use fake_writes::{FakeWrites, Write, refused, with_status};
+pub(super) use fake_writes::{FakeWrites, Write, rejected, with_status};
 pub(super) use hooked_clock::HookedClock;
 
 /// Returns the JSON of a ReplicaSet in `default` with selector and labels `type=production`.
@@ -476,7 +476,7 @@ pub(super) fn lost() -> WriteError {
 
 /// A status error after which creates have upstream's back-off.
 pub(super) fn not_allowed() -> WriteError {
-    refused(405, "MethodNotAllowed", "exceeded quota")
+    rejected(405, "MethodNotAllowed", "exceeded quota")
 }
 
 /// Takes the names of the pods created since the last call.

@@ -145,8 +145,8 @@ impl Writer {
         }
         let name = &first.key.name;
         let message = format!(
-            "the annotation {SCALE_DOWN} of {count} pods, such as {name}, has no effect: expected \
-             never or first"
+            "ignoring the annotation {SCALE_DOWN} of {count} pods (such as {name}): expected never \
+             or first"
         );
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, INVALID_ANNOTATION, message);
@@ -232,8 +232,8 @@ mod tests {
             };
             let fixture = fixture(&rs, ["a", "b"].map(marked));
             fixture.sync_ok("web");
-            let told = fixture.writes.take_warnings();
-            assert_eq!(told.len(), n_warnings, "{replicas} {protection}");
+            let messages = fixture.writes.take_warnings();
+            assert_eq!(messages.len(), n_warnings, "{replicas} {protection}");
         }
     }
 

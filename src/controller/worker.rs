@@ -10,7 +10,7 @@ use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::Resource;
-use super::refusals::why_quota_refuses;
+use super::rejections::describe_full_quota;
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::api::{ObjectKey, ReplicaSet};
@@ -32,7 +32,7 @@ pub(super) fn in_milliseconds(time: Duration) -> Duration {
 impl ReplicaSetController {
     /// Waits for a key and syncs it. Returns false once the queue is shut down and empty.
     pub fn process_next_work_item(&self) -> bool {
-        let wait = thread::enter("waits for a key", "");
+        let wait = thread::enter("waits for work", "");
         let key = self.queue.get();
         drop(wait);
         key.map(|key| self.process(&key)).is_some()
@@ -62,13 +62,14 @@ impl ReplicaSetController {
             }
             Ok(end) => {
                 self.metrics.sync_ended(end);
-                // A skipped sync proves nothing, so an earlier failure's back-off stays.
+                // A skipped sync says nothing about the error, so an earlier failure's back-off
+                // stays.
                 if end != SyncEnd::TooEarly {
                     self.queue.forget(key);
                 }
             }
         }
-        self.enqueue_turns(self.memories.turns(&key.namespace, key));
+        self.enqueue_retries(self.memories.turns(&key.namespace, key));
         // Last, as in upstream: another worker may take the key from here on.
         self.queue.done(key);
     }
@@ -86,9 +87,9 @@ impl ReplicaSetController {
             if backed_off.position.is_none() {
                 self.add_to_queue(key, Priority::High, backed_off.remaining);
             }
-            // The next sync is held back, and schedules everything but creates.
+            // The next sync is backed off, and schedules everything but creates.
             self.add_to_queue(key, Priority::Low, Duration::ZERO);
-            (backed_off.n_refusals, backed_off.remaining)
+            (backed_off.n_rejections, backed_off.remaining)
         } else if let Some(after) = error.retry_after() {
             // The key waits, and no worker does.
             let after = spread(after, fastrand::f64());
@@ -109,7 +110,7 @@ impl ReplicaSetController {
         let object = self.kind.named(key);
         if let (Some(backed_off), Some(batch)) = (&backed_off, batch) {
             let missing = batch.count - batch.done;
-            if let Some(what) = why_quota_refuses(backed_off, &error.to_string(), missing) {
+            if let Some(what) = describe_full_quota(backed_off, &error.to_string(), missing) {
                 return log::log!(level, object:% = object; "{what}");
             }
         }
@@ -187,7 +188,7 @@ impl ReplicaSetController {
         if n_backed_off > 0 {
             self.memories.with(rs, note);
         } else {
-            // Without a record nothing was held back.
+            // Without a record nothing was backed off.
             self.memories.get(rs, note);
         }
     }

@@ -90,14 +90,18 @@ impl Writer {
         let mut failed = None;
         owned.retain(|rs| {
             let is_selected = d.selects(&rs.labels);
-            if !is_selected && !d.is_deleted {
+            if !is_selected && !d.is_terminating {
                 failed = self.release(d, rs).err().or(failed.take());
             }
             is_selected
         });
-        let adoptable = |rs: &&Arc<ReplicaSet>| !rs.is_deleted && d.selects(&rs.labels);
+        let adoptable = |rs: &&Arc<ReplicaSet>| !rs.is_terminating && d.selects(&rs.labels);
         let mut may_adopt = None;
-        for rs in orphans.iter().filter(|_| !d.is_deleted).filter(adoptable) {
+        for rs in orphans
+            .iter()
+            .filter(|_| !d.is_terminating)
+            .filter(adoptable)
+        {
             let may_adopt = may_adopt.get_or_insert_with(|| self.check_not_deleted(d));
             match may_adopt.clone().and_then(|()| self.adopt(d, rs)) {
                 Ok(true) => owned.push(Arc::clone(rs)),
@@ -117,7 +121,7 @@ impl Writer {
                 "the deployment {} is gone: its UID was {}, and is {} now",
                 d.key, d.uid, live.uid
             ))),
-            live if live.is_deleted => {
+            live if live.is_terminating => {
                 let why = format!("the deployment {} has just been deleted", d.key);
                 Err(SyncError::Other(why))
             }

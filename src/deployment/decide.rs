@@ -20,8 +20,8 @@ use crate::event_recorder::EventType;
 use crate::fenceposts::{Fenceposts, proportional_sizes};
 use crate::objects::{Annotations, Deployment, ReplicaSet, Strategy, Template};
 use crate::revisions::{
-    REVISION, ROLLBACK_TO, changes, desired_replicas_of, last_revision, max_revision,
-    new_replica_set, revision_of, rollback_to, rolled_back, set_replicas, set_revision,
+    REVISION, ROLLBACK_TO, changes, desired_replicas_of, max_revision, new_replica_set,
+    previous_revision, revision_of, rollback_to, rolled_back, set_replicas, set_revision,
     template_hash, to_object,
 };
 use crate::status::{
@@ -98,7 +98,7 @@ impl Note {
     }
 }
 
-/// A ReplicaSet and what this decision makes of it.
+/// A ReplicaSet and the changes decided so far.
 #[derive(Clone, Debug)]
 struct Set {
     rs: Arc<ReplicaSet>,
@@ -120,14 +120,14 @@ impl Set {
         }
     }
 
-    fn is_active(&self) -> bool {
+    fn wants_pods(&self) -> bool {
         self.replicas > 0
     }
 
     /// Its available pods, of which those above `replicas` are about to end.
     ///
-    /// DIFFERS: upstream takes the status at its word, which lags behind a scale-down. It is saved
-    /// from scaling down twice by an error that gives up the whole round.
+    /// DIFFERS: upstream trusts the status, which lags behind a scale-down. An error that aborts
+    /// the sync keeps it from scaling down twice.
     fn lasting(&self) -> i32 {
         self.rs.available().min(self.replicas)
     }
@@ -173,7 +173,7 @@ impl Set {
     }
 }
 
-/// A decision in the making.
+/// A decision under construction.
 struct Plan<'a> {
     view: View<'a>,
     d: &'a Deployment,
@@ -199,7 +199,7 @@ pub fn decide(view: View<'_>) -> Result<Step, String> {
     if d.selects_all() {
         return Ok(plan.refuse_to_select_all());
     }
-    if d.is_deleted {
+    if d.is_terminating {
         plan.sync_revision();
         return Ok(plan.finish_without_progress());
     }
@@ -263,7 +263,8 @@ pub fn after_collision(d: &Deployment) -> Write {
 impl<'a> Plan<'a> {
     fn new(mut view: View<'a>) -> Self {
         let d = view.deployment;
-        view.replica_sets.sort_by(|a, b| a.age().cmp(&b.age()));
+        view.replica_sets
+            .sort_by(|a, b| a.creation_order().cmp(&b.creation_order()));
         let mut old: Vec<Set> = view.replica_sets.iter().map(Set::new).collect();
         // Of several with the same template, all see the oldest as the new one.
         let new = old.iter().position(|set| set.rs.template == d.template);
@@ -357,7 +358,7 @@ impl<'a> Plan<'a> {
 
     /// True if `spec.replicas` has changed since the ReplicaSets were scaled.
     fn was_scaled(&self) -> bool {
-        let mut active = self.sets().filter(|set| set.is_active());
+        let mut active = self.sets().filter(|set| set.wants_pods());
         active.any(|set| {
             let desired = desired_replicas_of(&set.annotations);
             desired.is_some_and(|desired| desired != self.d.replicas)
@@ -376,7 +377,7 @@ impl<'a> Plan<'a> {
         let is_rolling = matches!(d.strategy, Strategy::RollingUpdate { .. });
         let n_old = self.old.len();
         let mut sets: Vec<&mut Set> = self.old.iter_mut().chain(&mut self.new).collect();
-        let active = sets.iter().enumerate().filter(|(_, set)| set.is_active());
+        let active = sets.iter().enumerate().filter(|(_, set)| set.wants_pods());
         let active: Vec<usize> = active.map(|(index, _)| index).collect();
         match active[..] {
             // The new one, or the youngest.
@@ -409,7 +410,7 @@ impl<'a> Plan<'a> {
         let mut old: Vec<&mut Set> = self
             .old
             .iter_mut()
-            .filter(|set| !set.rs.is_deleted)
+            .filter(|set| !set.rs.is_terminating)
             .collect();
         let surplus = old.len().saturating_sub(limit);
         old.sort_by_key(|set| revision_of(&set.annotations));
@@ -423,7 +424,7 @@ impl<'a> Plan<'a> {
     /// Gives the Deployment the template of a revision. In any case the request ends.
     fn roll_back(mut self, revision: i64) -> Step {
         let revision = match revision {
-            0 => last_revision(self.sets().map(|set| &set.annotations)),
+            0 => previous_revision(self.sets().map(|set| &set.annotations)),
             revision => revision,
         };
         let found = self
@@ -554,7 +555,7 @@ impl Plan<'_> {
     fn recreate(&mut self) {
         let d = self.d;
         let mut scaled = false;
-        for old in self.old.iter_mut().filter(|old| old.is_active()) {
+        for old in self.old.iter_mut().filter(|old| old.wants_pods()) {
             old.scale(d, 0);
             scaled = true;
         }
@@ -589,8 +590,8 @@ impl Plan<'_> {
         replicas + free.min(d.replicas - replicas)
     }
 
-    /// Scales old ReplicaSets down: first by the pods that are not available, which harms nobody,
-    /// then by others while enough stay. Returns true if it did.
+    /// Scales old ReplicaSets down: first by the pods that are not available, which affects no
+    /// traffic, then by others while enough stay. Returns true if it did.
     ///
     /// Pods of the new ReplicaSet that are not available yet count against the limit. Otherwise a
     /// broken revision would take the place of a working one.
@@ -604,14 +605,14 @@ impl Plan<'_> {
             return false;
         }
         let before = self.total_replicas();
-        for old in self.old.iter_mut().filter(|old| old.is_active()) {
+        for old in self.old.iter_mut().filter(|old| old.wants_pods()) {
             let unavailable = (old.replicas - old.lasting()).min(spare);
             old.scale(d, old.replicas - unavailable);
             spare -= unavailable;
         }
         let available: i32 = self.sets().map(Set::lasting).sum();
         let mut spare = (available - min_available).max(0);
-        for old in self.old.iter_mut().filter(|old| old.is_active()) {
+        for old in self.old.iter_mut().filter(|old| old.wants_pods()) {
             let healthy = old.replicas.min(spare);
             old.scale(d, old.replicas - healthy);
             spare -= healthy;

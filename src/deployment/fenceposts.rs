@@ -65,7 +65,7 @@ pub fn proportional_sizes(d: &Deployment, sets: &[(i32, &ReplicaSet)]) -> Vec<(u
     let to_add = max_replicas - sets.iter().map(|(size, _)| size).sum::<i32>();
     let mut order: Vec<usize> = (0..sets.len()).collect();
     // Among equals, newer ones grow first and older ones shrink first.
-    order.sort_by_key(|i| sets[*i].1.age());
+    order.sort_by_key(|i| sets[*i].1.creation_order());
     if to_add > 0 {
         order.reverse();
     }

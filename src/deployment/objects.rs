@@ -42,9 +42,9 @@ pub struct Deployment {
     pub uid: Uid,
     pub resource_version: ResourceVersion,
     pub generation: i64,
-    pub is_deleted: bool,
+    pub is_terminating: bool,
     pub annotations: Annotations,
-    /// `metadata`, which the write of a status repeats.
+    /// `metadata` as read; a status update sends it back.
     pub metadata: Value,
     pub replicas: i32,
     pub selector: Value,
@@ -63,7 +63,7 @@ pub struct Deployment {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// The old pods end before new ones start.
+    /// All old pods are deleted before new ones are created.
     Recreate,
     /// Old pods are replaced step by step.
     RollingUpdate {
@@ -83,7 +83,7 @@ pub struct ReplicaSet {
     pub generation: i64,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    pub is_deleted: bool,
+    pub is_terminating: bool,
     pub labels: Labels,
     pub annotations: Annotations,
     pub controller: Option<ControllerRef>,
@@ -240,7 +240,8 @@ impl From<Option<DeploymentStrategy>> for Strategy {
 }
 
 impl Deployment {
-    /// True if the selector is empty, and so selects everything.
+    /// True if the selector is empty and would select everything (upstream warns and then ignores
+    /// such a Deployment).
     pub fn selects_all(&self) -> bool {
         self.selector.as_object().is_some_and(Map::is_empty)
     }
@@ -274,7 +275,7 @@ impl Deployment {
             uid: known.uid,
             resource_version: known.resource_version,
             generation: known.generation,
-            is_deleted: known.deletion_timestamp.is_some(),
+            is_terminating: known.deletion_timestamp.is_some(),
             annotations: known.annotations.unwrap_or_default(),
             metadata,
             replicas: spec.replicas.unwrap_or(1),
@@ -293,7 +294,7 @@ impl Deployment {
 }
 
 impl ReplicaSet {
-    pub fn is_active(&self) -> bool {
+    pub fn wants_pods(&self) -> bool {
         self.replicas > 0
     }
 
@@ -306,7 +307,7 @@ impl ReplicaSet {
     }
 
     /// The order of creation; the name decides among those of one second.
-    pub fn age(&self) -> (Timestamp, &str) {
+    pub fn creation_order(&self) -> (Timestamp, &str) {
         (self.created, &self.key.name)
     }
 
@@ -329,7 +330,7 @@ impl ReplicaSet {
             created: metadata
                 .creation_timestamp
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            is_deleted: metadata.deletion_timestamp.is_some(),
+            is_terminating: metadata.deletion_timestamp.is_some(),
             labels: metadata.labels.unwrap_or_default().into_iter().collect(),
             annotations: metadata.annotations.unwrap_or_default(),
             replicas: spec.replicas.unwrap_or(1),
@@ -394,8 +395,9 @@ impl Indexed for ReplicaSet {
     }
 }
 
-/// No API server answers in an encoding that the watch does not accept.
-const NOT_ACCEPTED: ProtobufError = ProtobufError::Wire("only JSON was accepted");
+/// Unreachable: both watches accept JSON only.
+const NOT_ACCEPTED: ProtobufError =
+    ProtobufError::Wire("unexpected protobuf: only JSON was requested");
 
 impl Decode for Deployment {
     type Object = Self;
@@ -417,6 +419,7 @@ impl Decode for ReplicaSet {
 
     const KIND: &'static str = REPLICA_SET;
     const RESOURCE: &'static str = "replicasets";
+    // Distinguishes this watch's metrics from the ReplicaSet controller's.
     const LABEL: &'static str = "replicasets-of-deployments";
 
     fn from_json(json: &[u8], _: &mut Interner) -> Result<Self, serde_json::Error> {

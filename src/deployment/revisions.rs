@@ -19,7 +19,7 @@ const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// `spec.replicas` of the Deployment when it last scaled the ReplicaSet.
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 
-/// The same with the surge.
+/// `spec.replicas` plus `maxSurge` of the Deployment at that time.
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
 /// The revision that a client of an API that no longer exists asked to roll back to.
@@ -35,18 +35,18 @@ const NOT_COPIED: [&str; 6] = [
     ROLLBACK_TO,
 ];
 
-/// Maximum length of the annotation [`REVISION_HISTORY`]: some hundred revisions.
+/// Maximum length of the annotation [`REVISION_HISTORY`]: a few hundred revisions.
 const HISTORY_MAX: usize = 2000;
 
 /// Maximum length of an object's name (apimachinery
 /// `pkg/util/validation/validation.go:DNS1123SubdomainMaxLength`).
 const NAME_MAX: usize = 253;
 
-/// The characters of hashes in names: no vowels, so that no words result (apimachinery
+/// The characters of hashes in names: no vowels, so that no offensive words result (apimachinery
 /// `pkg/util/rand/rand.go`).
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The revision of a ReplicaSet: zero without one, `None` if it is no number.
+/// The revision of a ReplicaSet: 0 without the annotation, `None` if it is not a number.
 pub(crate) fn revision_of(annotations: &Annotations) -> Option<i64> {
     annotations
         .get(REVISION)
@@ -57,8 +57,8 @@ pub(crate) fn max_revision<'a>(sets: impl Iterator<Item = &'a Annotations>) -> i
     sets.filter_map(revision_of).max().unwrap_or(0).max(0)
 }
 
-/// The second highest revision; zero if there is none.
-pub(crate) fn last_revision<'a>(sets: impl Iterator<Item = &'a Annotations>) -> i64 {
+/// The second highest revision (upstream: `lastRevision`); zero if there is none.
+pub(crate) fn previous_revision<'a>(sets: impl Iterator<Item = &'a Annotations>) -> i64 {
     let mut revisions: Vec<i64> = sets.filter_map(revision_of).collect();
     revisions.sort_unstable();
     revisions.iter().rev().nth(1).copied().unwrap_or(0)
@@ -97,7 +97,7 @@ pub(crate) fn set_revision(annotations: &mut Annotations, d: &Deployment, revisi
         Some(text) if !text.is_empty() => text.parse(),
         _ => Ok(0),
     };
-    // One that is no number stays; somebody wrote it.
+    // Keep a value that is not a number: a user has set it.
     let Ok(number) = number else { return };
     if number >= revision {
         return;
@@ -109,7 +109,7 @@ pub(crate) fn set_revision(annotations: &mut Annotations, d: &Deployment, revisi
     }
 }
 
-/// Appends a revision to a history, from which the oldest ones go if it becomes too long.
+/// Appends a revision to a history and drops the oldest entries beyond the maximum length.
 fn append_revision(history: &mut String, revision: &str) {
     if revision.len() > HISTORY_MAX {
         return;
@@ -132,7 +132,7 @@ fn copy_annotations(to: &mut Annotations, from: &Annotations) {
 }
 
 /// The annotations of a Deployment that is rolled back to a ReplicaSet with the annotations `of`:
-/// without that, the change's cause would stay that of the revision that was undone.
+/// otherwise `kubernetes.io/change-cause` would still describe the revision that was rolled back.
 pub(crate) fn rolled_back(d: &Deployment, of: &Annotations) -> Annotations {
     let mut annotations = d.annotations.clone();
     annotations.retain(|key, _| NOT_COPIED.contains(&&**key) && key != ROLLBACK_TO);
@@ -145,12 +145,12 @@ pub(crate) fn rollback_to(d: &Deployment) -> Option<i64> {
     d.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// The value of the label [`POD_TEMPLATE_HASH`] for the Deployment's template. Another collision
-/// count has another hash.
+/// The value of the label [`POD_TEMPLATE_HASH`] for the Deployment's template. A new collision
+/// count changes the hash.
 ///
 /// DIFFERS: upstream hashes a dump of Go's structure, so its hash, and the name of the ReplicaSet,
-/// is another one for the same template. It changes with Kubernetes' versions anyway: a
-/// ReplicaSet is found by its template.
+/// differ for the same template. That is harmless: they differ between Kubernetes versions too, and
+/// ReplicaSets are matched by template.
 pub(crate) fn template_hash(d: &Deployment) -> String {
     let mut hash = 0x811c_9dc5_u32;
     // FNV-1a.
@@ -182,7 +182,7 @@ pub(crate) fn new_replica_set(d: &Deployment, hash: &str, now: Timestamp) -> Rep
         resource_version: ResourceVersion::default(),
         generation: 1,
         created: now,
-        is_deleted: false,
+        is_terminating: false,
         labels: labels_in(&with_hash(d, hash)),
         annotations,
         controller: Some(ControllerRef {

@@ -95,7 +95,7 @@ pub(crate) struct Counted<'a> {
 }
 
 /// The status that follows from the ReplicaSets. Conditions and the collision count are those of
-/// `base`; only [`AVAILABLE`] is judged anew.
+/// `base`; only [`AVAILABLE`] is recomputed.
 pub(crate) fn calculate(
     d: &Deployment,
     base: &DeploymentStatus,

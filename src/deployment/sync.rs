@@ -77,7 +77,8 @@ impl DeploymentController {
         }
         if new.controller.is_some() {
             self.enqueue_owner(new);
-        } else if old.is_none_or(|old| has_moved || old.labels != new.labels) && !new.is_deleted {
+        } else if old.is_none_or(|old| has_moved || old.labels != new.labels) && !new.is_terminating
+        {
             for d in self.0.deployments.bucket(&new.key.namespace) {
                 if d.selects(&new.labels) {
                     self.enqueue(&d.key);
@@ -132,7 +133,7 @@ impl DeploymentController {
 
     /// Waits for a key and syncs it. Returns false once the queue is shut down and empty.
     pub fn process_next_work_item(&self) -> bool {
-        let wait = thread::enter("waits for a key", "");
+        let wait = thread::enter("waits for work", "");
         let key = self.0.queue.get();
         drop(wait);
         key.map(|key| self.process(&key)).is_some()

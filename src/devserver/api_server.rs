@@ -105,28 +105,30 @@ impl ApiServer {
         found.ok_or_else(|| discovery::absent_resource(target, &self.resources()))
     }
 
-    /// Warnings for a new object: what this server does not do with it.
-    fn remarks(&self, resource: Resource, object: &Object) -> Vec<String> {
-        let mut remarks = Self::remarks_of_change(resource, object);
+    /// Warnings about a new object: what this server does not do with it.
+    fn warnings(&self, resource: Resource, object: &Object) -> Vec<String> {
+        let mut warnings = Self::warnings_of_change(resource, object);
         let without = resource.row().idle_without.as_str();
         let acts = self.store.read(|state| {
             let mut controllers = state.settings.controllers.iter();
             without.is_empty() || controllers.any(|name| name == without)
         });
-        let why = match without {
-            _ if acts => return remarks,
-            "webhooks" => "it calls no webhooks",
-            _ => "nothing happens until a controller for them runs beside it",
+        if acts {
+            return warnings;
+        }
+        let but = match without {
+            "webhooks" => "does not call webhooks",
+            _ => "runs no controller for them",
         };
-        remarks.push(format!(
-            "the dev server only stores {}: {why}",
+        warnings.push(format!(
+            "the dev server stores {} but {but}",
             resource.plural()
         ));
-        remarks
+        warnings
     }
 
-    /// Those for a changed object, too.
-    fn remarks_of_change(resource: Resource, object: &Object) -> Vec<String> {
+    /// Warnings that apply to created and changed objects.
+    fn warnings_of_change(resource: Resource, object: &Object) -> Vec<String> {
         let lacks = match resource {
             Resource::Definitions if structural::has_rules(&object.value()["spec"]) => {
                 "does not evaluate x-kubernetes-validations"
@@ -191,7 +193,7 @@ impl ApiServer {
                     create(state, kept, namespace, object)
                 })?;
                 let response = object_response(201, resource, &created);
-                let response = with_warnings(response, &self.remarks(resource, &created));
+                let response = with_warnings(response, &self.warnings(resource, &created));
                 Ok(with_warnings(response, &unknown))
             }
             "DELETE" if resource.has_delete_collection() => {
@@ -232,7 +234,8 @@ impl ApiServer {
                     write::put(state, kept, key, part, object, managers)
                 })?;
                 let response = object_response(200, resource, &object);
-                let response = with_warnings(response, &Self::remarks_of_change(resource, &object));
+                let response =
+                    with_warnings(response, &Self::warnings_of_change(resource, &object));
                 Ok(with_warnings(response, &unknown))
             }
             ("GET", "log") => {
@@ -283,7 +286,7 @@ impl ApiServer {
             })?;
             let response = |code| object_response(code, resource, &applied.object);
             return Ok(if applied.is_new {
-                with_warnings(response(201), &self.remarks(resource, &applied.object))
+                with_warnings(response(201), &self.warnings(resource, &applied.object))
             } else {
                 response(200)
             });
@@ -291,8 +294,8 @@ impl ApiServer {
         let (object, unknown) = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
             let old = object.value();
-            let new = patch.changed(resource, body::shown(resource, old.clone()))?;
-            let new = body::kept(resource, new);
+            let new = patch.changed(resource, body::to_served(resource, old.clone()))?;
+            let new = body::to_stored(resource, new);
             let kept = resource.kept_as();
             let error_of = |why: &str| patch.unprocessable(why);
             let unknown = options.unknown_fields(kept, Some(&old), &new, error_of)?;
@@ -302,7 +305,7 @@ impl ApiServer {
             Ok((object, unknown))
         })?;
         let response = object_response(200, resource, &object);
-        let response = with_warnings(response, &Self::remarks_of_change(resource, &object));
+        let response = with_warnings(response, &Self::warnings_of_change(resource, &object));
         Ok(with_warnings(response, &unknown))
     }
 
@@ -405,7 +408,7 @@ fn with_warnings(response: Response, texts: &[String]) -> Response {
     })
 }
 
-/// The response to a request whose result is no object.
+/// The `Status` for a successful request without an object.
 fn success() -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,

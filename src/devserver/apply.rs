@@ -64,14 +64,15 @@ pub(crate) fn apply(
     let taken: BTreeSet<Path> = conflicts.into_iter().map(|(_, path)| path).collect();
     let own = managers.iter().position(|manager| is_own(params, manager));
     let old = own.map(|at| managers.remove(at));
-    managers.retain_mut(|manager| keep_without(manager, &taken));
+    managers.retain_mut(|manager| remove_fields(manager, &taken));
     let before = old.as_ref().map(|old| from_tree(&old["fieldsV1"]));
     let before = before.unwrap_or_default();
     let others: BTreeSet<Path> = managers
         .iter()
         .flat_map(|other| from_tree(&other["fieldsV1"]))
         .collect();
-    // A field that this manager drops stays only if another manager owns it.
+    // Fields taken over by force have left their managers above; fields that this manager no longer
+    // applies are removed unless another manager owns them.
     let dropped = before.difference(&fields);
     let unmanaged = dropped.filter(|path| !others.contains(*path));
     remove_all(&mut live, unmanaged.map(Vec::as_slice));
@@ -144,7 +145,7 @@ pub(crate) fn managers_after(
     if changed.is_empty() {
         return None;
     }
-    managers.retain_mut(|entry| keep_without(entry, &changed));
+    managers.retain_mut(|entry| remove_fields(entry, &changed));
     let mut set: BTreeSet<Path> = changed
         .into_iter()
         .filter(|path| new.value_at(path).is_some())
@@ -282,8 +283,8 @@ fn entry(
     entry
 }
 
-/// Removes fields from a manager; returns false if it has none left.
-fn keep_without(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
+/// Removes fields from a manager; returns whether any remain.
+fn remove_fields(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
     let fields = from_tree(&manager["fieldsV1"]);
     let kept: BTreeSet<Path> = fields.difference(taken).cloned().collect();
     if kept.len() < fields.len() {
@@ -292,7 +293,7 @@ fn keep_without(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
     !kept.is_empty()
 }
 
-/// A selector is atomic: the new one replaces the old one.
+/// Label selectors are atomic (`x-kubernetes-map-type`): a merge would combine old and new labels.
 fn clear_atomic(live: &mut Value, config: &Value) {
     if config.pointer("/spec/selector").is_some()
         && let Some(spec) = live["spec"].as_object_mut()
@@ -469,6 +470,7 @@ impl<'a> Reader<'a> {
                     let positions = lists.entry(std::ptr::from_ref(value)).or_default();
                     &value.as_array()?[positions.find(value, token)?]
                 }
+                // The token `.`: the entry itself exists.
                 None => return Some(&Value::Null),
             };
         }

@@ -1,5 +1,5 @@
-//! What a request says: objects as JSON, YAML or protobuf, and the options of writes and deletes,
-//! which the server validates before the body. An invalid one gets the API server's error.
+//! Parses requests: objects as JSON, YAML or protobuf, and the options of writes and deletes, which
+//! the server validates before the body. Invalid input yields the API server's error message.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,10 +30,11 @@ pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, 
     check_kind(resource, &object)?;
     schema::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
     strip_kind(&mut object);
-    Ok(kept(resource, object))
+    Ok(to_stored(resource, object))
 }
 
-pub(crate) fn kept(resource: Resource, mut object: Value) -> Value {
+/// Renames the fields of this API version to the stored version's.
+pub(crate) fn to_stored(resource: Resource, mut object: Value) -> Value {
     let names = resource.row().renamed.iter();
     rename(
         &mut object,
@@ -42,7 +43,8 @@ pub(crate) fn kept(resource: Resource, mut object: Value) -> Value {
     object
 }
 
-pub(crate) fn shown(resource: Resource, mut object: Value) -> Value {
+/// Renames the fields of the stored version to this API version's.
+pub(crate) fn to_served(resource: Resource, mut object: Value) -> Value {
     let names = resource.row().renamed.iter();
     rename(
         &mut object,
@@ -68,7 +70,7 @@ pub(crate) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
         MEDIA_TYPE => protobuf::read(body).map_err(|error| match error {
             DecodeError::UnknownKind(kind) => StatusError::unsupported_as_protobuf(&kind),
             DecodeError::Malformed => {
-                StatusError::bad_request("the body of the request is no protobuf object")
+                StatusError::bad_request("the request body is not a protobuf-encoded object")
             }
         })?,
         _ => {
@@ -82,7 +84,7 @@ pub(crate) fn any_object(request: &ApiRequest, expected: &str) -> Result<Value, 
     if value.is_object() {
         return Ok(value);
     }
-    Err(unrecognized("the body is no object"))
+    Err(unrecognized("the body is not an object"))
 }
 
 /// Rejects a value nested so deep that a client might fail to parse it.
@@ -297,6 +299,7 @@ impl DeleteOptions {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
                 errors.push(FieldError::invalid(field, policy, why));
             }
+            // As upstream's message lists it.
             let supported = ["Foreground", "Background", "Orphan", "nil"];
             if !supported[..3].contains(&policy.as_str()) {
                 errors.push(FieldError::not_supported(field, policy, &supported));

@@ -86,7 +86,7 @@ pub(crate) fn validate(definition: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A mistake if the name is no DNS label that begins with a letter.
+/// An error if the name is not a DNS label that begins with a letter.
 fn invalid_label(field: &str, name: &str) -> Option<FieldError> {
     let faults = dns_1035_faults(name).join(",");
     (!faults.is_empty()).then(|| FieldError::invalid(field, name, &faults))
@@ -194,7 +194,7 @@ impl Custom {
         n_built_in() + index
     }
 
-    /// The resource of one version, made anew only after a change of the definition.
+    /// The resource of one version, rebuilt only after a change of the definition.
     fn serve(&self, definition: &Value, version: &Value, place: usize) -> Served {
         let uid = text(definition, "/metadata/uid");
         let generation = number(definition, "/metadata/generation");
@@ -205,8 +205,8 @@ impl Custom {
             is_current && served.resource.version() == name
         });
         same.cloned().unwrap_or_else(|| Served {
-            // Resources are copied everywhere, so none is ever freed. Each served version takes
-            // some hundred bytes each time that its definition changes, in a dry run too.
+            // Resources are copied everywhere, so none is ever freed. Each served version takes a
+            // few hundred bytes each time that its definition changes, in a dry run too.
             resource: Resource::Plain(Box::leak(Box::new(row_of(definition, version, place)))),
             uid: uid.to_owned(),
             generation,

@@ -18,7 +18,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// The finalizer of an owner that is removed after its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
-/// The namespaces that nobody can delete (apiserver
+/// The namespaces that cannot be deleted (apiserver
 /// `pkg/admission/plugin/namespace/lifecycle:immortalNamespaces`).
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 

@@ -1,8 +1,7 @@
-//! What the server tells clients about itself: health, version, discovery, plain and aggregated,
-//! with kube-apiserver 1.37's responses for the resources served here, OpenAPI for kubectl, and the
-//! reviews: it allows everything to everyone, every client is anonymous, and there are no tokens.
-//! And what it does not have: those errors say why, and what it has instead, for kubectl shows
-//! them.
+//! Discovery data: health, version, discovery, plain and aggregated, with kube-apiserver 1.37's
+//! responses for the resources served here, OpenAPI for kubectl, and the reviews: it allows
+//! everything to everyone, every client is anonymous, and there are no tokens. Errors about what it
+//! does not serve give the reason and the alternative, because kubectl shows them.
 //!
 //! DIFFERS: kube-apiserver answers an unknown group with a text page, and an unknown resource with
 //! "the server could not find the requested resource". The API server's schemas take 700 KB for
@@ -415,7 +414,7 @@ fn schema_name(resource: Resource) -> String {
 
 fn schema(resource: Resource) -> Value {
     json!({
-        "description": "The dev server keeps no schemas: this kind may have any members.",
+        "description": "The dev server has no schemas: any field is allowed.",
         "type": "object",
         "x-kubernetes-group-version-kind": [kind_of(resource)],
         "x-kubernetes-preserve-unknown-fields": true,
@@ -487,8 +486,8 @@ pub(crate) fn absent_resource(target: &Target, all: &[Resource]) -> StatusError 
 fn absent_group(name: &str, all: &[Resource]) -> StatusError {
     let groups = groups(all).join(", ");
     StatusError::absent(format!(
-        "the dev server has no group {name}; it has the core group, {groups}, and those of the \
-         CustomResourceDefinitions that it is given"
+        "the dev server has no group {name}; it has the core group, {groups}, and those defined by \
+         CustomResourceDefinitions"
     ))
 }
 
@@ -497,7 +496,7 @@ pub(crate) fn absent_path(path: &str, all: &[Resource]) -> StatusError {
     let mut segments = path.trim_matches('/').split('/');
     match (segments.next(), segments.next()) {
         (Some("apis"), Some(name)) if !groups(all).contains(&name) => absent_group(name, all),
-        _ => StatusError::absent(format!("the dev server has nothing at {path}")),
+        _ => StatusError::absent(format!("the dev server does not serve {path}")),
     }
 }
 
@@ -582,7 +581,7 @@ fn anonymous() -> Value {
 }
 
 fn unknown_token() -> Value {
-    json!({"authenticated": false, "error": "the dev server knows no tokens"})
+    json!({"authenticated": false, "error": "the dev server does not authenticate tokens"})
 }
 
 /// The response to a review; `None` if `target` is not a review.
@@ -655,7 +654,7 @@ mod tests {
         );
         check(
             &absent_path("/api/v1/a/b/c/d/e", &all),
-            "nothing at /api/v1/a/b",
+            "does not serve /api/v1/a/b",
         );
         check(
             &absent_subresource(Resource::Nodes, "proxy"),

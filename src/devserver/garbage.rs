@@ -181,7 +181,7 @@ fn waits_for_dependents(value: &Value) -> bool {
 }
 
 /// The resource and key of an owner; `None` for a kind that is not served, and for an owner in a
-/// namespace whose dependent is in none. Nobody can tell whether these exist.
+/// namespace whose dependent is in none. Their existence cannot be checked.
 fn owner_key(state: &State, namespace: &str, reference: &Value) -> Option<(Resource, String)> {
     let kind = text(reference, "/kind");
     let resource = state.resource_of(kind, text(reference, "/apiVersion"))?;

@@ -1,15 +1,16 @@
 //! An in-memory API server on loopback, for demos and tests. It behaves as kube-apiserver 1.37 does
 //! in every way that this controller can observe; any difference is a bug of this server. Other
-//! kinds, built in or custom, it only stores. Only `main` and the tests use it; it is no cluster.
+//! kinds, built in or custom, it only stores. Only `main` and the tests use it; it is not a
+//! cluster.
 //!
 //! Each file uses only files of lines below its own, and those that an arrow on its line leads to;
-//! a test checks that there is no circle. To follow a request, start at `api_server`.
+//! a test checks that there is no dependency cycle. To follow a request, start at `api_server`.
 //!
 //! ```text
 //! faults ─▶ faults::rule                        records requests; delays, rejects, cuts them
 //! api_server                                    a request, its verb, its response
 //! subresources                                  evictions, logs
-//! neighbours ─▶ workloads, services             simulated controllers
+//! simulated ─▶ workloads, services             simulated controllers
 //! kubelet ─▶ step, behaviour · garbage · snapshot    simulated nodes; dependents; load and save
 //! apply · delete · watch ─▶ list                the verbs
 //! write ─▶ quota                                create, update, bind, remove; quotas
@@ -24,7 +25,7 @@
 //!
 //! `faults` depends on no file but `exchange`, so a test can put it in front of a real API server.
 //! HTTP is `crate::http_server`. Threads: `dev-accept`, one `dev-conn-N` per connection,
-//! `dev-kubelet`, `dev-gc`, `dev-neighbours`.
+//! `dev-kubelet`, `dev-gc`, `dev-controllers`.
 //!
 //! DIFFERS: no authentication; pods need no service account; responses are JSON only; managed
 //! fields only on objects that were applied; no pruning of unknown fields of built-in kinds;
@@ -50,7 +51,6 @@ mod json;
 mod kubelet;
 mod list;
 mod metadata;
-mod neighbours;
 mod objects;
 mod patch;
 mod protobuf;
@@ -58,6 +58,7 @@ mod quota;
 mod resource;
 mod schema;
 mod selector;
+mod simulated;
 mod snapshot;
 mod status_error;
 mod store;
@@ -87,7 +88,7 @@ pub use exchange::{
 };
 pub use faults::{Action, Ending, Faults, Matcher, Recorded, Recorder, Rule, RuleHandle};
 pub use kubelet::{KubeletOptions, behaviour};
-pub use neighbours::names as simulated_controllers;
+pub use simulated::names as simulated_controllers;
 pub use snapshot::Rejected;
 pub use store::Tally;
 
@@ -144,7 +145,7 @@ pub struct DevServer {
     store: Arc<Store>,
     kubelet: Option<JoinHandle<()>>,
     collector: Option<JoinHandle<()>>,
-    neighbours: Option<JoinHandle<()>>,
+    simulated: Option<JoinHandle<()>>,
     /// Ends the threads of this server alone.
     own_stop: Stop,
 }
@@ -178,17 +179,17 @@ impl DevServer {
         let collector = collects.then(|| garbage::start(&store, &own_stop));
         let collector = collector.transpose()?;
         let simulates =
-            neighbours::names().any(|name| options.controllers.iter().any(|it| it == name));
-        let neighbours =
-            simulates.then(|| neighbours::start(&store, &options.controllers, &own_stop));
-        let neighbours = neighbours.transpose()?;
+            simulated::names().any(|name| options.controllers.iter().any(|it| it == name));
+        let simulated =
+            simulates.then(|| simulated::start(&store, &options.controllers, &own_stop));
+        let simulated = simulated.transpose()?;
         Ok(Self {
             server,
             faults,
             store,
             kubelet,
             collector,
-            neighbours,
+            simulated,
             own_stop,
         })
     }
@@ -277,7 +278,7 @@ impl DevServer {
         let cause = Cause::Requested("the server is stopped".to_owned());
         self.own_stop.stop(cause);
         self.server.stop();
-        let threads = [&mut self.kubelet, &mut self.collector, &mut self.neighbours];
+        let threads = [&mut self.kubelet, &mut self.collector, &mut self.simulated];
         for thread in threads.into_iter().filter_map(Option::take) {
             // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
             thread.join().unwrap_or_default();

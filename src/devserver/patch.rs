@@ -303,7 +303,7 @@ impl Patch {
                     return Ok(Self::Apply(config));
                 }
                 Err(StatusError::bad_request(
-                    "error decoding YAML: it is no object",
+                    "error decoding YAML: not an object",
                 ))
             }
             _ => Err(StatusError::unsupported_patch_type()),

@@ -1,5 +1,5 @@
-//! The served resources: one table of the built-in ones, and what the server tells clients about
-//! each. Custom ones come from their definitions.
+//! The served resources: one table of the built-in ones with their discovery data. Custom ones come
+//! from their definitions.
 
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;

@@ -269,7 +269,7 @@ fn check_lengths(value: &Value) -> Result<(), String> {
         Value::Array(entries) if entries.len() > LIST_LENGTH_MAX => {
             let n_entries = entries.len();
             Err(format!(
-                "a list has {n_entries} entries, and the dev server takes {LIST_LENGTH_MAX}"
+                "a list has {n_entries} entries; the dev server accepts at most {LIST_LENGTH_MAX}"
             ))
         }
         Value::Array(entries) => entries.iter().try_for_each(check_lengths),

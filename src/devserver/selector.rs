@@ -208,7 +208,7 @@ impl<'a> Requirement<'a> {
     }
 }
 
-/// Rejects keys and values that are no valid labels.
+/// Rejects keys and values that are not valid labels.
 fn check_syntax(requirement: &Requirement<'_>) -> Result<(), StatusError> {
     let key = requirement.key;
     let invalid = |field: &str, value: &str, why: &str| {

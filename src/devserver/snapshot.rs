@@ -145,7 +145,7 @@ fn rank(document: &Value) -> usize {
 fn resource_of(state: &State, document: &Value) -> Result<Resource, String> {
     let (kind, api_version) = (text(document, "/kind"), text(document, "/apiVersion"));
     if kind.is_empty() || api_version.is_empty() {
-        return Err("it lacks kind or apiVersion".to_owned());
+        return Err("an object without kind or apiVersion".to_owned());
     }
     let found = state.resource_of(kind, api_version);
     found.ok_or_else(|| format!("{kind} of {api_version} is not served here"))
@@ -165,7 +165,7 @@ fn load_one(
     if !name.is_empty() {
         let key = key_of(namespace, name);
         if keys.insert((resource, key.clone()), index).is_some() {
-            return Err(format!("{named} is there twice"));
+            return Err(format!("duplicate object: {named}"));
         }
         if state.get(resource, &key).is_some() {
             return Ok(None);

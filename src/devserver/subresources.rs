@@ -1,4 +1,4 @@
-//! The subresources of pods that are no part of the object: `eviction` and `log`.
+//! The subresources of pods that are not part of the object: `eviction` and `log`.
 
 use std::sync::Arc;
 

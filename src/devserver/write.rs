@@ -1,5 +1,5 @@
 //! Creates and changes objects: POST, PUT, PATCH, and the subresources `status` and `binding`; and
-//! the end of an object that nothing holds any more.
+//! the end of an object without finalizers.
 
 use std::sync::Arc;
 
@@ -260,7 +260,7 @@ pub(crate) fn replace_managed(
     }
     let was_terminal = object.is_terminal;
     let object = state.put(resource, key, new);
-    // Most changes count nothing anew, and the status that a client has written to a quota stays.
+    // Most changes need no recount, and the status that a client has written to a quota stays.
     let is_counted = match resource {
         Resource::Quotas => part == Part::Main,
         Resource::Pods => object.is_terminal != was_terminal,

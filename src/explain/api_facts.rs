@@ -46,7 +46,7 @@ fn way_out(kind: &str, key: &ObjectKey) -> String {
     }
     let ObjectKey { namespace, name } = key;
     format!(
-        "; of a Deployment without ReplicaSets see kubectl -n {namespace} describe deploy {name}"
+        "; if it is a Deployment without ReplicaSets: kubectl -n {namespace} describe deploy {name}"
     )
 }
 

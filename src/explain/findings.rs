@@ -16,7 +16,7 @@ use crate::controller::decide::optional::protection::Block;
 use crate::controller::decide::status::is_available;
 use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
-use crate::controller::memory::refusals::{BackedOff, PAUSE_MAX, Refusal};
+use crate::controller::memory::rejections::{BackedOff, PAUSE_MAX, Rejection};
 use crate::controller::other_writers;
 use crate::controller::warnings::{back_off_command, no_gang};
 
@@ -62,13 +62,13 @@ pub fn findings(
     let last_error = memory.and_then(|memory| memory.last_error.as_ref());
     let last_error = last_error.map(|error| error.message.to_string());
     let condition = get_condition(&rs.status.conditions, REPLICA_FAILURE);
-    // A back-off is no error, and has a finding of its own.
+    // A back-off is not an error, and has a finding of its own.
     let is_error = |it: &&Condition| it.reason.as_deref() != Some(FAILED_POD_BACKOFF);
     let condition = condition.filter(is_error);
     let error_message = last_error
         .or_else(|| condition.and_then(|condition| condition.message.clone()))
         .or_else(|| failed_create(report));
-    let is_wanting = report.next.action != "nothing";
+    let has_work = report.next.action != "nothing";
     let is_namespace = sources.namespace_is_terminating == Some(true)
         || error_message
             .as_deref()
@@ -83,7 +83,7 @@ pub fn findings(
             "use another namespace, or wait for its deletion and recreate it",
         ));
     } else if let Some(message) = error_message
-        && (is_wanting || memory.is_some())
+        && (has_work || memory.is_some())
     {
         let fix = fix_of(&message, &rs.key.namespace);
         let what = format!("the last attempt failed: {message}");
@@ -105,7 +105,7 @@ pub fn findings(
             "check that the controller is running and is the leader",
         ));
     }
-    let storm = match back_off {
+    let failure_loop = match back_off {
         Some(back_off) => Some(backing_off(back_off, facts, now)),
         None if facts.rules.policy.failed_pod_backoff.is_some() => None,
         // With a record, the policy has the daemon's flags.
@@ -113,14 +113,14 @@ pub fn findings(
         None => backing_off_by_flag(rs).or_else(|| failing(facts, sources, now)),
     };
     // The API alone does not show why the controller waits.
-    if storm.is_none() && is_wanting && memory.is_none() && found.is_empty() {
+    if failure_loop.is_none() && has_work && memory.is_none() && found.is_empty() {
         found.push(Finding::new(
-            "a sync has work to do, and the API shows nothing that blocks it",
+            "pods are missing or surplus, and nothing in the API explains the delay",
             "run explain again in a few seconds; if nothing has changed, check that the \
              controller is running, or add its state with --server",
         ));
     }
-    let more = [ignored_gang(memory, sources), overlap(facts), storm];
+    let more = [ignored_gang(memory, sources), overlap(facts), failure_loop];
     found.extend(more.into_iter().flatten());
     found.extend(unavailable(active, report, facts, sources, now));
     stuck_pods(report, facts, now, &mut found);
@@ -327,8 +327,7 @@ fn fix_of(message: &str, namespace: &str) -> Option<String> {
     } else if message.contains("is invalid") {
         "correct the template: the named field is invalid".to_owned()
     } else if message.contains("cannot create resource") || message.contains("cannot delete") {
-        "the daemon lacks permissions: bind the ClusterRole \
-         system:controller:replicaset-controller to its account"
+        "the daemon lacks permissions; grant them: replicaset-controller rbac | kubectl apply -f -"
             .to_owned()
     } else if message.contains("no response from the API server") {
         "the API server did not respond: check its health, and the daemon's log".to_owned()
@@ -416,7 +415,8 @@ pub(super) fn failing(
     let node = node.map_or_else(String::new, |node| format!(", on {node}"));
     Some(Finding {
         what: format!(
-            "{} pods created within {} s have Failed{reason}{node}; each is replaced at once",
+            "{} pods that were created within {} s failed{reason}{node}; each is replaced \
+             immediately",
             failed.len(),
             within.max(1)
         ),
@@ -434,10 +434,10 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
     let next = match (n_backed_off, now.checked_add(back_off.remaining)) {
         (0, _) => "their replacements are not Ready yet".to_owned(),
         (_, Ok(at)) if at > now => format!(
-            "{n_backed_off} missing pods are backed off, the next one is due at {}",
+            "{n_backed_off} replacement pods are delayed; the next is created at {}",
             at.round(Unit::Second).unwrap_or(at)
         ),
-        _ => format!("{n_backed_off} missing pods are backed off, one is due now"),
+        _ => format!("{n_backed_off} replacement pods are delayed; one is due now"),
     };
     let rs = &facts.replica_set;
     let namespace = &rs.key.namespace;
@@ -445,9 +445,9 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
     let selector = selector.unwrap_or_default();
     Finding {
         what: format!(
-            "{}, the current step since {}; {next}, one every {:.0} s",
+            "{}; current round since {}; {next}, one every {:.0} s",
             back_off.history(),
-            back_off.step_began,
+            back_off.round_began,
             back_off.wait.as_secs_f64().max(1.0)
         ),
         fix: Some(format!(
@@ -466,8 +466,8 @@ fn describe(pod: &Pod) -> String {
 /// The finding about a ReplicaSet in this namespace. `is_watched`: whether quotas are watched.
 pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: bool) -> Finding {
     let longest = PAUSE_MAX.as_secs();
-    let fix = match &backed_off.refusal {
-        Refusal::Quota(quota) => {
+    let fix = match &backed_off.rejection {
+        Rejection::Quota(quota) => {
             let ways = if is_watched {
                 "free some of the quota, or raise it; a change of its status triggers the next \
                  attempt"
@@ -480,10 +480,10 @@ pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: boo
             };
             format!("{ways}: kubectl -n {namespace} describe quota {quota}")
         }
-        Refusal::Overload { .. } => "no change of the ReplicaSet is needed: check the health of \
+        Rejection::Overload { .. } => "no change of the ReplicaSet is needed: check the health of \
                                      the API server, or of the webhook that the error names"
             .to_owned(),
-        Refusal::Invalid | Refusal::Denied => {
+        Rejection::Invalid | Rejection::Denied => {
             "change the spec, which is retried at once; or correct what rejects the pods, and \
              wait for the next attempt"
                 .to_owned()
@@ -495,31 +495,33 @@ pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: boo
 
 /// Why, and until when.
 fn why(backed_off: &BackedOff, is_watched: bool) -> String {
-    let (n, seconds) = (backed_off.n_refusals, backed_off.since.as_secs_f64());
+    let (n, seconds) = (backed_off.n_rejections, backed_off.since.as_secs_f64());
     let plural = if n == 1 { "" } else { "s" };
     let next = next_try(backed_off);
     let times = format!("{n} create{plural} rejected in {seconds:.0} s; {next}");
-    match (&backed_off.refusal, backed_off.position) {
-        (Refusal::Quota(quota), position) => {
-            let position = position.map_or_else(String::new, |it| {
-                format!(" (number {} of {} in its queue)", it.n_before + 1, it.len)
+    match &backed_off.rejection {
+        Rejection::Quota(quota) => {
+            let position = backed_off.position.map_or_else(String::new, |it| {
+                format!(" ({} of {} waiting for it)", it.n_before + 1, it.len)
             });
             let sooner = if is_watched {
-                ", or as soon as its status shows free quota"
+                " or when the quota changes"
             } else {
                 ""
             };
             let own = backed_off.remaining.as_secs_f64();
             format!(
-                "blocked by quota \"{quota}\"{position}; {times}{sooner}; own attempt in {own:.0} \
-                 s at the latest"
+                "blocked by quota \"{quota}\"{position}; {times}{sooner}; its own turn in {own:.0} s \
+                 at the latest"
             )
         }
-        (Refusal::Overload { .. }, _) => {
+        Rejection::Overload { .. } => {
             format!("the API server or a webhook is overloaded or does not respond; {times}")
         }
-        (Refusal::Invalid, _) => format!("the API server rejects the pods as invalid; {times}"),
-        (Refusal::Denied, _) => format!("a webhook, policy or right forbids the pods; {times}"),
+        Rejection::Invalid => format!("the API server rejects the pods as invalid; {times}"),
+        Rejection::Denied => {
+            format!("a webhook, policy or missing permission rejects the pods; {times}")
+        }
     }
 }
 
@@ -537,12 +539,12 @@ mod tests {
     use std::time::Duration;
 
     use super::{back_off_finding, why};
-    use crate::controller::memory::refusals::{BackedOff, QueuePosition, Refusal};
+    use crate::controller::memory::rejections::{BackedOff, QueuePosition, Rejection};
 
-    fn backed_off(refusal: Refusal) -> BackedOff {
+    fn backed_off(rejection: Rejection) -> BackedOff {
         BackedOff {
-            refusal,
-            n_refusals: 3,
+            rejection,
+            n_rejections: 3,
             since: Duration::from_secs(70),
             remaining: Duration::from_millis(640_200),
             position: Some(QueuePosition {
@@ -555,18 +557,15 @@ mod tests {
 
     #[test]
     fn a_queue_is_named_with_the_position_in_it_and_the_next_try() {
-        for (is_watched, sooner) in [
-            (false, ""),
-            (true, ", or as soon as its status shows free quota"),
-        ] {
-            let quota = backed_off(Refusal::Quota("few".into()));
+        for (is_watched, sooner) in [(false, ""), (true, " or when the quota changes")] {
+            let quota = backed_off(Rejection::Quota("few".into()));
             let finding = back_off_finding(&quota, "shop", is_watched);
             assert_eq!(
                 finding.what,
                 format!(
-                    "pod creation is backed off: blocked by quota \"few\" (number 5 of 12 in its \
-                     queue); 3 creates rejected in 70 s; next attempt in 12.3 s{sooner}; own \
-                     attempt in 640 s at the latest"
+                    "pod creation is backed off: blocked by quota \"few\" (5 of 12 waiting for \
+                     it); 3 creates rejected in 70 s; next attempt in 12.3 s{sooner}; its own turn \
+                     in 640 s at the latest"
                 )
             );
             let fix = finding.fix.expect("a way out");
@@ -576,9 +575,9 @@ mod tests {
 
     #[test]
     fn the_other_kinds_name_the_next_try() {
-        let overload = why(&backed_off(Refusal::Overload { retry_after: None }), true);
+        let overload = why(&backed_off(Rejection::Overload { retry_after: None }), true);
         assert!(overload.contains("overloaded") && overload.contains("next attempt in 12.3 s"));
-        let invalid = back_off_finding(&backed_off(Refusal::Invalid), "shop", true);
+        let invalid = back_off_finding(&backed_off(Rejection::Invalid), "shop", true);
         assert!(invalid.what.contains("next attempt in 12.3 s"));
         assert!(
             invalid

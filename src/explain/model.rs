@@ -136,7 +136,7 @@ pub struct NextStep {
     pub adopts: Vec<String>,
     pub releases: Vec<String>,
     /// The number of Failed pods that are deleted because they are not kept, some by each sync.
-    pub leftovers: usize,
+    pub old_failed_pods: usize,
     /// Why the sync does not act yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backed_off: Option<String>,
@@ -278,7 +278,7 @@ impl fmt::Display for NextStep {
             (action, 1) => steps.push(format!("{action} 1 pod")),
             (action, count) => steps.push(format!("{action} {count} pods")),
         }
-        match self.leftovers {
+        match self.old_failed_pods {
             0 => {}
             1 => steps.push("delete 1 old Failed pod".to_owned()),
             count => steps.push(format!("delete {count} old Failed pods")),
@@ -497,7 +497,8 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
             let took = Duration::from_micros(took.as_micros().try_into().unwrap_or_default());
             let end = match end {
                 "tooEarly" => {
-                    "postponed until the watch shows earlier writes, or large syncs have ended"
+                    "postponed: waiting for the watch to show earlier writes, or for a free slot \
+                     for large syncs"
                 }
                 "backedOff" => "synced, but creates are backed off",
                 end => end,

@@ -10,8 +10,8 @@ use super::model::{Deletion, MemoryReport, NextStep, NotCounted, Report, Sibling
 use crate::api::{CompactTimestamp, Pod, PodPhase, ScaleDownMark, Selector, Uid};
 use crate::controller::decide;
 use crate::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, NodeCounts, RankedPod, RelatedPods, Rule, decide as first_rule,
-    deletion_ranking, pods_to_delete,
+    DeletionContext, DeletionOrder, NodeCounts, RankedPod, RelatedPods, Rule, deletion_ranking,
+    first_difference, pods_to_delete,
 };
 use crate::controller::decide::optional::order::{
     Because, NodePods, Places, PreferredPod, is_one_class, prefer,
@@ -229,15 +229,15 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
         return NotCounted {
             pod: pod_name,
             reason: "finished",
-            because: format!("phase {phase}: it never runs again"),
+            because: format!("phase {phase}: finished pods do not count"),
         };
     };
     let because = match sources.finalizers.get(&pod.uid) {
         Some(names) if !names.is_empty() => format!(
-            "terminating, due at {since}, kept by the finalizer {}",
+            "terminating, grace period until {since}; finalizer {} is present",
             names.join(", ")
         ),
-        _ => format!("terminating, due at {since}"),
+        _ => format!("terminating, grace period until {since}"),
     };
     NotCounted {
         pod: pod_name,
@@ -294,7 +294,7 @@ fn next_step(
             let n_pods = decision
                 .map(|decision| decision.effects.n_backed_off())
                 .filter(|n_pods| *n_pods > 0);
-            n_pods.map(|n_pods| format!("{n_pods} of them are backed off because pods fail"))
+            n_pods.map(|n_pods| format!("{n_pods} of them are delayed because earlier pods failed"))
         }),
     };
     NextStep {
@@ -304,7 +304,7 @@ fn next_step(
         pods_total,
         adopts: decision.map_or_else(Vec::new, |decision| names(&decision.adopt)),
         releases: decision.map_or_else(Vec::new, |decision| names(&decision.release)),
-        leftovers: decision.map_or(0, |decision| decision.effects.extra_deletes().len()),
+        old_failed_pods: decision.map_or(0, |decision| decision.effects.extra_deletes().len()),
         backed_off,
     }
 }
@@ -400,7 +400,7 @@ fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder)
             ties_with: None,
         };
     };
-    let rule = first_rule(ranked, other, order).map(|(rule, _)| rule);
+    let rule = first_difference(ranked, other, order).map(|(rule, _)| rule);
     let ties_with = rule.is_none().then(|| other.pod.key.name.to_string());
     Deletion {
         pod,
@@ -545,7 +545,7 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
             format!("one of the last {n} pods on {node}, all of which are deleted")
         }
         NodePods::Active(n) => {
-            format!("{node} has {n} active pods, fuller nodes are emptied later")
+            format!("{node} has {n} active pods; nodes with fewer pods are emptied first")
         }
     });
     let in_domain = because.in_domain.map(|n| {

@@ -172,8 +172,8 @@ fn agreement(input: &[u8]) -> bool {
             let by_protobuf = ReplicaSet::from_protobuf(kind, &message, interner).ok();
             if let Some(by_json) = by_json {
                 accepted = true;
-                let by_protobuf = by_protobuf.as_ref().map(told);
-                assert_eq!(Some(told(&by_json)), by_protobuf);
+                let by_protobuf = by_protobuf.as_ref().map(described);
+                assert_eq!(Some(described(&by_json)), by_protobuf);
             }
         }
     }
@@ -181,7 +181,7 @@ fn agreement(input: &[u8]) -> bool {
 }
 
 /// All that the controller reads, without what only one encoding carries.
-fn told(rs: &ReplicaSet) -> String {
+fn described(rs: &ReplicaSet) -> String {
     let mut status = rs.status.clone();
     status.other.clear();
     status.unknown.clear();
@@ -213,7 +213,7 @@ fn check_update(kind: &WorkloadKind, rs: &ReplicaSet) {
     let read = ReplicaSet::from_answer(kind, &update.bytes).expect("an update can be read");
     let mut expected = rs.clone();
     expected.status = status;
-    assert_eq!(told(&read), told(&expected));
+    assert_eq!(described(&read), described(&expected));
 }
 
 fn json_object(input: &[u8]) -> bool {
@@ -264,25 +264,25 @@ fn streams(content_type: &'static str, is_list: bool) -> Reader {
     fn list<T: Decode>(content_type: &str, input: &[u8], piece: usize) -> (bool, String) {
         let interner = &mut Interner::default();
         let body = Pieces::of(input, piece);
-        let mut told = String::new();
+        let mut message = String::new();
         let read = read_list::<T>(content_type, Box::new(body), interner, &mut |object| {
-            writeln!(told, "{object:?}").expect("text");
+            writeln!(message, "{object:?}").expect("text");
         });
         match read {
-            Ok(metadata) => (true, told + &format!("{metadata:?}")),
-            Err(error) => (false, told + &error.to_string()),
+            Ok(metadata) => (true, message + &format!("{metadata:?}")),
+            Err(error) => (false, message + &error.to_string()),
         }
     }
     fn watch<T: Decode>(content_type: &str, input: &[u8], piece: usize) -> (bool, String) {
         let interner = &mut Interner::default();
         let body = Pieces::of(input, piece);
         let mut watch = Watch::new(content_type, Box::new(body)).expect("a known type");
-        let mut told = String::new();
+        let mut message = String::new();
         loop {
             match watch.next_frame::<T>(interner) {
-                Ok(Some(frame)) => writeln!(told, "{frame:?}").expect("text"),
-                Ok(None) => return (true, told),
-                Err(error) => return (false, told + &error.to_string()),
+                Ok(Some(frame)) => writeln!(message, "{frame:?}").expect("text"),
+                Ok(None) => return (true, message),
+                Err(error) => return (false, message + &error.to_string()),
             }
         }
     }

@@ -311,7 +311,7 @@ impl Api {
             // The server would wait for it.
             return (0, Value::Null);
         }
-        let told = format!("{method} {}", request.path);
+        let message = format!("{method} {}", request.path);
         let is_watch = request.query.iter().any(|(name, _)| name == "watch");
         let response = self.0.handle(request);
         check_head(&response);
@@ -328,14 +328,14 @@ impl Api {
         let body = String::from_utf8(body).expect("text");
         let values = serde_json::Deserializer::from_str(&body).into_iter::<Value>();
         let values: Result<Vec<Value>, _> = values.collect();
-        let values = values.unwrap_or_else(|error| panic!("{told}: {error} in {body}"));
+        let values = values.unwrap_or_else(|error| panic!("{message}: {error} in {body}"));
         let value = values.into_iter().next().unwrap_or_default();
         assert!(
             (200..500).contains(&code) || is_upstreams(&value),
-            "{told}: {value}"
+            "{message}: {value}"
         );
         if code >= 400 {
-            assert_eq!(value["code"], json!(code), "{told}: {value}");
+            assert_eq!(value["code"], json!(code), "{message}: {value}");
         }
         (code, value)
     }

@@ -128,11 +128,11 @@ fn kubeconfig(file: &std::path::Path, input: &[u8]) -> bool {
     match ClientConfig::load_from(&source, &environment) {
         Ok(_) => true,
         Err(error) => {
-            let told = error.to_string();
+            let message = error.to_string();
             assert!(
-                told.len() <= 4 * input.len() + 8192,
-                "{} bytes told",
-                told.len()
+                message.len() <= 4 * input.len() + 8192,
+                "{} bytes of message",
+                message.len()
             );
             false
         }

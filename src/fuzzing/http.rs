@@ -112,7 +112,7 @@ fn request(input: &[u8]) -> bool {
     assert_eq!(end, end_in_pieces);
     assert_eq!(requests.len(), in_pieces.len());
     for (request, in_pieces) in requests.iter().zip(&in_pieces) {
-        assert_eq!(told(request), told(in_pieces));
+        assert_eq!(described(request), described(in_pieces));
         assert!(request.body.len() <= KEPT_MAX);
         assert!(request.path_and_query.starts_with('/') || request.path_and_query == "*");
         let head = head_of(request);
@@ -122,13 +122,13 @@ fn request(input: &[u8]) -> bool {
         let bytes = [head.as_bytes(), &request.body].concat();
         let (again, end) = read_requests(&mut bytes.as_slice(), KEPT_MAX);
         assert_eq!(again.len(), 1, "{end} after {head:?}");
-        assert_eq!(told(&again[0]), told(request));
+        assert_eq!(described(&again[0]), described(request));
     }
     !requests.is_empty()
 }
 
 /// All of a request but how its body was framed.
-fn told(request: &Request) -> impl PartialEq + std::fmt::Debug {
+fn described(request: &Request) -> impl PartialEq + std::fmt::Debug {
     (
         request.method.clone(),
         (request.path.clone(), request.path_and_query.clone()),

@@ -148,14 +148,14 @@ fn read(file: &Path, input: &[u8]) -> bool {
     let mut accepted = false;
     for text in [config.to_string(), whole[..end].to_owned(), damaged] {
         fs::write(file, text).expect("room on the disk");
-        let told = match ClientConfig::load_from(&source, &environment) {
+        let message = match ClientConfig::load_from(&source, &environment) {
             Ok(config) => {
                 accepted = true;
                 format!("{config:?} {} {}", config.server(), config.origin())
             }
             Err(error) => format!("{error} {error:?}"),
         };
-        assert!(!told.contains(CANARY), "{told}");
+        assert!(!message.contains(CANARY), "{message}");
     }
     accepted
 }

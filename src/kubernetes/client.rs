@@ -104,7 +104,7 @@ impl Client {
     /// connection failed.
     pub fn send(&self, request: &Request) -> Result<Response, ClientError> {
         if self.options.read_only && request.method() != Method::GET {
-            let message = format!("{request} was not sent: this client is read-only");
+            let message = format!("{request} was not sent: this client is read-only (--dry-run)");
             return Err(ClientError::Invalid(message));
         }
         let limit = request.timeout.unwrap_or(self.options.request_timeout);

@@ -8,7 +8,7 @@
 //! # At most one daemon writes
 //!
 //! All three durations count from *before* the last successful renewal was sent, on a clock that
-//! includes suspend and that nobody sets ([`BootClock`](crate::stdx::clock)):
+//! includes suspend and that no process can set ([`BootClock`](crate::stdx::clock)):
 //!
 //! ```text
 //! renewal sent          renew deadline             lease duration
@@ -25,11 +25,11 @@
 //! ([`Fence::delivery_limit`](crate::client::Fence::delivery_limit)).
 //!
 //! A renewal never acquires. If the Lease no longer names the leader, because another daemon took
-//! it or somebody emptied or deleted it, the leader cannot get it back. The process exits and its
+//! it or a user emptied or deleted it, the leader cannot get it back. The process exits and its
 //! successor starts with empty caches: the old process may have slept through another leader's
-//! whole term, so its caches and expectations prove nothing. The elector sends a renewal one retry
-//! period after it *sent* the last one, or as soon as the last one returns. So a slow API server
-//! does not cost the lease while each request takes less than half the deadline.
+//! whole term, so its caches and expectations cannot be trusted. The elector sends a renewal one
+//! retry period after it *sent* the last one, or as soon as the last one returns. So a slow API
+//! server does not cost the lease while each request takes less than half the deadline.
 //!
 //! The elector takes a Lease without a holder at once if the Lease bears the marks of a release (a
 //! duration of one second, and equal acquire and renew times), or if the elector never saw any

@@ -49,7 +49,7 @@ impl Workloads {
 fn get(client: &Client, path: &str) -> Result<Value, ClientError> {
     match client.send_unless_stopped(&Request::get(path)) {
         Ok(response) => serde_json::from_slice(&response.body)
-            .map_err(|error| ClientError::Decode(format!("{path} is no object: {error}"))),
+            .map_err(|error| ClientError::Decode(format!("{path} is not an object: {error}"))),
         Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(Value::Null),
         Err(error) => Err(error),
     }

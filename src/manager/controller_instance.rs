@@ -12,7 +12,7 @@ use crate::batches::BatchRunner;
 use crate::cache::{Cache, PodStore, ReplicaSetStore, Store};
 use crate::client::ClientConfig;
 use crate::controller::dry_run::DryRun;
-use crate::controller::refusals::QuotaWatch;
+use crate::controller::rejections::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::deployment::{self, CONTROLLER, Deployment, DeploymentController, ReplicaSet, Writer};
 use crate::live::{RealLiveReader, Workloads};
@@ -85,7 +85,7 @@ impl ControllerInstance {
         });
         metrics_export::export_expectations(kind.queue, &controller);
         metrics_export::export_steps(kind.queue, &controller);
-        metrics_export::export_refusals(kind.queue, &controller);
+        metrics_export::export_rejections(kind.queue, &controller);
         metrics_export::export_blocked_pods(kind.queue, &controller);
 
         // A standby queues no keys: after the takeover, the first worker enqueues every object.

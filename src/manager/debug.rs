@@ -96,7 +96,7 @@ impl Manager {
                         controller
                             .inspector()
                             .totals()
-                            .refused
+                            .rejected
                             .iter()
                             .sum::<usize>(),
                         cache.pods.len(),

@@ -144,7 +144,9 @@ fn check_watch(stats: &CacheStats, now: Instant) -> Finding {
         && outage > OUTAGE_MAX
     {
         let seconds = outage.as_secs();
-        return Err(format!("no list or watch for {seconds} s: {why}"));
+        return Err(format!(
+            "lists and watches have failed for {seconds} s: {why}"
+        ));
     }
     within("no data from the watch", stats.silence(now), SILENCE_MAX)
 }
@@ -276,7 +278,7 @@ mod tests {
         assert!(!is_healthy());
     }
 
-    /// An API server may refuse each of many requests late: a restart would not help.
+    /// An API server may reject each of many requests late: a restart would not help.
     #[test]
     fn only_a_sync_that_stands_still_fails_livez() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));

@@ -15,7 +15,7 @@ use crate::cache::Store;
 use crate::cache::pods::CacheStats;
 use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
-use crate::controller::memory::refusals::Refusal;
+use crate::controller::memory::rejections::Rejection;
 use crate::event_recorder::{EventRecorder, EventStats};
 use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::telemetry::metrics::rest_client::INFORMER;
@@ -113,11 +113,11 @@ pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
 }
 
 /// Exports how many objects of the controller `name` are in back-off after a rejected create.
-pub(super) fn export_refusals(name: &str, controller: &Arc<ReplicaSetController>) {
+pub(super) fn export_rejections(name: &str, controller: &Arc<ReplicaSetController>) {
     let family = &global().controller.backed_off;
-    for (index, kind) in Refusal::KINDS.into_iter().enumerate() {
+    for (index, kind) in Rejection::KINDS.into_iter().enumerate() {
         export(family, &[name, kind], controller, move |controller| {
-            count(controller.inspector().totals().refused[index])
+            count(controller.inspector().totals().rejected[index])
         });
     }
 }

@@ -36,7 +36,7 @@ mod oracles;
 mod plan;
 mod preferences;
 mod quota;
-mod refusals;
+mod rejections;
 mod report;
 mod settle;
 mod shrink;

@@ -212,7 +212,7 @@ impl Watch<'_> {
 // The thread `watch-quotas`: it watches the ResourceQuotas once a quota has rejected a pod, if the
 // account may do that. A quota that changes wakes its queue in each controller.
 //
-// The right is optional. Without it pods that end wake the queues, and the log says so once.
+// The right is optional. Without it pods that end trigger the retries, which is logged once.
 
 /// Pauses: after a watch, while the API server fails, and without the right, which may be granted.
 const PAUSES: [Duration; 3] = [
@@ -240,7 +240,7 @@ pub(super) fn start_quota_watch(
     let streams = client.stream_client();
     let (quota_watch, stop) = (Arc::clone(shared.quota_watch), shared.stop.clone());
     Some(Thread::spawn("watch-quotas", shared.stop, move || {
-        let wait = thread::enter("waits until a quota refuses a pod", "");
+        let wait = thread::enter("waits until a quota rejects a pod", "");
         if quota_watch.is_needed.wait(&stop, Duration::MAX) != Woken::Set {
             return;
         }

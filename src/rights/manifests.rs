@@ -91,7 +91,8 @@ pub fn manifests(grants: &[Grant], account: &Account) -> String {
 }
 
 /// A comment that warns of an account that others can use to act in the whole cluster; empty if
-/// there is none. Whoever may create a pod in a namespace may run it as each ServiceAccount there.
+/// there is none. Anyone who can create a pod in a namespace can run it as any ServiceAccount
+/// there.
 pub fn warning(grants: &[Grant], account: &Account) -> String {
     let cluster_wide = grants.iter().filter(|grant| grant.namespace.is_none());
     let purposes: Vec<&str> = cluster_wide.map(|grant| grant.purpose.as_str()).collect();
@@ -100,8 +101,8 @@ pub fn warning(grants: &[Grant], account: &Account) -> String {
             if namespace != SYSTEM_NAMESPACE && !purposes.is_empty() =>
         {
             format!(
-                "# WARNING: whoever may create pods in {namespace} can run them as {name}, and then \
-                 {} in the whole cluster.\n",
+                "# WARNING: anyone who can create pods in {namespace} can use the account {name} \
+                 and with it {} in the whole cluster.\n",
                 purposes.join(", ")
             )
         }
@@ -281,8 +282,8 @@ mod tests {
         let daemon = account("system:serviceaccount:shop:daemon");
         assert_eq!(
             warning(&grants(&in_shop(true)), &daemon),
-            "# WARNING: whoever may create pods in shop can run them as daemon, and then authorize \
-             readers of metrics and debug pages in the whole cluster.\n"
+            "# WARNING: anyone who can create pods in shop can run them as daemon, and then \
+             authorize readers of metrics and debug pages in the whole cluster.\n"
         );
         assert_eq!(warning(&grants(&in_shop(false)), &daemon), "");
         for safe in ["system:serviceaccount:kube-system:daemon", "jane"] {

@@ -113,7 +113,7 @@ impl Gate {
             return self.pages.answer(request);
         }
         // DIFFERS: upstream reviews any path. Here a path without a page costs no review; the list
-        // of pages is no secret.
+        // of pages is not a secret.
         if !self.pages.has(path) {
             return self.pages.answer(request);
         }

@@ -123,9 +123,9 @@ fn verbosity(levels: fn() -> String, set: fn(u8), request: &Request) -> Response
 
 pub(super) fn add_health(pages: &Pages, health: &Arc<Health>) {
     for (probe, about) in [
-        (Probe::Healthz, "ok if the work is done"),
+        (Probe::Healthz, "ok while the controller makes progress"),
         (Probe::Livez, "ok unless a restart would help"),
-        (Probe::Readyz, "ok if the daemon could work or take over"),
+        (Probe::Readyz, "ok if this daemon could lead"),
     ] {
         let shared = Arc::clone(health);
         let about = format!("{about}; ?verbose lists the checks");

@@ -1,5 +1,5 @@
-//! Builds the bodies of pod requests, in JSON or in protobuf. Pure. A template's fields are copied
-//! undecoded, unknown ones included.
+//! Builds the bodies of pod requests, in JSON or in protobuf. No I/O. Template fields, known or
+//! unknown, are copied as raw bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,8 +20,9 @@ use crate::api::{ControllingReference, ReplicaSet, ResourceVersion, Uid, Workloa
 /// annotations, finalizers and spec byte by byte in their original encoding, and sets `rs` as the
 /// controller (kubernetes `pkg/controller/controller_utils.go:GetPodFromTemplate`).
 ///
-/// DIFFERS: upstream lets the API server generate the name. The body sets `generateName` like
-/// upstream, because people and tools search for it, but the server uses `name`.
+/// DIFFERS: upstream lets the API server generate the name. With a chosen name, a create that is
+/// retried fails with `AlreadyExists` instead of creating a second pod. `generateName` is set too,
+/// because people and tools search for it.
 pub fn create_body(
     rs: &ReplicaSet,
     kind: &WorkloadKind,
@@ -39,7 +40,7 @@ pub fn create_body(
         Some(Template::Json(template)) => {
             json_body(rs, kind, name, template.get()).map_err(|error| error.to_string())
         }
-        None => Err("it is missing".to_owned()),
+        None => return Err(WriteError::Local("the pod template is missing".to_owned())),
     };
     body.map_err(|error| WriteError::Local(format!("the pod template is unreadable: {error}")))
 }
@@ -49,8 +50,7 @@ pub fn generate_name(rs_name: &str) -> String {
     format!("{rs_name}-")
 }
 
-/// The body that deletes a pod with this UID, and with this version unless that is `None` or empty,
-/// as preconditions.
+/// `DeleteOptions` with the UID as a precondition, and the resource version too if there is one.
 pub fn delete_body(uid: &Uid, version: Option<&ResourceVersion>) -> Vec<u8> {
     let options = DeleteOptionsJson {
         api_version: "v1",
@@ -181,6 +181,8 @@ fn owner_reference(rs: &ReplicaSet, kind: &WorkloadKind) -> Vec<u8> {
     owner
 }
 
+/// As `GetPodFromTemplate`: name, namespace and owner references of a template must not reach the
+/// pod.
 fn copy_metadata(template: &[u8], pod: &mut Vec<u8>) -> Result<(), ProtobufError> {
     for field in Fields::of(template) {
         let field = field?;

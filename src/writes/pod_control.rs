@@ -80,7 +80,7 @@ pub trait PodControl: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     None,
-    /// The stored pod has the version of the given one, so nobody has changed it since.
+    /// The stored pod has the version of the given one, so it has not changed since.
     SameVersion,
 }
 
@@ -216,7 +216,7 @@ impl PodControl for RealPodControl {
 }
 
 /// True if an event reports this error. The caller retries a taken name with another name, so that
-/// is no failure yet.
+/// is not a failure yet.
 fn is_failed_create(error: &WriteError) -> bool {
     !error.is_namespace_terminating() && !error.is_already_exists() && !error.is_stopped()
 }

@@ -84,7 +84,7 @@ fn the_sample_has_every_field_at_its_default() {
 }
 
 #[test]
-fn mistakes_of_all_sources_are_told_before_anything_starts() {
+fn errors_of_all_sources_are_reported_before_the_start() {
     let file = file(&format!(
         "{HEAD}generic:\n  minResyncPeriod: soon\n  qps: 1\n"
     ));

@@ -78,7 +78,7 @@ fn an_account_with_cluster_wide_rights_is_in_kube_system() {
     assert!(inside.contains(&format!("{account}shop\n")), "{inside}");
     let chosen = rbac(&["--namespace=shop", "--service-account=shop/daemon"]);
     assert!(
-        chosen.contains("# WARNING: whoever may create pods in shop"),
+        chosen.contains("# WARNING: anyone who can create pods in shop"),
         "{chosen}"
     );
 }

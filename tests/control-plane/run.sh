@@ -4,12 +4,12 @@
 # Starts etcd and kube-apiserver of the Kubernetes version K8S, which build.sh
 # builds if need be, on free loopback ports, runs COMMAND against them and tears
 # everything down again; exits with COMMAND's exit code.
-# README.md tells what COMMAND finds in its environment.
+# README.md describes COMMAND's environment.
 #
 # The API server runs with its default admission plugins, ServiceAccount among
 # them, and without controllers. So nothing creates the ServiceAccount
 # `default`, and until a test creates it in its namespace, every pod there is
-# refused with 403 (`error looking up service account NAMESPACE/default`).
+# rejected with 403 (`error looking up service account NAMESPACE/default`).
 # Nor does anything finish the deletion of a namespace, collect garbage or run
 # a pod. KCM_CONTROLLERS starts single controllers of kube-controller-manager.
 #
@@ -45,8 +45,8 @@ command_pid=
 audit_log=${CONTROL_PLANE_AUDIT_LOG-$dir/audit.log}
 
 # The data dies with the servers, so there is nothing to shut down in order.
-# They stop to exist when the system gets round to it; until then they may add
-# files to a directory that is being removed.
+# They may exit a little later; until then they may add files to a directory that
+# is being removed.
 stop_servers() {
     local file pid i remains=("$dir")
     for file in "$dir"/*.pid; do

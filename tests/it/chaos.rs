@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use faults::Fault;
 use judge::Verdict;
 use record::Figures;
-use rest::STRANGER;
+use rest::FOREIGN;
 use serde_json::json;
 use site::Site;
 use stage::{Scene, Stage};
@@ -70,7 +70,7 @@ fn given<T: std::str::FromStr>(variable: &str) -> Option<T> {
 fn no_round_breaks_an_invariant() {
     if let Some(seed) = given("CHAOS_SEED") {
         let outcome = round(&Site::start(), seed);
-        say(&told(&outcome));
+        say(&described(&outcome));
         assert!(outcome.verdict.violations.is_empty());
     } else if let Some(minutes) = given::<f64>("CHAOS_MINUTES") {
         run(Duration::from_secs_f64(60.0 * minutes));
@@ -94,7 +94,7 @@ fn run(time: Duration) {
             let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
             let violations = if let Ok(outcome) = outcome {
                 figures.add(&outcome);
-                say(&told(&outcome));
+                say(&described(&outcome));
                 outcome.verdict.violations
             } else {
                 figures.n_failed += 1;
@@ -188,7 +188,7 @@ fn play(site: &Site, seed: u64, rng: fastrand::Rng, fault: Fault, scene: Scene) 
         fault,
         n_kills: left.n_kills,
         is_watched: seen.is_some(),
-        lines: lines.map(audit::Line::told).take(LINES_MAX).collect(),
+        lines: lines.map(audit::Line::described).take(LINES_MAX).collect(),
         verdict,
         journal: stage.journal.clone(),
         logs,
@@ -198,7 +198,7 @@ fn play(site: &Site, seed: u64, rng: fastrand::Rng, fault: Fault, scene: Scene) 
 /// Waits until the chronicle has everything that is stored now.
 fn catch_up(stage: &Stage, chronicle: &chronicle::Chronicle) {
     let mark = json!({"metadata": {"annotations": {"chaos": "end"}}});
-    let last_pod = resource_version(&stage.api.merge_patch(Kind::Pods, STRANGER, &mark));
+    let last_pod = resource_version(&stage.api.merge_patch(Kind::Pods, FOREIGN, &mark));
     let sets = stage.api.list(Kind::ReplicaSets, "");
     let last_set = sets.iter().map(resource_version).max().unwrap_or(0);
     stage
@@ -215,7 +215,7 @@ fn repeat(seed: u64) -> String {
     format!("To repeat it: make chaos CHAOS_SEED={seed}")
 }
 
-fn told(outcome: &Outcome) -> String {
+fn described(outcome: &Outcome) -> String {
     let Outcome { seed, verdict, .. } = outcome;
     let (scene, fault) = (outcome.scene.name(), outcome.fault.name());
     let mut text = format!(

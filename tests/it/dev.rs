@@ -66,7 +66,7 @@ fn a_saved_state_is_loaded_again() {
 }
 
 #[test]
-fn output_that_nobody_reads_holds_nothing_up() {
+fn unread_output_does_not_block() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("state.json");
     fs::write(&data, new_replica_set("web", 3).to_string()).expect("a manifest");

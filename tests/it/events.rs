@@ -23,7 +23,7 @@ fn n_sent(cluster: &TestCluster) -> BTreeMap<String, usize> {
 
 /// Pods and status converge although `fault` hits all event requests.
 #[track_caller]
-fn check_events_hold_up_nothing(fault: Action) {
+fn check_events_block_nothing(fault: Action) {
     let cluster = TestCluster::running();
     cluster.synced();
     cluster.fault("create", "events", fault.clone());
@@ -37,18 +37,18 @@ fn check_events_hold_up_nothing(fault: Action) {
 }
 
 #[test]
-fn k_27_events_that_hang_hold_up_nothing() {
-    check_events_hold_up_nothing(Action::Hold);
+fn k_27_hanging_events_do_not_block_syncs() {
+    check_events_block_nothing(Action::Hold);
 }
 
 #[test]
-fn k_27_events_that_fail_hold_up_nothing() {
-    check_events_hold_up_nothing(internal_error("no events"));
+fn k_27_failing_events_do_not_block_syncs() {
+    check_events_block_nothing(internal_error("no events"));
 }
 
 #[test]
-fn k_27_events_without_a_response_hold_up_nothing() {
-    check_events_hold_up_nothing(Action::CutBefore);
+fn k_27_events_without_a_response_do_not_block_syncs() {
+    check_events_block_nothing(Action::CutBefore);
 }
 
 /// They wait behind one that hangs, and then for the rate limit.

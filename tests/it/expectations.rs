@@ -127,7 +127,7 @@ fn check_lost_response_of_an_unseen_create(fault: Action) {
 }
 
 fn timeout() -> Action {
-    Action::refuse_after(Status::new(504, "Timeout", "it takes too long"))
+    Action::refuse_after(Status::new(504, "Timeout", "it did not finish in time"))
 }
 
 fn internal_error_after() -> Action {

@@ -125,7 +125,7 @@ fn an_exceeded_quota_is_explained_with_a_remedy() {
         &cluster,
         &[
             "pod creation is backed off",
-            "blocked by quota \"two\" (number 1 of 1 in its queue)",
+            "blocked by quota \"two\" (1 of 1 waiting for it)",
             "Next sync: create 3 pods, but not yet: next attempt in",
         ],
     );
@@ -196,7 +196,7 @@ fn explain_reads_from_a_running_daemon() {
     // Only the daemon knows the queue of the quota.
     cluster.eventually("the ReplicaSet is explained", || {
         let (code, text, _) = explain("rs", "text");
-        let words = [why, "blocked by quota \"two\"", "own attempt in"];
+        let words = [why, "blocked by quota \"two\"", "its own turn in"];
         code == Some(0) && words.iter().all(|word| text.contains(word))
     });
     cluster.eventually("the ReplicationController is explained", || {
@@ -390,7 +390,7 @@ fn a_pod_with_a_finalizer_is_listed() {
         pods.iter().any(is_terminating) && pods.iter().any(|pod| !is_terminating(pod))
     });
     check_page(&cluster, &["Pods that do not count", &pod, "terminating"]);
-    check_command(&cluster, &[&pod, "kept by the finalizer example.com/hold"]);
+    check_command(&cluster, &[&pod, "finalizer example.com/hold is present"]);
     let release = json!({"metadata": {"finalizers": null}});
     cluster.merge_patch(Kind::Pods, &pod, &release);
 }
@@ -434,7 +434,9 @@ fn a_dry_run_prints_each_decision_once() {
     let status = process.exit();
     assert_eq!(status.code(), Some(0), "{}", process.log());
     assert!(
-        process.log().contains("1 decision is still open"),
+        process
+            .log()
+            .contains("no controller has carried out 1 decision"),
         "{}",
         process.log()
     );
@@ -495,7 +497,7 @@ fn sigusr1_writes_every_thread_to_the_log() {
             "thread watch-pods",
             ": watch pods for ",
             "thread sync-0",
-            ": waits for a key for ",
+            ": waits for work for ",
             "thread events",
             ": waits for events for ",
             "thread delay",

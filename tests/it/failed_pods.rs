@@ -85,7 +85,7 @@ fn a_node_that_rejects_pods_gets_few_until_it_has_recovered() {
     assert_eq!(text_at(&condition, "/reason"), REASON);
     let message = text_at(&condition, "/message");
     assert!(
-        message.contains("the last one on node-1: OutOfcpu"),
+        message.contains("the last one on node-1 (OutOfcpu)"),
         "{message}"
     );
     // One event and one status write for each step.

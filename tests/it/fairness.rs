@@ -76,12 +76,12 @@ fn check_pending_giants(kube_api_qps: f32, batch_parallelism: u16) {
 }
 
 #[test]
-fn pending_creates_of_giants_do_not_hold_up_small_ones() {
+fn pending_creates_of_giants_do_not_delay_small_ones() {
     check_pending_giants(0.0, 48);
 }
 
 #[test]
-fn pending_creates_do_not_hold_up_small_ones_with_few_threads() {
+fn pending_creates_do_not_delay_small_ones_with_few_threads() {
     check_pending_giants(99.0, 48);
     check_pending_giants(0.0, 4);
 }
@@ -212,7 +212,7 @@ impl Neighbours {
 /// The threads for batches are all in requests that hang, and the batch of the other ReplicaSet
 /// neither gets nor awaits one.
 #[test]
-fn hanging_deletes_hold_up_no_other_namespace() {
+fn hanging_deletes_delay_no_other_namespace() {
     let neighbours = Neighbours::start(0.0);
     neighbours.create_slow(2, 31);
     neighbours
@@ -230,7 +230,7 @@ fn hanging_deletes_hold_up_no_other_namespace() {
 
 /// As many syncs as there are workers, and more, hang in one request each.
 #[test]
-fn hanging_syncs_hold_up_no_other_namespace() {
+fn hanging_syncs_delay_no_other_namespace() {
     for method in ["POST", "PUT"] {
         let neighbours = Neighbours::start(0.0);
         let held = neighbours.fault(method, Action::Hold);
@@ -283,7 +283,7 @@ fn a_retry_after_takes_no_worker() {
 /// token per second, so that on a slow machine few of them pass before the daemon receives the
 /// other ReplicaSet.
 #[test]
-fn a_namespace_with_many_replica_sets_holds_up_no_other() {
+fn a_namespace_with_many_replica_sets_delays_no_other() {
     let neighbours = Neighbours::start(1.0);
     neighbours.create_slow(100, 31);
     let cluster = &neighbours.cluster;

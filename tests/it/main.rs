@@ -67,10 +67,10 @@ mod other_writer;
 mod protection;
 /// The recipes of install.md, run as they are written.
 mod recipes;
-/// Rejected creates, and what ends their back-off.
-mod refusals;
 /// Regressions against a real control plane.
 mod regressions;
+/// Rejected creates, and what ends their back-off.
+mod rejections;
 /// Group A: the number of pods, and pods made from the template.
 mod replicas;
 /// Group O: ReplicationControllers, alone and beside ReplicaSets.

@@ -107,7 +107,9 @@ fn all_families() -> Metrics {
         .register(&["replicaset", "quota"], || Some(1.0));
     let controller = controller.of("replicaset", "apps", "replicasets");
     controller.pods_created.count(WriteOutcome::Success);
-    controller.leftovers_deleted.count(WriteOutcome::Success);
+    controller
+        .old_failed_pods_deleted
+        .count(WriteOutcome::Success);
     controller.sync_ended(SyncEnd::Synced);
     controller.other_writer.with_label_values(&["pod"]).inc();
     let decisions = &controller.dry_run_decisions;

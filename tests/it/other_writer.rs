@@ -53,14 +53,17 @@ fn a_second_controller_is_an_error_from_its_first_writes_on() {
     });
     let line = errors().remove(0);
     for words in [
-        "kube-controller-manager wrote pod a-",
+        "kube-controller-manager created pod a-",
         "--controllers=*,-replicaset-controller",
     ] {
         assert!(line.contains(words), "{line}");
     }
     let page = format!("/debug/replicasets/{namespace}/a");
     let (_, report) = port.get(&page);
-    assert!(report.contains("kube-controller-manager wrote"), "{report}");
+    assert!(
+        report.contains("kube-controller-manager created"),
+        "{report}"
+    );
     cluster.eventually("there is an event", || {
         let events = cluster.events_of("a");
         events.iter().any(|event| event["reason"] == "OtherWriter")

@@ -242,7 +242,7 @@ fn unknown_template_fields_are_kept() {
     assert_eq!(is_kept, !TestCluster::is_real());
 }
 
-/// Starts the daemon while the first list or watch of `resource` is held back.
+/// Starts the daemon while the first list or watch of `resource` is delayed.
 #[track_caller]
 fn check_waits_for(resource: &str) {
     let mut cluster = TestCluster::start();

@@ -148,7 +148,7 @@ impl Stage {
         deployment["spec"]["progressDeadlineSeconds"] = json!(3);
         let created = Request::post(DEPLOYMENTS).body("application/json", deployment.to_string());
         self.api.send(&created).expect("the Deployment is stored");
-        self.eventually_sets("the first roll-out", &[(OLD, 3)]);
+        self.eventually_sets("the first rollout", &[(OLD, 3)]);
     }
 
     /// Changes the Deployment by a merge patch.
@@ -156,7 +156,7 @@ impl Stage {
         self.api.merge_patch(Kind::Deployments, "web", patch);
     }
 
-    /// Starts a roll-out of another image.
+    /// Starts a rollout of another image.
     fn roll_out(&self) {
         let change = json!({"spec": {"template": {"spec": {"containers": [
             {"name": "c", "image": NEW}]}}}});
@@ -268,7 +268,7 @@ fn a_deployment_rolls_out_beside_the_deployment_controller() {
     let Some(stage) = Stage::set() else { return };
     stage.deploy(&json!({}), &json!({}));
     stage.roll_out();
-    stage.eventually_sets("the second roll-out", &[(NEW, 3), (OLD, 0)]);
+    stage.eventually_sets("the second rollout", &[(NEW, 3), (OLD, 0)]);
     stage.waiting.eventually("the status is complete", || {
         stage.status("/updatedReplicas") == 3 && stage.status("/availableReplicas") == 3
     });
@@ -289,10 +289,10 @@ fn annotations_reach_the_replica_set_without_a_roll_out() {
     stage
         .waiting
         .eventually_eq("a changed annotation", &old, || stage.opt_ins_of(OLD));
-    assert_eq!(sets(&stage.server).len(), 1, "no roll-out");
+    assert_eq!(sets(&stage.server).len(), 1, "no rollout");
 
     stage.roll_out();
-    stage.eventually_sets("the second roll-out", &[(NEW, 3), (OLD, 0)]);
+    stage.eventually_sets("the second rollout", &[(NEW, 3), (OLD, 0)]);
     assert_eq!(stage.opt_ins_of(NEW), old);
     let mut new = old.clone();
     new["scale-down-protection"] = json!("off");
@@ -338,7 +338,7 @@ fn an_old_replica_set_keeps_its_protected_pods() {
     let late = "False ProgressDeadlineExceeded".to_owned();
     stage
         .waiting
-        .eventually_eq("the roll-out is late", &late, || stage.progressing());
+        .eventually_eq("the rollout is late", &late, || stage.progressing());
     let pods = stage.server.objects("pods", "default");
     assert!(pods.iter().any(|pod| name(pod) == protected));
 
@@ -347,7 +347,7 @@ fn an_old_replica_set_keeps_its_protected_pods() {
     let done = "True NewReplicaSetAvailable".to_owned();
     stage
         .waiting
-        .eventually_eq("the roll-out completes", &done, || stage.progressing());
+        .eventually_eq("the rollout completes", &done, || stage.progressing());
 }
 
 #[test]
@@ -371,14 +371,14 @@ fn a_corrected_template_does_not_wait_for_one_whose_pods_fail() {
     let late = "False ProgressDeadlineExceeded".to_owned();
     stage
         .waiting
-        .eventually_eq("the roll-out is late", &late, || stage.progressing());
+        .eventually_eq("the rollout is late", &late, || stage.progressing());
     stage.eventually_sets("the old pods run on", &[(NEW, 0), (OLD, 3)]);
     stage.change(&of(CORRECTED, ""));
-    stage.eventually_sets("the roll-out", &[(NEW, 0), (CORRECTED, 3), (OLD, 0)]);
+    stage.eventually_sets("the rollout", &[(NEW, 0), (CORRECTED, 3), (OLD, 0)]);
     let done = "True NewReplicaSetAvailable".to_owned();
     stage
         .waiting
-        .eventually_eq("the roll-out completes", &done, || stage.progressing());
+        .eventually_eq("the rollout completes", &done, || stage.progressing());
 }
 
 /// Each old pod that ends frees quota for a new one, and wakes the queue of the quota.
@@ -390,11 +390,11 @@ fn a_roll_out_goes_on_behind_a_full_quota() {
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}});
     stage.api.create(Kind::Quotas, &quota);
     stage.roll_out();
-    stage.eventually_sets("the roll-out", &[(NEW, 3), (OLD, 0)]);
+    stage.eventually_sets("the rollout", &[(NEW, 3), (OLD, 0)]);
     let done = "True NewReplicaSetAvailable".to_owned();
     stage
         .waiting
-        .eventually_eq("the roll-out completes", &done, || stage.progressing());
+        .eventually_eq("the rollout completes", &done, || stage.progressing());
     let events = stage.server.objects("events", "default");
     let refused = |event: &Value| text_at(event, "/reason") == "FailedCreate";
     assert!(events.iter().any(refused), "the quota was full");
@@ -402,7 +402,7 @@ fn a_roll_out_goes_on_behind_a_full_quota() {
 
 /// The strategy Recreate waits for the last pod of the old ReplicaSet.
 #[test]
-fn a_protected_pod_holds_back_a_recreation() {
+fn a_protected_pod_blocks_a_recreate_rollout() {
     let Some(stage) = Stage::set() else { return };
     let on = annotate(&json!({"scale-down-protection": "on"}));
     let recreate = json!({"type": "Recreate"});

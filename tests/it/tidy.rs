@@ -122,7 +122,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("#[should_panic", &[]),
     ("thread::sleep(", &[]),
     // What only Linux has is in three files, each with a branch for other systems; the simulation's
-    // scheduler needs Linux. What a file below /proc tells is left out where there is none.
+    // scheduler needs Linux. Facts from a file below /proc are omitted where it does not exist.
     ("TcpUserTimeout", &["src/kubernetes/client/fence.rs"]),
     ("TcpKeepIdle", &["src/kubernetes/client/tcp.rs"]),
     ("CLOCK_BOOTTIME", &["src/kubernetes/stdx/clock.rs"]),
@@ -193,7 +193,7 @@ fn every_file_says_what_it_is_for() {
     assert_none("files that do not open with //!", &silent);
 }
 
-/// Nobody compiles the tests of a file that no module declares.
+/// The tests of a file that no module declares are not compiled.
 #[test]
 fn every_file_is_a_module() {
     let files = ["src", "tests/it"].into_iter().flat_map(rust_files);
@@ -393,7 +393,7 @@ fn nothing_banned_is_used() {
             }
         }
     }
-    assert_none("banned calls and leftovers", &offences);
+    assert_none("banned calls and debugging remains", &offences);
 }
 
 /// The crates and features of a build with `flags`, by `edges` to dependencies.
@@ -487,7 +487,7 @@ fn no_async_runtime_is_in_the_binary() {
 const OPT_INS: [&str; 3] = [
     "src/controller/decide/optional",
     "src/controller/warnings.rs",
-    "src/controller/act/leftovers.rs",
+    "src/controller/act/old_failed_pods.rs",
 ];
 
 /// What only [`OPT_INS`] name.
@@ -497,7 +497,7 @@ const OF_OPT_INS: [&str; 7] = [
     "optional::protection",
     "opt_ins.back_off",
     "opt_ins.block",
-    "opt_ins.leftovers",
+    "opt_ins.old_failed_pods",
     "scale_down_protection",
 ];
 

@@ -19,7 +19,7 @@ import (
 // Annotation + "fate".
 const Annotation = "dev.replicaset-controller/"
 
-// Ends only a wait that will never end by itself.
+// Upper bound for a wait that would otherwise never end.
 const patience = time.Minute
 
 // Server is a running dev server.

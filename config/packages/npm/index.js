@@ -8,7 +8,7 @@ const { tmpdir } = require('node:os')
 const { join } = require('node:path')
 const { setTimeout: sleep } = require('node:timers/promises')
 
-// Ends only a wait that will never end by itself.
+// Upper bound for a wait that would otherwise never end.
 const SECONDS = 60
 
 /** The path of the program: $REPLICASET_CONTROLLER, or that of this package for this machine. */

@@ -1,5 +1,5 @@
 //! Flags of the controllers: which of them run, their limits, feature gates, leader election, and
-//! opt-ins, each of which is the default of an annotation of the same name.
+//! opt-ins; each flag is the default for the annotation of the same name.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use crate::cli::{number, parse_bool, parse_namespace, parse_object_name};
 #[command(next_help_heading = "Controllers")]
 pub struct ControllerArgs {
     /// Controllers to run: replicaset-controller, replicationcontroller-controller, or * for both;
-    /// -NAME disables one; deployment-controller, for test API servers, only by name.
+    /// -NAME disables one; deployment-controller (for test API servers) runs only if named.
     // DIFFERS: kube-controller-manager's default is `*`. A cluster that has given up only its
     // ReplicaSet controller to this daemon must not get a second writer of ReplicationControllers.
     #[arg(
@@ -91,11 +91,12 @@ pub enum ControllerItem {
 /// A controller that can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerName {
-    /// That of a kind with pods.
+    /// The controller of a kind that owns pods: ReplicaSet or ReplicationController.
     Of(&'static WorkloadKind),
-    /// That of Deployments. `*` does not mean it, except for `dev`: a cluster has one.
+    /// The controller of Deployments. Not part of `*` outside `dev`, because clusters already run
+    /// one.
     Deployments,
-    /// A simulated one of `dev`.
+    /// A simulated controller of `dev`.
     Simulated(&'static str),
 }
 
@@ -124,7 +125,7 @@ impl ControllerItem {
                 .chain(simulated.iter().copied())
                 .collect();
             let known = known.join(", ");
-            format!("expected *, or a name of {known}, or -NAME to disable it")
+            format!("expected *, NAME or -NAME, where NAME is one of {known}")
         })
     }
 }
@@ -150,11 +151,11 @@ impl ControllerArgs {
     /// True if the controller is enabled: the first item with its name decides, otherwise `*`
     /// (kubernetes `controller-manager/app/helper.go:IsControllerEnabled`).
     pub fn is_enabled(&self, kind: &'static WorkloadKind) -> bool {
-        self.is_named(ControllerName::Of(kind))
+        self.explicitly_enabled(ControllerName::Of(kind))
             .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
-    fn is_named(&self, name: ControllerName) -> Option<bool> {
+    fn explicitly_enabled(&self, name: ControllerName) -> Option<bool> {
         self.controllers.iter().find_map(|item| match item {
             ControllerItem::On(on) if *on == name => Some(true),
             ControllerItem::Off(off) if *off == name => Some(false),
@@ -164,18 +165,18 @@ impl ControllerArgs {
 
     /// True if the Deployment controller is enabled.
     pub fn runs_deployments(&self) -> bool {
-        self.is_named(ControllerName::Deployments) == Some(true)
+        self.explicitly_enabled(ControllerName::Deployments) == Some(true)
     }
 
     /// The same for `dev`, where no other controller runs, so that `*` means this one too.
     pub fn runs_deployments_in_dev(&self) -> bool {
-        self.is_named(ControllerName::Deployments)
+        self.explicitly_enabled(ControllerName::Deployments)
             .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
     /// True if the simulated controller of `dev` is enabled.
     pub fn simulates(&self, name: &'static str) -> bool {
-        self.is_named(ControllerName::Simulated(name))
+        self.explicitly_enabled(ControllerName::Simulated(name))
             .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
@@ -186,16 +187,17 @@ impl ControllerArgs {
     }
 }
 
-/// A value that `off` switches off. An alias, so that clap does not take it for an absent value.
+/// A value that `off` switches off. An alias, so that clap's derive does not treat the field as an
+/// optional flag.
 type OrOff<T> = std::option::Option<T>;
 
 /// Flags for behaviour beyond upstream's.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Beyond upstream")]
+#[command(next_help_heading = "Opt-ins (not in kube-controller-manager)")]
 pub struct OptInArgs {
-    /// Delay replacements of Failed pods with exponential back-off: off, or FIRST..LONGEST such as
+    /// Delay replacements of Failed pods with exponential back-off: off, or a range such as
     /// 10s..5m.
-    #[arg(long, value_name = "WAITS", default_value = "off", hide_short_help = true,
+    #[arg(long, value_name = "FIRST..LONGEST", default_value = "off", hide_short_help = true,
         value_parser = or_off::<FailedPodBackoff>)]
     pub failed_pod_backoff: OrOff<FailedPodBackoff>,
 
@@ -209,7 +211,8 @@ pub struct OptInArgs {
         value_parser = parse_min_age)]
     pub failed_pods_min_age: Duration,
 
-    /// Preferences of a scale-down among pods in equal state: off, spread, consolidate, or both.
+    /// Which pods a scale-down prefers to delete among pods in the same state: off, spread,
+    /// consolidate, or both.
     #[arg(
         long,
         value_name = "ORDER",
@@ -218,8 +221,8 @@ pub struct OptInArgs {
     )]
     pub scale_down_order: ScaleDownOrder,
 
-    /// Scale-downs respect the annotation replicaset-controller/scale-down of pods: on or off.
-    #[arg(long, value_name = "SWITCH", default_value = "off", hide_short_help = true,
+    /// Scale-downs respect the annotation replicaset-controller/scale-down of pods.
+    #[arg(long, value_name = "on|off", default_value = "off", hide_short_help = true,
         value_parser = parse_on_off, action = clap::ArgAction::Set)]
     pub scale_down_protection: bool,
 
@@ -247,7 +250,8 @@ impl OptInArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Features")]
 pub struct FeatureArgs {
-    /// Feature gates as NAME=BOOL,...; flags.md of the manual lists the gates of this daemon.
+    /// Feature gates as NAME=BOOL,...: DeploymentReplicaSetTerminatingReplicas, PodDeletionCost,
+    /// StaleControllerConsistencyReplicaSet, WatchListClient.
     #[arg(
         long,
         value_name = "LIST",
@@ -268,8 +272,8 @@ impl FeatureArgs {
     }
 }
 
-/// A gate that concerns this daemon. Any other gate is a mistake, so that no setting is silently
-/// without effect.
+/// A gate that concerns this daemon. Any other gate is rejected, so that no setting is silently
+/// ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     /// Name in Kubernetes.
@@ -448,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_upstream_locks_or_we_lack_keep_their_value() {
+    fn locked_gates_cannot_be_changed() {
         for gate in GATES {
             let Gate {
                 name,
@@ -469,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_gate_the_last_value_counts() {
+    fn the_last_value_of_a_gate_wins() {
         let args = parsed("PodDeletionCost=false,PodDeletionCost=true,PodDeletionCost=false");
         let args = args.expect("a gate that can be switched");
         assert!(!args.is_enabled(&super::POD_DELETION_COST));

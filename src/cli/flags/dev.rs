@@ -17,7 +17,7 @@ use crate::cli::number;
 pub enum LocalCommand {
     /// Run an in-memory API server, a simulated kubelet and the controller until stopped.
     Dev(Box<DevArgs>),
-    /// Show the controller at work in checked chapters, without a cluster.
+    /// Run a self-checking demonstration without a cluster.
     Demo(DemoArgs),
 }
 
@@ -70,7 +70,7 @@ pub const SIMULATED: [&str; 5] = [
 #[command(mut_arg("concurrent_replicaset_syncs", |arg| arg.hide_short_help(true)))]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each flag switches off something else"
+    reason = "each flag disables a different component"
 )]
 pub struct DevArgs {
     /// Port of the API server; 0: any free port.

@@ -11,13 +11,12 @@ use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use crate::cli::{parse_namespace, parse_object_name};
 
 /// The end of `explain --help`.
-pub(super) const FORMS: &str = "\
-The word before the first slash is a kind if kubectl knows it as one (rs, replicaset,
-replicasets.apps, rc, ...), and a namespace otherwise: rs/web is the ReplicaSet web in the namespace
-of -n, shop/web is the ReplicaSet web in the namespace shop. If a namespace is called rs, write
-rs/rs/web or -n rs web.";
+pub(super) const FORMS: &str = "In A/B, A is a kind if kubectl knows it as one (rs, rc, deploy, \
+                                ...), otherwise a namespace. For a
+namespace called rs, write \
+                                rs/rs/web or -n rs web.";
 
-const FROM_API: &str = "Without a daemon: from the API server";
+const FROM_API: &str = "From the API server (default)";
 const FROM_DAEMON: &str = "From a daemon";
 
 /// Flags of `explain`.
@@ -146,8 +145,8 @@ impl ExplainArgs {
         let words = self.object.join(" ");
         let unknown = || {
             format!(
-                "{words:?} names no object: expected NAME, rs/NAME, deploy/NAME, rc/NAME, \
-                 NAMESPACE/NAME or rs/NAMESPACE/NAME"
+                "cannot parse {words:?} as an object: expected NAME, rs/NAME, deploy/NAME, \
+                 rc/NAME, NAMESPACE/NAME or rs/NAMESPACE/NAME"
             )
         };
         let (kind, object) = match &*self.object {
@@ -297,7 +296,7 @@ mod tests {
         }
         check(&["rc", "web"], RC, None);
         check(&["rc", "shop/web"], RC, Some("shop"));
-        // A namespace that is called as a kind.
+        // A namespace with the name of a kind.
         check(&["rs/rs/web"], RS, Some("rs"));
         check(&["-n", "rs", "web"], RS, Some("rs"));
     }

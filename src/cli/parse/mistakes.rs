@@ -61,7 +61,7 @@ pub(super) fn place(flag: &str, origin: &Origin) -> String {
 /// Describes a mistake that clap has found, in one line.
 pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Argument>) -> String {
     let flag = culprit.and_then(Argument::name);
-    // The flag's origin, or the word itself if it is no flag.
+    // The flag's origin, or the word itself if it is not a flag.
     let at = match (culprit, &flag) {
         (Some(culprit), Some(flag)) => place(flag, &culprit.origin),
         (Some(culprit), None) => culprit.word.to_string_lossy().into_owned(),
@@ -112,7 +112,8 @@ pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Ar
 fn unknown_flag(head: &Head<'_>, flag: &str) -> String {
     let foreign = kcm::names();
     if foreign.contains(&flag) {
-        return "unknown flag; it is one of kube-controller-manager: --kcm-compat ignores it"
+        return "not supported here (a flag of kube-controller-manager); --kcm-compat accepts and \
+                ignores it"
             .to_owned();
     }
     let own = head.command.get_arguments();

@@ -319,8 +319,8 @@ fn mistakes_of_all_sources_are_reported_together() {
             "did you mean generic.clientConnection.burst?",
         ],
     ] {
-        let is_told = |line: &str| words.iter().all(|word| line.contains(word));
-        assert!(usage.lines().any(is_told), "no {words:?} in\n{usage}");
+        let is_described = |line: &str| words.iter().all(|word| line.contains(word));
+        assert!(usage.lines().any(is_described), "no {words:?} in\n{usage}");
     }
     assert_eq!(usage.lines().count(), 7, "{usage}");
     let missing = of(&["--config=missing.yaml"]).usage();
@@ -350,7 +350,7 @@ fn l_15_conflicting_flags_are_reported_with_their_sources() {
         "f.yaml:4: generic.leaderElection.leaseDuration (--leader-elect-lease-duration): must be \
          longer than --leader-elect-renew",
         "--leader-elect-renew-deadline: must be longer than 1.2 times",
-        "--enable-leader-migration: leader migration has no file here",
+        "--enable-leader-migration: leader migration is not supported",
         "--tls-cert-file: needs --tls-private-key-file",
         "f.yaml:6: serving.insecurePort (--insecure-port): must differ from --secure-port",
     ] {
@@ -608,7 +608,8 @@ fn single_simulated_controllers_of_dev_are_chosen() {
 
 #[test]
 fn only_a_near_name_is_offered() {
-    let of_kcm = "unknown flag; it is one of kube-controller-manager: --kcm-compat ignores it";
+    let of_kcm = "not supported here (a flag of kube-controller-manager); --kcm-compat accepts and \
+                  ignores it";
     for flag in ["--requestheader-client-ca-file", "--root-ca-file"] {
         check_mistake(&[flag, "f"], &format!("{flag}: {of_kcm}"));
     }

@@ -144,13 +144,13 @@ fn value_of(shape: Shape, value: &Value) -> Result<Option<String>, &'static str>
         (Shape::Vmodule, Value::List(items)) => {
             let items: Option<Vec<String>> = items.iter().map(vmodule).collect();
             items
-                .ok_or("a list of filePattern and verbosity")?
+                .ok_or("a list of objects with filePattern and verbosity")?
                 .join(",")
         }
         (Shape::Text | Shape::Plain, _) => return Err("a single value"),
         (Shape::List, _) => return Err("a list"),
         (Shape::Gates, _) => return Err("a map of gates to true or false"),
-        (Shape::Vmodule, _) => return Err("a list of filePattern and verbosity"),
+        (Shape::Vmodule, _) => return Err("a list of objects with filePattern and verbosity"),
     };
     Ok((!given.is_empty()).then_some(given))
 }

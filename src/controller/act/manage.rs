@@ -55,9 +55,9 @@ impl Writer {
     /// those cannot create a second pod. Blocks until every request has ended.
     fn create_pods(&self, view: &View<'_>, step: &Step, count: usize) -> Result<(), SyncError> {
         let rs = view.rs;
-        let shown = |name: &&Arc<str>| !step.retry.contains(name);
+        let is_in_cache = |name: &&Arc<str>| !step.retry.contains(name);
         self.own_writes(rs, |writes| {
-            for name in view.record.unknown_creations.iter().filter(shown) {
+            for name in view.record.unknown_creations.iter().filter(is_in_cache) {
                 writes.creation_seen(name);
             }
         });
@@ -74,6 +74,7 @@ impl Writer {
         // ORDER: every name is expected before the first request, because the watch may show a pod
         // before the response to its create arrives.
         self.expect(rs, names.iter().cloned(), []);
+        // A point at which simulations may interleave another thread.
         turns::reached("create: expected, before the first request");
         self.note_first_request(rs);
         let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
@@ -94,8 +95,8 @@ impl Writer {
         result
     }
 
-    /// Creates one pod. Its expectation stays if the pod exists, so that the watch will show it, or
-    /// if its namespace terminates; returns false then.
+    /// Creates one pod. Returns false without an error in a terminating namespace. The expectation
+    /// remains open there, and if the pod exists, because the watch will confirm it.
     fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<bool, WriteError> {
         let _job = thread::enter("creates a pod of", &rs.key);
         let mut name = Arc::clone(name);
@@ -116,14 +117,14 @@ impl Writer {
                 Err(error) if error.is_already_exists() => error,
                 Err(error) => return self.creation_failed(rs, &name, error),
             };
-            // The name is taken, by an earlier create of this daemon or by a foreign pod.
+            // The name is taken, by an earlier create of this daemon or by another client's pod.
             match self.live.find_pod(rs, &name) {
                 Ok(Some(pod)) if pod.is_controlled_by(&rs.uid) && pod.is_active() => {
                     // An earlier create of unknown outcome succeeded.
                     self.creation_succeeded(rs, &name, &pod.resource_version);
                     return Ok(true);
                 }
-                // A foreign pod has the name, or an own one that is terminating.
+                // Another client's pod has the name, or one of our own that is terminating.
                 Ok(_) if tried < NAMES_TRIED_MAX => {
                     name = self.own_writes(rs, |writes| writes.rename_creation(rs, &name));
                 }
@@ -150,8 +151,8 @@ impl Writer {
         self.wrote_pod(rs, version);
     }
 
-    /// Records a failed create. Returns false if that is for good and no failure to retry, and
-    /// `error` otherwise.
+    /// Records a failed create. Returns `Ok(false)` for a permanent failure that must not be
+    /// retried, otherwise `error`.
     fn creation_failed(
         &self,
         rs: &ReplicaSet,
@@ -171,8 +172,8 @@ impl Writer {
             let is_answered = error.response().is_some_and(|status| status.code() == 500);
             self.creation_is_unknown(rs, name, is_answered);
         } else {
-            let is_refused = error.status().is_some() && !error.is_already_exists();
-            let returned = is_refused.then_some(Returned::Refused);
+            let is_rejected = error.status().is_some() && !error.is_already_exists();
+            let returned = is_rejected.then_some(Returned::Rejected);
             self.own_writes(rs, |writes| writes.creation_failed(name, returned));
         }
         Err(error)
@@ -191,9 +192,9 @@ impl Writer {
             delete: pods,
             ..
         } = step;
-        let is_over = |uid: &&Uid| !active.iter().any(|pod| pod.uid == **uid);
+        let has_ended = |uid: &&Uid| !active.iter().any(|pod| pod.uid == **uid);
         self.own_writes(rs, |writes| {
-            for uid in view.record.unknown_deletions.iter().filter(is_over) {
+            for uid in view.record.unknown_deletions.iter().filter(has_ended) {
                 writes.deletion_resolved(uid);
             }
         });
@@ -245,8 +246,8 @@ impl Writer {
             self.own_writes(rs, |writes| writes.deletion_failed(&pod.uid));
             return deleted;
         }
-        // The event may precede the expectation, and the next one may be long in coming: a pod can
-        // take long to terminate.
+        // The watch may have shown the deletion before the expectation was recorded; the pod's next
+        // event may be minutes away.
         let cached = self.cache.pod(&pod.key);
         let is_seen = !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active());
         self.own_writes(rs, |writes| {
@@ -285,7 +286,7 @@ impl Writer {
             // Without a change the conflict is a rejection: an admission webhook may use any code.
             let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
             let is_superseded = is_changed && !live.differs_in_version_only(chosen);
-            if is_superseded && self.will_show(rs, chosen, &live) {
+            if is_superseded && self.await_in_cache(rs, chosen, &live) {
                 return Ok(Deleted::Superseded);
             }
             if is_superseded || !is_changed || tries == DELETE_TRIES_MAX {
@@ -316,10 +317,11 @@ impl Writer {
         }
     }
 
-    /// True if the cache has changed since the choice of `chosen`, or if the next sync waits until
-    /// it shows `live`. Otherwise only the back-off bounds the choices: without the gate of that
-    /// wait, and after a restore from a backup, which the pod watch may never show.
-    fn will_show(&self, rs: &ReplicaSet, chosen: &Pod, live: &Pod) -> bool {
+    /// True if the next sync will see a change: the cache has changed since the choice of `chosen`,
+    /// or the sync waits for the version of `live`. Otherwise (feature gate off, or a restored etcd
+    /// whose pod watch never reaches `live`) the conflict must count as a failure, so that the
+    /// back-off limits repeated choices.
+    fn await_in_cache(&self, rs: &ReplicaSet, chosen: &Pod, live: &Pod) -> bool {
         let version = &live.resource_version;
         // ORDER: the position is read first, so a cache that has reached `live` shows it below.
         if self.cache.pods_resource_version().is_as_new_as(version) {
@@ -333,8 +335,7 @@ impl Writer {
         waits
     }
 
-    /// Runs the writes of one batch, the first `n_first` of them before the others, and logs how it
-    /// ended.
+    /// Runs the writes of one batch, starting with `n_first` of them, and logs how it ended.
     fn run_batch(
         &self,
         rs: &ReplicaSet,

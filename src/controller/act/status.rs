@@ -12,7 +12,7 @@ use crate::controller::SyncError;
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::is_own as is_of_opt_in;
 use crate::controller::decide::status::Counts;
-use crate::controller::decide::status::{Failure, News, calculate_status};
+use crate::controller::decide::status::{Failure, StatusChange, calculate_status};
 use crate::controller::decide::step::Next;
 use crate::controller::memory::positions::Resource;
 use crate::writes::WriteError;
@@ -37,20 +37,20 @@ impl Writer {
         next: &mut Next,
     ) -> Result<(), SyncError> {
         let mut status = calculate_status(rs, &step.counts, failure);
-        let event = step.effects.show(&mut status, rs, failure);
+        let event = step.effects.add_conditions(&mut status, rs, failure);
         let now = self.clock.now();
         let next_status = || self.memories.get(rs, |it| it.next_status).flatten();
-        match News::of(
+        match StatusChange::of(
             rs,
             &status,
             self.memories.comparable(rs, Counts::from(&status)),
         ) {
-            News::Nothing => return Ok(()),
-            News::Progress if let Some(at) = next_status().filter(|at| *at > now) => {
+            StatusChange::Nothing => return Ok(()),
+            StatusChange::Progress if let Some(at) = next_status().filter(|at| *at > now) => {
                 next.to_report(at);
                 return Ok(());
             }
-            News::Progress | News::Urgent => {}
+            StatusChange::Progress | StatusChange::Urgent => {}
         }
         let updated = self.update_replica_set_status(rs, status)?;
         self.record_replica_set(&updated);

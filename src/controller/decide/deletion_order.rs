@@ -1,6 +1,6 @@
 //! The choice of surplus pods to delete, and its order: upstream's nine criteria (kubernetes
-//! `pkg/controller/controller_utils.go:ActivePodsWithRanks`), and the marks of pods before them
-//! where the ReplicaSet opts in to protection.
+//! `pkg/controller/controller_utils.go:ActivePodsWithRanks`), preceded by the pods' scale-down
+//! marks if the ReplicaSet has opted in to protection.
 //!
 //! The order is **not** a strict weak order: pods with about the same ready time compare by UID,
 //! while pods with exactly the same ready time compare by restarts, so cycles exist. The sort must
@@ -25,7 +25,7 @@ pub struct DeletionContext<'a> {
     /// Pods whose deletion may have happened already. The choice takes them first, in this order.
     pub unresolved: &'a [Uid],
     pub order: DeletionOrder,
-    /// The preferences among pods that `order` does not tell apart by state.
+    /// The preferences among pods whose state `order` considers equal.
     pub preferences: ScaleDownOrder,
     /// The ReplicaSet, whose template names the topology.
     pub rs: &'a ReplicaSet,
@@ -68,8 +68,9 @@ pub fn pods_to_delete(
     if count >= pods.len() {
         return pods.to_vec();
     }
-    // A protected pod is not even deleted again. Its delete was on condition of a version that the
-    // mark has ended, unless it was sent before protection was switched on.
+    // Do not repeat the delete of a pod that has been protected since: the earlier delete named the
+    // version before the annotation and therefore failed, unless it was sent before protection was
+    // switched on.
     let is_unresolved = |pod: &Pod, uid: &Uid| *uid == pod.uid && !context.order.marks.spare(pod);
     let rank = |pod: &Arc<Pod>| {
         let mut unresolved = context.unresolved.iter();
@@ -189,9 +190,9 @@ impl Rule {
         Self::NAMES[self as usize]
     }
 
-    /// True for the criteria that separate pods by their state, and by the cost that somebody gave
-    /// them. `scale-down-order` overrides the others only.
-    pub fn separates_classes(self) -> bool {
+    /// True for the criteria that compare state or the user's deletion cost. `scale-down-order`
+    /// overrides the others only.
+    pub fn precedes_preferences(self) -> bool {
         matches!(
             self,
             Self::Mark | Self::Unassigned | Self::Phase | Self::NotReady | Self::DeletionCost
@@ -222,11 +223,15 @@ impl Rule {
 
 /// `Less` means that `a` is deleted before `b`. The first criterion that differs decides.
 pub fn compare(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Ordering {
-    decide(a, b, order).map_or(Ordering::Equal, |(_, order)| order)
+    first_difference(a, b, order).map_or(Ordering::Equal, |(_, order)| order)
 }
 
 /// Returns the first criterion that differs, and its result; `None` if all are equal.
-pub fn decide(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> Option<(Rule, Ordering)> {
+pub fn first_difference(
+    a: &RankedPod,
+    b: &RankedPod,
+    order: DeletionOrder,
+) -> Option<(Rule, Ordering)> {
     let decided = Rule::ALL
         .iter()
         .map(|rule| (*rule, rule.compare(a, b, order)));
@@ -302,13 +307,13 @@ fn merge_sort<T>(mut items: Vec<T>, is_after: &dyn Fn(&T, &T) -> bool) -> Vec<T>
     merged
 }
 
-/// Measures how well the order spares old pods. Returns one ratio for each Ready pod among
+/// Measures how well the order prefers young pods. Returns one ratio for each Ready pod among
 /// `chosen`: its age divided by the age of the youngest Ready pod of `all`. As upstream's, this is
 /// an integer division of milliseconds (kubernetes
 /// `pkg/controller/replicaset/replica_set.go:reportSortingDeletionAgeRatioMetric`).
 ///
-/// DIFFERS: upstream panics if the youngest pod is less than a millisecond old. Such a choice
-/// proves nothing about ages, so this returns no ratio.
+/// DIFFERS: upstream panics if the youngest pod is less than a millisecond old. Such a choice says
+/// nothing about ages, so this returns no ratio.
 pub fn age_ratios(all: &[Arc<Pod>], chosen: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
     let age = |pod: &Arc<Pod>| {
         let creation = pod.creation.filter(|_| pod.is_ready)?;

@@ -1,6 +1,6 @@
 //! What a ReplicaSet may opt in to beyond upstream's behaviour, as hooks of the decision. Pure.
 //!
-//! Each opt-in is one file below this one, and the core knows this page only: it limits creates,
+//! Each opt-in is one file below this one, and the core uses only this module: it limits creates,
 //! spares or ranks the pods of a scale-down, deletes further pods, adds conditions, and says when
 //! the decision changes without an event. `tests/it/tidy.rs` enforces that for the core.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use self::failed_pods::{BackOff, Leftovers, report_back_off};
+use self::failed_pods::{BackOff, OldFailedPods, report_back_off};
 pub use self::order::prefer;
 pub use self::protection::Marks;
 use self::protection::{Block, is_block, show_block};
@@ -23,12 +23,12 @@ use crate::api::conditions::Condition;
 use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 
-/// What the opt-ins of a ReplicaSet make of one decision; nothing without any.
+/// How a ReplicaSet's opt-ins change one decision; empty without opt-ins.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     pub back_off: Option<BackOff>,
     pub block: Option<Block>,
-    pub leftovers: Leftovers,
+    pub old_failed_pods: OldFailedPods,
 }
 
 impl Effects {
@@ -48,7 +48,7 @@ impl Effects {
         Self {
             back_off,
             block: Block::of(rs, active, policy, now),
-            leftovers: Leftovers::of(policy, owned, selector, now),
+            old_failed_pods: OldFailedPods::of(policy, owned, selector, now),
         }
     }
 
@@ -71,29 +71,29 @@ impl Effects {
         self.block.as_ref().map_or(0, Block::n_kept)
     }
 
-    /// True if the ReplicaSet has what its spec asks for, as far as the opt-ins know.
-    pub fn are_content(&self) -> bool {
+    /// True unless an opt-in blocks a scale-down or delays creates.
+    pub fn allow_convergence(&self) -> bool {
         self.block.is_none() && self.n_backed_off() == 0
     }
 
-    /// Which pods a scale-down spares or takes first.
+    /// Which pods a scale-down does not delete, or deletes first.
     pub fn marks(&self, policy: &Policy) -> Marks {
         Marks::of(policy, self.block.as_ref())
     }
 
-    /// Pods to delete that are no replicas.
+    /// Pods to delete that do not count as replicas: old Failed pods.
     pub fn extra_deletes(&self) -> &[Arc<Pod>] {
-        &self.leftovers.delete
+        &self.old_failed_pods.delete
     }
 
-    /// Time until there are more of them.
+    /// Time until the next old Failed pod may be deleted.
     pub fn next_extra_deletes(&self) -> Option<Duration> {
-        self.leftovers.next_in
+        self.old_failed_pods.next_in
     }
 
     /// Adds conditions to `status`, the calculated status of `rs`. Returns the message of an event
     /// about pods that fail, if one is due.
-    pub fn show(
+    pub fn add_conditions(
         &self,
         status: &mut ReplicaSetStatus,
         rs: &ReplicaSet,
@@ -104,8 +104,8 @@ impl Effects {
         event
     }
 
-    /// Adds when the decision changes without an event, as seen at `now`. A failed sync does not
-    /// delay that.
+    /// Schedules the next sync for changes that no event announces, such as an expiring back-off. A
+    /// failed sync does not postpone it.
     pub fn add_next(&self, now: Instant, next: &mut Next) {
         let at = |after: Duration| (!after.is_zero()).then(|| now + after);
         if let Some(back_off) = &self.back_off {
@@ -125,12 +125,12 @@ impl Effects {
     }
 }
 
-/// True if a decision about a ReplicaSet with so many Failed pods reads them.
+/// True if a decision needs the Failed pods themselves, not only their number.
 pub fn reads_failed_pods(policy: &Policy, n_failed: impl FnOnce() -> usize) -> bool {
     let kept = policy.failed_pods_kept;
     let kept = kept.map(|kept| usize::try_from(kept).unwrap_or(usize::MAX));
-    let least = policy.failed_pod_backoff.map_or(kept, |_| Some(0));
-    least.is_some_and(|least| n_failed() > least)
+    let n_ignored = policy.failed_pod_backoff.map_or(kept, |_| Some(0));
+    n_ignored.is_some_and(|n_ignored| n_failed() > n_ignored)
 }
 
 /// True if a scale-down depends on the annotations of pods, so that counts do not suffice, and a
@@ -144,7 +144,7 @@ pub fn counts_all_pods(policy: &Policy) -> bool {
     policy.scale_down_order.includes(Preference::Consolidate)
 }
 
-/// The flags of a daemon that has written the status of `rs`, as far as it shows.
+/// The daemon's flags as far as the status of `rs` reveals them; for `explain` without a daemon.
 pub fn flags_of(rs: &ReplicaSet) -> Policy {
     Policy {
         scale_down_protection: rs.status.conditions.iter().any(is_block),

@@ -81,7 +81,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the active pods of `rs` one by one, of which this many are available.
+    /// Counts the active pods of `rs` one by one; the caller has counted `available`.
     pub fn of_pods(
         rs: &ReplicaSet,
         active: &[Arc<Pod>],
@@ -143,16 +143,16 @@ impl Counts {
     }
 
     /// True if some count is lower than in `rs.status`, or if more pods are terminating.
-    pub fn show_loss(&self, rs: &ReplicaSet) -> bool {
+    pub fn is_loss(&self, rs: &ReplicaSet) -> bool {
         self.against(rs).iter().any(|(old, new, _)| new < old)
     }
 
     /// True if every changed count has come nearer to its target without reaching it: more pods,
-    /// more Ready pods, or fewer terminating pods. Such progress may reach clients later without
-    /// harm.
-    pub fn can_wait(&self, rs: &ReplicaSet) -> bool {
-        let can_wait = |(old, new, wanted): &_| new == old || old < new && new < wanted;
-        self.against(rs).iter().all(can_wait)
+    /// more Ready pods, or fewer terminating pods. Clients do not wait for such intermediate
+    /// counts.
+    pub fn is_mere_progress(&self, rs: &ReplicaSet) -> bool {
+        let is_mere_progress = |(old, new, wanted): &_| new == old || old < new && new < wanted;
+        self.against(rs).iter().all(is_mere_progress)
     }
 
     /// Returns each count as (stored, computed, target). Terminating pods count negative, so that a
@@ -221,16 +221,16 @@ pub fn calculate_status(
 
 /// The difference between a calculated and the stored status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum StatusChange {
     Nothing,
-    /// A loss, a condition, a generation, or a count that reached its target: a client may wait for
-    /// it.
+    /// A loss, a condition, a generation, or a count that reached its target: a client may be
+    /// waiting for it.
     Urgent,
     /// Counts that came nearer to their targets, and nothing else.
     Progress,
 }
 
-impl News {
+impl StatusChange {
     /// Compares `status` with `rs.status`; `counts` are its counts in comparable form.
     pub fn of(rs: &ReplicaSet, status: &ReplicaSetStatus, counts: Counts) -> Self {
         let stored = &rs.status;
@@ -240,7 +240,7 @@ impl News {
             Self::Urgent
         } else if Counts::from(&rs.status) == counts {
             Self::Nothing
-        } else if counts.can_wait(rs) {
+        } else if counts.is_mere_progress(rs) {
             Self::Progress
         } else {
             Self::Urgent
@@ -249,7 +249,7 @@ impl News {
 }
 
 /// Sets the condition of `failure`. A text that differs from the stored one only in names of pods
-/// and in numbers is no news: otherwise each try might write the status.
+/// and in numbers is not a change: otherwise every retry would write the status.
 ///
 /// DIFFERS: upstream leaves an existing condition unchanged, even if the error differs
 /// (kubernetes/kubernetes#127081).
@@ -283,11 +283,17 @@ pub fn bounded(message: &str) -> String {
     message
 }
 
+/// The length to which the API server cuts `generateName`: 63 bytes for the name of a pod, minus
+/// the five random characters.
+const GENERATED_PREFIX_MAX: usize = 58;
+
 /// True if two messages about the ReplicaSet `name` differ at most in words with digits or with the
 /// name of one of its pods.
 pub fn is_alike(name: &str, one: &str, other: &str) -> bool {
-    // The API server cuts the names of pods to 63 bytes.
-    let prefix: String = generate_name(name).chars().take(58).collect();
+    let prefix: String = generate_name(name)
+        .chars()
+        .take(GENERATED_PREFIX_MAX)
+        .collect();
     let is_stable =
         |word: &&str| !word.contains(|c: char| c.is_ascii_digit()) && !word.contains(&*prefix);
     one.split_whitespace()
@@ -318,16 +324,16 @@ mod tests {
     use crate::controller::testing::replica_set;
 
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Is {
+    enum Write {
         Loss,
-        Due,
-        Patient,
+        Now,
+        Later,
     }
-    use Is::{Due, Loss, Patient};
+    use Write::{Later, Loss, Now};
 
     /// For a ReplicaSet with 10 replicas: existing pods, Ready pods, terminating pods.
     #[track_caller]
-    fn check(old: [i32; 3], new: [i32; 3], expected: Is) {
+    fn check(old: [i32; 3], new: [i32; 3], expected: Write) {
         let mut rs = replica_set("web", 10);
         let counts = |[replicas, ready, terminating]: [i32; 3]| Counts {
             replicas,
@@ -342,10 +348,10 @@ mod tests {
         rs.status.ready_replicas = old.ready;
         rs.status.available_replicas = old.available;
         rs.status.terminating_replicas = old.terminating;
-        let is = match (new.show_loss(&rs), new.can_wait(&rs)) {
+        let is = match (new.is_loss(&rs), new.is_mere_progress(&rs)) {
             (true, false) => Loss,
-            (false, false) => Due,
-            (false, true) => Patient,
+            (false, false) => Now,
+            (false, true) => Later,
             (true, true) => panic!("a loss that can wait"),
         };
         assert_eq!(is, expected);
@@ -353,17 +359,17 @@ mod tests {
 
     #[test]
     fn only_progress_towards_the_target_can_wait() {
-        check([0, 0, 0], [5, 3, 0], Patient);
-        check([10, 3, 0], [10, 9, 0], Patient);
-        check([10, 10, 5], [10, 10, 4], Patient);
-        check([10, 10, 0], [10, 10, 0], Patient);
+        check([0, 0, 0], [5, 3, 0], Later);
+        check([10, 3, 0], [10, 9, 0], Later);
+        check([10, 10, 5], [10, 10, 4], Later);
+        check([10, 10, 0], [10, 10, 0], Later);
         // The last step.
-        check([5, 3, 0], [10, 3, 0], Due);
-        check([10, 9, 0], [10, 10, 0], Due);
-        check([10, 10, 4], [10, 10, 0], Due);
+        check([5, 3, 0], [10, 3, 0], Now);
+        check([10, 9, 0], [10, 10, 0], Now);
+        check([10, 10, 4], [10, 10, 0], Now);
         // Away from the target.
-        check([9, 9, 0], [12, 9, 0], Due);
-        check([12, 9, 0], [13, 9, 0], Due);
+        check([9, 9, 0], [12, 9, 0], Now);
+        check([12, 9, 0], [13, 9, 0], Now);
         // A lower count is a loss, on the way to the target or not, whatever else improved.
         check([10, 10, 0], [9, 9, 0], Loss);
         check([10, 5, 0], [9, 8, 0], Loss);

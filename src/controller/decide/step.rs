@@ -68,7 +68,7 @@ impl Step {
 
     /// True if the ReplicaSet has what its spec asks for.
     pub fn has_converged(&self) -> bool {
-        self.may == May::Act && self.plan == Plan::Nothing && self.effects.are_content()
+        self.may == May::Act && self.plan == Plan::Nothing && self.effects.allow_convergence()
     }
 
     /// When `rs` needs its next sync without any event, as seen at `now`.

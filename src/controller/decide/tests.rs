@@ -120,7 +120,7 @@ fn is_same(a: &Step, b: &Step) -> bool {
     };
     let effects = |it: &Step| {
         let effects = it.effects.clone();
-        (effects.back_off, effects.block, effects.leftovers)
+        (effects.back_off, effects.block, effects.old_failed_pods)
     };
     let rest = |it: &Step| (it.plan, it.may, it.retry.clone(), it.counts, it.next_check);
     pods(a) == pods(b) && effects(a) == effects(b) && rest(a) == rest(b)
@@ -146,9 +146,9 @@ fn check_record(drawn: &Drawn, step: &Step) -> Checked {
         Plan::Create(count) => {
             let generation = drawn.rs.generation;
             let waits = record
-                .refused
+                .rejected
                 .is_some_and(|(of, wait)| of == generation && wait.is_some());
-            ensure(!waits, "creates wait after a refusal")?;
+            ensure(!waits, "creates wait after a rejection")?;
             ensure(record.loss_delay.is_none(), "creates wait after a loss")?;
             ensure(
                 step.retry.len() <= count || is_compared,

@@ -92,7 +92,7 @@ fn protected_pods_are_not_to_be_deleted() {
 }
 
 #[test]
-fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
+fn dry_run_does_not_create_backed_off_pods() {
     let rs = annotated(5, &[("failed-pod-backoff", "10s..5m")]);
     let failed = ["a", "b", "c", "d"].map(|name| failed(name, &rs, 5));
     let (fixture, dry_run) = deciding(fixture(&rs, failed));
@@ -104,7 +104,7 @@ fn pods_that_a_back_off_holds_back_are_not_to_be_created() {
 }
 
 #[test]
-fn leftovers_and_mistakes_are_told_and_nothing_is_written() {
+fn dry_run_logs_old_failed_pods_and_invalid_annotations() {
     let rs = annotated(
         1,
         &[("failed-pods-kept", "0"), ("scale-down-order", "zone")],
@@ -173,7 +173,7 @@ fn only_more_to_do_than_before_is_a_new_decision() {
 }
 
 /// What the log says that a dry run would do.
-fn told(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
+fn described(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
     let fixture = fixture(rs, []);
     let selector = rs.selector.as_ref().expect("a selector");
     let listed = |pods: Vec<Pod>| pods.into_iter().map(Arc::new).collect();
@@ -189,12 +189,15 @@ fn the_log_says_what_a_dry_run_would_do() {
     let rs = replica_set("web", 2);
     let owned = |names: &[&str]| names.iter().map(|name| owned_pod(name, &rs)).collect();
     let orphan = || vec![pod("z")];
-    assert_eq!(told(&rs, owned(&["a"]), vec![]), "create 1 pod: 1 of 2");
-    assert_eq!(told(&rs, vec![], vec![]), "create 2 pods: 0 of 2");
-    let both = told(&rs, vec![], orphan());
+    assert_eq!(
+        described(&rs, owned(&["a"]), vec![]),
+        "create 1 pod: 1 of 2"
+    );
+    assert_eq!(described(&rs, vec![], vec![]), "create 2 pods: 0 of 2");
+    let both = described(&rs, vec![], orphan());
     assert_eq!(both, "create 1 pod: 1 of 2, and adopt z");
-    assert_eq!(told(&rs, owned(&["a"]), orphan()), "adopt z");
-    let surplus = told(&rs, owned(&["a", "b", "c", "d"]), vec![]);
+    assert_eq!(described(&rs, owned(&["a"]), orphan()), "adopt z");
+    let surplus = described(&rs, owned(&["a", "b", "c", "d"]), vec![]);
     assert!(
         surplus.starts_with("delete 2 pods: 4, not 2: "),
         "{surplus}"

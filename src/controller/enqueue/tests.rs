@@ -85,7 +85,7 @@ fn pass(fixture: &Fixture, time: Duration) {
 
 /// Objects of the first list come one by one, so until its end each ReplicaSet seems to lack pods.
 #[test]
-fn pods_of_the_first_list_hasten_no_replica_set() {
+fn pods_of_the_initial_list_do_not_raise_priority() {
     let fixture = Fixture::before_the_first_list();
     let rs = replica_set("b", 2);
     fixture.deliver_replica_set(replica_set("a", 2));
@@ -482,11 +482,11 @@ fn tallies_and_pods_give_the_same_counts() {
 }
 
 #[test]
-fn a_refused_create_is_reported_at_once() {
+fn a_rejected_create_is_reported_at_once() {
     let fixture = paced();
     fixture.cache_silently(Some(replica_set("web", 2)), []);
     fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     let statuses = fixture.writes.status_updates();
     assert_eq!(statuses.len(), 1);
     assert_eq!(statuses[0].conditions.len(), 1);

@@ -344,16 +344,16 @@ fn d_18_a_deletion_found_by_a_relist_queues_the_owner() {
 #[test]
 fn d_19_a_deletion_without_a_known_owner_queues_nothing() {
     let (fixture, one, _) = two();
-    let stranger = replica_set("unknown", 1);
+    let foreign = replica_set("unknown", 1);
     for pod in [
         pod("orphan"),
-        owned_pod("strange", &stranger),
+        owned_pod("strange", &foreign),
         owned_pod("ours", &one),
     ] {
         fixture.cache_silently(None, [pod]);
     }
     fixture.deliver_pod_deleted(pod("orphan"));
-    fixture.deliver_pod_deleted(owned_pod("strange", &stranger));
+    fixture.deliver_pod_deleted(owned_pod("strange", &foreign));
     assert_eq!(fixture.queued(), [""; 0]);
     fixture.deliver_pod_deleted(owned_pod("ours", &one));
     assert_eq!(fixture.queued(), ["default/one"]);

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::ReplicaSetController;
 use crate::controller::testing::{
-    Fixture, lost, owned_pod, pod, read_replica_set, ready_pod, refused, replica_set,
+    Fixture, lost, owned_pod, pod, read_replica_set, ready_pod, rejected, replica_set,
     replica_set_json, seconds_ago, with_status,
 };
 use crate::explain::{Report, Sources, report};
@@ -59,13 +59,13 @@ fn check(rs: &ReplicaSet, pods: impl IntoIterator<Item = Pod>, is_unsettled: boo
 fn what_the_tallies_show_as_settled_is_skipped() {
     let rs = replica_set("web", 1);
     let ready = || ready_pod("a", &rs);
-    let stranger = Pod {
+    let foreign = Pod {
         labels: [("type", "other")].into_iter().collect(),
         ..pod("orphan")
     };
     check(&replica_set("web", 0), [], false);
     check(&rs, [ready()], false);
-    check(&rs, [ready(), stranger], false);
+    check(&rs, [ready(), foreign], false);
 
     check(&rs, [], true);
     check(&rs, [owned_pod("a", &rs)], true);
@@ -87,9 +87,9 @@ fn what_the_tallies_show_as_settled_is_skipped() {
     };
     check(&rs, [stray], true);
 
-    let mut patient = rs.clone();
-    patient.min_ready_seconds = 60;
-    check(&patient, [ready()], true);
+    let mut slow = rs.clone();
+    slow.min_ready_seconds = 60;
+    check(&slow, [ready()], true);
     let mut terminating = rs.clone();
     terminating.deletion = Some(seconds_ago(0));
     check(&terminating, [ready()], true);
@@ -119,7 +119,7 @@ fn what_the_daemon_remembers_is_looked_at() {
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "a hiccup"))));
+        .on_update_status(|_, _| Some(Err(rejected(500, "InternalError", "a hiccup"))));
     let key = fixture.queue.try_get().expect("it waits");
     fixture.process(&key);
     let reports = unsettled(&fixture);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_told_yet_keeps_a_history() {
+    fn unreported_history_keeps_the_record() {
         let now = Instant::now();
         let mut history = History::default();
         history.note_sync("web", sync(1, SyncEnd::Synced), None);

@@ -104,7 +104,7 @@ impl Creation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
     /// The API server rejected the create.
-    Refused,
+    Rejected,
     /// The create was not sent.
     Untried,
 }
@@ -149,7 +149,7 @@ impl OwnWrites {
             names.extend(returned.drain(..returned.len().min(count - names.len())));
         }
         let version = &rs.resource_version;
-        // A version that is no number does not count the versions before it.
+        // A non-numeric version does not count the versions before it.
         let start = || version.number().unwrap_or_else(|| hash(version));
         let (_, next) = self
             .sequence

@@ -284,8 +284,8 @@ impl Waiting {
     }
 }
 
-/// The position of a version in the order. A version that is no number comes first, so that each
-/// call visits its key.
+/// The position of a version in the order. A non-numeric version comes first, so that each call
+/// visits its key.
 fn number(version: &ResourceVersion) -> u64 {
     version.number().unwrap_or(0)
 }

@@ -9,8 +9,8 @@ use super::{Daemon, State, World};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::SyncEnd;
-use crate::controller::memory::refusals::{
-    BackedOff, DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal,
+use crate::controller::memory::rejections::{
+    BackedOff, DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Rejection,
 };
 
 /// Maximum wait of a ReplicaSet that has not converged, for anything except a back-off.
@@ -35,25 +35,25 @@ pub(super) struct Before {
     counts: Counts,
 }
 
-/// How long each ReplicaSet that has not converged has waited, and its failures and refusals of one
-/// kind at the start.
+/// How long each ReplicaSet that has not converged has waited, and its failures and rejections of
+/// one kind at the start.
 #[derive(Debug, Default)]
 pub(super) struct Waits(BTreeMap<ObjectKey, (Tries, Duration)>);
 
-type Tries = (u32, Option<(Refusal, u32)>);
+type Tries = (u32, Option<(Rejection, u32)>);
 
 /// The longest time until a ReplicaSet in back-off retries, if nothing wakes it. In the queue of a
 /// quota all others may try first.
-fn longest_hold(backed_off: &BackedOff) -> Duration {
-    match backed_off.refusal {
-        Refusal::Quota(_) => {
+fn longest_back_off(backed_off: &BackedOff) -> Duration {
+    match backed_off.rejection {
+        Rejection::Quota(_) => {
             PAUSE_MAX
                 * backed_off
                     .position
                     .map_or(1, |it| u32::try_from(it.len).unwrap_or(u32::MAX))
         }
-        Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
-        Refusal::Invalid | Refusal::Denied => DENIED_WAIT_MAX,
+        Rejection::Overload { .. } => OVERLOAD_WAIT_MAX,
+        Rejection::Invalid | Rejection::Denied => DENIED_WAIT_MAX,
     }
 }
 
@@ -144,11 +144,11 @@ impl World {
                 0 => Duration::ZERO,
                 n => BACK_OFF_BASE.saturating_mul(1 << (n - 1).min(18)),
             };
-            // A status update may fail while creates are held back.
-            let hold = backed_off.as_ref().map_or(Duration::ZERO, longest_hold);
-            let back_off = back_off.max(hold);
-            let refusals = backed_off.map(|it| (it.refusal, it.n_refusals));
-            let tries = (n_failures, refusals);
+            // A status update may fail while creates are backed off.
+            let rejected = backed_off.as_ref().map_or(Duration::ZERO, longest_back_off);
+            let back_off = back_off.max(rejected);
+            let rejections = backed_off.map(|it| (it.rejection, it.n_rejections));
+            let tries = (n_failures, rejections);
             let (since, waited) = waits.entry(key).or_default();
             if *since != tries {
                 (*since, *waited) = (tries, Duration::ZERO);
@@ -156,7 +156,7 @@ impl World {
             *waited += time;
             if *waited > WAIT_MAX + back_off {
                 state.wrong.push(format!(
-                    "after (failures, refusals) {since:?} it waits {waited:?}: {what}"
+                    "after (failures, rejections) {since:?} it waits {waited:?}: {what}"
                 ));
             }
         }

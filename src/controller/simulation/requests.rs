@@ -6,7 +6,7 @@ use super::server::{Late, has_its_template};
 use super::{State, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector};
 use crate::controller::decide::status::Counts;
-use crate::controller::testing::refused;
+use crate::controller::testing::rejected;
 use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
 use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod};
@@ -15,7 +15,7 @@ use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, Wri
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fate {
     Responded,
-    Refused,
+    Rejected,
     ResponseLost,
     RequestLost,
     Late,
@@ -31,7 +31,7 @@ impl State {
         let fate = match self.rng.u32(..40) {
             _ if !self.is_troubled => Fate::Responded,
             0..20 if is_killed && may_be_late => Fate::Late,
-            0 | 1 => Fate::Refused,
+            0 | 1 => Fate::Rejected,
             2 | 3 => Fate::ResponseLost,
             4 => Fate::RequestLost,
             5 if may_be_late => Fate::Late,
@@ -42,8 +42,8 @@ impl State {
 }
 
 impl State {
-    /// Returns a refusal of a request: of a kind with a back-off of its own, or another.
-    fn draw_refusal(&mut self) -> WriteError {
+    /// Returns a rejection of a request: of a kind with a back-off of its own, or another.
+    fn draw_rejection(&mut self) -> WriteError {
         let kind = if self.script.is_some() {
             0
         } else {
@@ -53,9 +53,9 @@ impl State {
             1 | 2 => (403, "Forbidden", "exceeded quota: few, requested: pods=1"),
             3 => (429, "TooManyRequests", "later"),
             4 => (422, "Invalid", "no pod"),
-            _ => (403, "Forbidden", "refused"),
+            _ => (403, "Forbidden", "rejected"),
         };
-        refused(code, reason, message)
+        rejected(code, reason, message)
     }
 }
 
@@ -79,7 +79,7 @@ impl World {
                 state.server.late.extend(late);
                 None
             }
-            Fate::Refused | Fate::RequestLost => None,
+            Fate::Rejected | Fate::RequestLost => None,
         };
         state.is_killed = is_killed;
         let changed = state.server.n_lines() > before;
@@ -93,7 +93,7 @@ impl World {
         self.deliver_some();
         match response {
             Some(response) if fate == Fate::Responded => response,
-            _ if fate == Fate::Refused => Err(self.lock().draw_refusal()),
+            _ if fate == Fate::Rejected => Err(self.lock().draw_rejection()),
             _ => Err(WriteError::unknown("the response was lost")),
         }
     }
@@ -198,7 +198,7 @@ impl LiveReader for World {
         self.take_time();
         self.request(&format_args!("get {key}"), None, |state| {
             let found = state.server.replica_sets.get(&key.name).cloned();
-            found.ok_or_else(|| refused(404, "NotFound", "replicaset not found"))
+            found.ok_or_else(|| rejected(404, "NotFound", "replicaset not found"))
         })
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::replica_set::Template;
 use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::api::{ResourceVersion, Uid};
-use crate::controller::testing::{controller_ref, read_replica_set, refused, replica_set_json};
+use crate::controller::testing::{controller_ref, read_replica_set, rejected, replica_set_json};
 use crate::writes::{WriteError, WrittenPod};
 
 /// One event of a watch.
@@ -94,7 +94,7 @@ pub(super) struct Server {
     pub(super) pod_log: Vec<Line<Pod>>,
     pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
     pub(super) late: Vec<Late>,
-    /// The ReplicaSet versions at which names were first drawn. The daemon retries a refused name
+    /// The ReplicaSet versions at which names were first drawn. The daemon retries a rejected name
     /// at later versions, but the next daemon does not (differences.md, "Pod names").
     drawn_at: BTreeMap<Arc<str>, ResourceVersion>,
     /// Pods that a killed daemon and the next one created for the same missing replica.
@@ -175,9 +175,8 @@ impl Server {
 
     pub(super) fn remove_pod(&mut self, name: &str) {
         if let Some(mut pod) = self.pods.remove(name) {
-            // The server refused a late request for the same name meanwhile. Its arrival after this
-            // pod's deletion is not modelled: only the server could tell that it is the old
-            // request.
+            // The server rejected a late request for the same name meanwhile. Its arrival after
+            // this pod's deletion is not modelled: only the server could recognize the old request.
             self.late.retain(|late| !late.is_create_of(name));
             pod.resource_version = self.next_version();
             self.pod_log.push(Line::Gone(pod));
@@ -193,7 +192,7 @@ impl Server {
     ) -> Result<WrittenPod, WriteError> {
         if self.pods.contains_key(name) {
             let message = format!("pods \"{name}\" already exists");
-            return Err(refused(409, "AlreadyExists", &message));
+            return Err(rejected(409, "AlreadyExists", &message));
         }
         let owner = || controller_ref("ReplicaSet", &rs.key.name, &rs.uid.to_string());
         let pod = Pod {
@@ -214,10 +213,10 @@ impl Server {
     /// Deletes a pod: one on a node terminates slowly, others vanish at once.
     pub(super) fn delete_pod(&mut self, pod: &Pod, now: Timestamp) -> Result<(), WriteError> {
         let Some(stored) = self.pods.get(&pod.key.name) else {
-            return Err(refused(404, "NotFound", "pod not found"));
+            return Err(rejected(404, "NotFound", "pod not found"));
         };
         if stored.uid != pod.uid {
-            return Err(refused(
+            return Err(rejected(
                 409,
                 "Conflict",
                 "the UID in the precondition differs",
@@ -236,11 +235,11 @@ impl Server {
         let patch: Value = serde_json::from_slice(patch).expect("a patch is JSON");
         let metadata = &patch["metadata"];
         let Some(pod) = self.pods.get(name) else {
-            return Err(refused(404, "NotFound", "pod not found"));
+            return Err(rejected(404, "NotFound", "pod not found"));
         };
         let mut pod = pod.clone();
         if metadata["uid"] != pod.uid.to_string() {
-            return Err(refused(422, "Invalid", "metadata.uid: field is immutable"));
+            return Err(rejected(422, "Invalid", "metadata.uid: field is immutable"));
         }
         let owner = &metadata["ownerReferences"][0];
         let text = |field: &str| owner[field].as_str().unwrap_or_default();
@@ -252,7 +251,7 @@ impl Server {
             .as_ref()
             .is_some_and(|owner| !is_owner(owner))
         {
-            return Err(refused(
+            return Err(rejected(
                 422,
                 "Invalid",
                 "only one reference can have controller set",
@@ -273,10 +272,10 @@ impl Server {
         status: &ReplicaSetStatus,
     ) -> Result<ReplicaSet, WriteError> {
         let Some(stored) = self.replica_sets.get(&rs.key.name) else {
-            return Err(refused(404, "NotFound", "replicaset not found"));
+            return Err(rejected(404, "NotFound", "replicaset not found"));
         };
         if stored.resource_version != rs.resource_version || stored.uid != rs.uid {
-            return Err(refused(409, "Conflict", "the object has been modified"));
+            return Err(rejected(409, "Conflict", "the object has been modified"));
         }
         let mut stored = stored.clone();
         if stored.status == *status {

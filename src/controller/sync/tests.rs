@@ -18,7 +18,7 @@ use crate::controller::memory::Memory;
 use crate::controller::memory::history::{Mistake, SyncEnd};
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
-    Fixture, creates, fixture, key, owned_pod, pod, read_replica_set, ready_pod, refused,
+    Fixture, creates, fixture, key, owned_pod, pod, read_replica_set, ready_pod, rejected,
     replica_set, replica_set_json, seconds_ago, with_status,
 };
 use crate::stdx::clock::Clock;
@@ -154,7 +154,7 @@ fn a_17_a_failed_sync_is_retried() {
     let fixture = fixture(&replica_set("web", 0), []);
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
+        .on_update_status(|_, _| Some(Err(rejected(500, "InternalError", "no"))));
     fixture.queue.add(key("web"));
     assert!(fixture.controller.process_next_work_item());
     assert_eq!(fixture.queued(), [""; 0]);
@@ -169,7 +169,7 @@ fn a_18_a_sync_without_error_ends_the_back_off() {
     let fixture = fixture(&replica_set("web", 0), []);
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
+        .on_update_status(|_, _| Some(Err(rejected(500, "InternalError", "no"))));
     for failures in 1..=3 {
         fixture.process(&key("web"));
         assert_eq!(fixture.queue.num_requeues(&key("web")), failures);
@@ -267,7 +267,7 @@ fn b_08_dormancy() {
     fixture.cache_silently(Some(at("3", with_status(&rs, right))), []);
     fixture
         .writes
-        .on_create(|_, _| Some(Err(refused(500, "InternalError", "fake error"))));
+        .on_create(|_, _| Some(Err(rejected(500, "InternalError", "fake error"))));
     fixture.sync("web").expect_err("the create fails");
     fixture.assert_counts(2, 0, 0);
     assert_eq!(fixture.open(&rs), Some((0, 0)));

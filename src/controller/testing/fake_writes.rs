@@ -104,9 +104,9 @@ impl FakeWrites {
     }
 
     /// Makes the query for these versions fail.
-    pub(in crate::controller) fn refuse_live_versions(&self) {
-        let refusal = refused(503, "ServiceUnavailable", "no");
-        self.lock().live_versions = Some(Err(refusal));
+    pub(in crate::controller) fn reject_live_versions(&self) {
+        let rejection = rejected(503, "ServiceUnavailable", "no");
+        self.lock().live_versions = Some(Err(rejection));
     }
 
     /// Sets the number of requests that may be sent without delaying others; the default is any.
@@ -263,7 +263,7 @@ impl LiveReader for FakeWrites {
         let mut state = self.lock();
         state.writes.push(Write::GetReplicaSet(key.to_string()));
         let live = state.live_replica_set.clone();
-        live.unwrap_or_else(|| Err(refused(404, "NotFound", "not found")))
+        live.unwrap_or_else(|| Err(rejected(404, "NotFound", "not found")))
     }
 
     fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
@@ -303,8 +303,8 @@ impl LiveReader for FakeWrites {
 }
 
 /// A status error of the API server.
-pub(in crate::controller) fn refused(code: u16, reason: &str, message: &str) -> WriteError {
-    WriteError::Refused(Status::new(code, reason, message))
+pub(in crate::controller) fn rejected(code: u16, reason: &str, message: &str) -> WriteError {
+    WriteError::Rejected(Status::new(code, reason, message))
 }
 
 /// `rs` with another status.

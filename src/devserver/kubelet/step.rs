@@ -391,7 +391,8 @@ pub(crate) fn set_unschedulable(pod: &mut Value) {
     let scheduled = conditions.find(|condition| text(condition, "/type") == "PodScheduled");
     if let Some(scheduled) = scheduled {
         scheduled["reason"] = json!("Unschedulable");
-        scheduled["message"] = json!("0 nodes are available: an annotation of the pod wants none.");
+        scheduled["message"] =
+            json!("0 nodes are available: annotation dev.replicaset-controller/fate=unscheduled.");
     }
 }
 

@@ -199,7 +199,7 @@ fn malformed_requests_get_an_error_and_do_no_harm() {
 }
 
 #[test]
-fn it_listens_on_loopback_unless_told_otherwise() {
+fn it_listens_on_loopback_by_default() {
     let options = |insecure_listen| DevServerOptions {
         listen: "0.0.0.0:0".to_owned(),
         insecure_listen,

@@ -121,7 +121,7 @@ fn rig_with_garbage_collection() -> (Rig, String) {
         pod["metadata"]["ownerReferences"] = json!([owner("web", &web)]);
         rig.ok("POST", PODS, &pod);
     }
-    rig.create_pod("stranger");
+    rig.create_pod("foreign");
     (rig, web)
 }
 
@@ -131,7 +131,7 @@ fn dependents_are_deleted_with_their_owner() {
         let (rig, _) = rig_with_garbage_collection();
         let options = json!({"propagationPolicy": policy});
         rig.delete(&format!("{REPLICA_SETS}/web"), &options);
-        rig.collected(|rig| names(&rig.get(PODS).1) == ["stranger"]);
+        rig.collected(|rig| names(&rig.get(PODS).1) == ["foreign"]);
         assert_eq!(rig.get(&format!("{REPLICA_SETS}/web")).0, 404, "{policy}");
     }
 }
@@ -271,7 +271,7 @@ fn orphaned_dependents_stay() {
     rig.delete(&format!("{REPLICA_SETS}/web"), &options);
     rig.collected(|rig| rig.get(&format!("{REPLICA_SETS}/web")).0 == 404);
     let pods = rig.get(PODS).1;
-    assert_eq!(names(&pods), ["a", "b", "stranger"]);
+    assert_eq!(names(&pods), ["a", "b", "foreign"]);
     assert_eq!(pods["items"][0]["metadata"].get("ownerReferences"), None);
 }
 

@@ -18,8 +18,7 @@ fn deployment(name: &str) -> Value {
 fn a_deployment_has_defaults_status_and_scale() {
     let rig = Rig::new();
     let warnings = rig.warnings("POST", DEPLOYMENTS, &deployment("web"));
-    let warning = "299 - \"the dev server only stores deployments: nothing happens until a \
-                   controller for them runs beside it\"";
+    let warning = "299 - \"the dev server stores deployments but runs no controller for them\"";
     assert_eq!(warnings, [warning]);
     let path = format!("{DEPLOYMENTS}/web");
     let created = rig.get(&path).1;

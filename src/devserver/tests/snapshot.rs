@@ -109,10 +109,10 @@ fn all_invalid_documents_are_reported() {
     let why = why(&rig, &documents);
     let indexes: Vec<usize> = why.iter().map(|(index, _)| *index).collect();
     assert_eq!(indexes, [0, 2, 3, 4, 5], "{why:?}");
-    assert_eq!(why[0].1, "it lacks kind or apiVersion");
+    assert_eq!(why[0].1, "an object without kind or apiVersion");
     assert_eq!(why[1].1, "ReplicaSet of apps/v2 is not served here");
     assert!(why[2].1.contains("spec.replicas"), "{why:?}");
-    assert_eq!(why[3].1, "Pod default/p is there twice");
+    assert_eq!(why[3].1, "duplicate object: Pod default/p");
     assert!(why[4].1.contains("name or generateName"), "{why:?}");
     assert!(rig.server.object("pods", "default", "p").is_some());
 }

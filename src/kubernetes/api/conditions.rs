@@ -241,7 +241,7 @@ mod tests {
         assert!(read.conditions.len() < 20, "{}", read.conditions.len());
         let mut written: Value = serde_json::to_value(&read).expect("JSON");
         let written = written["conditions"].as_array_mut().expect("a list");
-        // The controller's own one moves to the front of the undecoded ones.
+        // A condition of the controller itself moves to the front of the undecoded ones.
         written.sort_by_key(|it| sent.iter().position(|sent| sent == it));
         assert_eq!(*written, sent);
     }

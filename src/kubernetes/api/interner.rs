@@ -271,7 +271,7 @@ mod tests {
         );
     }
 
-    /// Whoever may create a pod can write some MB into an owner reference, again and again.
+    /// Anyone who can create a pod can write some MB into an owner reference, again and again.
     #[test]
     fn long_values_are_not_kept() {
         let mut interner = Interner::default();

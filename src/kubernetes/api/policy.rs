@@ -24,12 +24,11 @@ pub struct Policy {
     pub failed_pods_kept: Option<u32>,
     /// `failed-pods-min-age`: no Failed pod is deleted before it has been Failed for this time.
     pub failed_pods_min_age: Duration,
-    /// `scale-down-order`: preferences among pods that upstream's order does not tell apart by
-    /// state.
+    /// `scale-down-order`: preferences among pods whose state upstream's order considers equal.
     pub scale_down_order: ScaleDownOrder,
     /// `scale-down-protection`: whether scale-downs respect the annotation [`SCALE_DOWN`] of pods.
     pub scale_down_protection: bool,
-    /// `protected-timeout`: how long protected pods can block a scale-down; `None` for ever.
+    /// `protected-timeout`: how long protected pods can block a scale-down; `None` is unlimited.
     pub protected_timeout: Option<Duration>,
 }
 
@@ -69,8 +68,7 @@ impl Policy {
             });
             let more = if short_value == value { "" } else { "…" };
             Some(format!(
-                "the annotation {PREFIX}{short_name}: {short_value:?}{more} has no effect: \
-                 {expected}"
+                "ignoring the annotation {PREFIX}{short_name}={short_value:?}{more}: {expected}"
             ))
         };
         let mut mistakes: Vec<String> = opt_ins.iter().filter_map(mistake).collect();
@@ -154,7 +152,7 @@ impl fmt::Display for FailedPodBackoff {
     }
 }
 
-/// A preference among pods that upstream's order does not tell apart by state.
+/// A preference among pods whose state upstream's order considers equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preference {
     /// `spread`: from the topology domain with most pods of the ReplicaSet.
@@ -242,7 +240,7 @@ pub fn parse_on_off(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses the value of `failed-pods-min-age`; `off` is no least age.
+/// Parses the value of `failed-pods-min-age`; `off`: no minimum age.
 pub fn parse_min_age(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(age) => Ok(age),
@@ -263,7 +261,7 @@ pub fn parse_timeout(text: &str) -> Result<Option<Duration>, String> {
 // Annotations with which a user opts in to behaviour beyond upstream's.
 //
 // On a ReplicaSet they select behaviour for it. A Deployment copies its own annotations to its
-// current ReplicaSet, without a roll-out.
+// current ReplicaSet, without a rollout.
 
 pub const PREFIX: &str = "replicaset-controller/";
 
@@ -459,8 +457,8 @@ mod tests {
         let opt_ins = annotations(&[("failed-pods-kept", &"9".repeat(70))]);
         let mistakes = Policy::mistakes(&opt_ins);
         let expected = format!(
-            "the annotation replicaset-controller/failed-pods-kept: \"{}\"… has no effect: \
-             expected off, or a number of pods",
+            "ignoring the annotation replicaset-controller/failed-pods-kept=\"{}\"…: expected \
+             off, or a number of pods",
             "9".repeat(60)
         );
         assert_eq!(mistakes[0], expected);

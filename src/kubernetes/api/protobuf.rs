@@ -22,7 +22,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 pub enum ProtobufError {
     #[error("malformed protobuf: {0}")]
     Message(#[from] prost::DecodeError),
-    #[error("protobuf without Kubernetes' envelope")]
+    #[error("not Kubernetes protobuf: the prefix k8s\\0 is missing")]
     NoEnvelope,
     /// A field is malformed or truncated.
     #[error("malformed protobuf: {0}")]
@@ -229,7 +229,7 @@ pub fn last(message: &[u8], tag: u32) -> Result<&[u8], ProtobufError> {
 
 /// The bytes as a string.
 pub fn text(bytes: &[u8]) -> Result<&str, ProtobufError> {
-    std::str::from_utf8(bytes).or(Err(ProtobufError::Wire("a string is not UTF-8")))
+    std::str::from_utf8(bytes).or(Err(ProtobufError::Wire("a string is not valid UTF-8")))
 }
 
 /// Appends a string, message or bytes field with this number to a message.

@@ -134,7 +134,7 @@ impl Status {
     /// The quota of the namespace that rejected the create (apiserver
     /// `pkg/admission/plugin/resourcequota/controller.go:CheckRequest`): it is used up, its usage
     /// is not known yet, or it demands a request or limit that the pod lacks.
-    pub fn refusing_quota(&self) -> Option<&str> {
+    pub fn rejecting_quota(&self) -> Option<&str> {
         let message = Some(self.message()).filter(|_| self.is_forbidden())?;
         let kinds = [
             "exceeded quota: ",
@@ -289,7 +289,7 @@ mod tests {
     fn a_rejection_by_a_quota_names_the_quota() {
         let quota = |code, reason, message: &str| {
             let status = Status::new(code, reason, message);
-            status.refusing_quota().map(str::to_owned)
+            status.rejecting_quota().map(str::to_owned)
         };
         let forbidden = |message: &str| {
             quota(

@@ -184,7 +184,7 @@ pub enum StreamError {
     #[error("an object is longer than {0} bytes")]
     TooLarge(usize),
     /// The body holds another kind than requested, such as a `Table`.
-    #[error("the response is a {0}, which was not requested")]
+    #[error("expected another kind, got {0}")]
     OtherKind(String),
     /// The response has an encoding that the request does not accept; with the body's beginning.
     #[error("the response has content type {0:?}: {1}")]

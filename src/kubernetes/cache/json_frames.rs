@@ -217,7 +217,7 @@ fn read_bookmark<T>(object: &[u8]) -> Frame<T> {
     }
     let bookmark: Bookmark = match serde_json::from_slice(object) {
         Ok(bookmark) => bookmark,
-        Err(error) => return Frame::Foreign(format!("a bookmark that cannot be read: {error}")),
+        Err(error) => return Frame::Foreign(format!("an unreadable bookmark: {error}")),
     };
     let metadata = bookmark.metadata.unwrap_or_default();
     let annotations = metadata.annotations.unwrap_or_default();

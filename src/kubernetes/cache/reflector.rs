@@ -470,9 +470,9 @@ impl<T: Decode> Reflector<T> {
                 self.on_failed(Failure::TooLargeResourceVersion, reason);
             }
             Older::Restored(version) => self.stop.stop(Cause::Failed(format!(
-                "the API server went back from version {cached} of {resource} to {version}, as \
-                 after a restore of etcd; exiting, so that the supervisor restarts the daemon \
-                 with empty caches"
+                "the resource version of {resource} went back from {cached} to {version}, as after \
+                 an etcd restore; exiting so that the supervisor restarts the daemon with empty \
+                 caches"
             ))),
         }
     }
@@ -495,7 +495,7 @@ impl<T: Decode> Reflector<T> {
                 log::debug!("watch of {resource} closed by the server, reopening it");
             }
             Reaction::Retry => {
-                log::info!(error:% = reason; "watch of {resource} broke, reopening it");
+                log::info!(error:% = reason; "watch of {resource} was interrupted; reopening it");
             }
             // A collection without changes has a silent watch. If there is another reason, the list
             // shows it.
@@ -544,8 +544,8 @@ impl<T: Decode> Reflector<T> {
     fn log_unended(&self, reaction: Reaction) {
         let (resource, n_objects) = (T::RESOURCE, self.collector.len());
         log::warn!(
-            "the streamed list of {resource} has no end: after {n_objects} objects no bookmark \
-             with the annotation {INITIAL_EVENTS_END} came; {reaction} from now on, as with \
+            "the streamed list of {resource} did not end: no bookmark with the annotation \
+             {INITIAL_EVENTS_END} after {n_objects} objects; {reaction} from now on, as with \
              --feature-gates=WatchListClient=false"
         );
     }

@@ -43,19 +43,19 @@ impl Access {
 
     /// Call after the API server at `server` responded with code 401. The next request runs the
     /// plugin or reads the token file again.
-    pub(super) fn refuse(&self, used: &UsedCredentials, server: &Uri) {
+    pub(super) fn note_rejected(&self, used: &UsedCredentials, server: &Uri) {
         let issued = used.issued.as_deref();
-        used.credentials.refuse(issued);
+        used.credentials.note_rejected(issued);
         if self.rejections.is_due(used.credentials.renews_itself()) {
             let rejected = used.credentials.rejected(issued);
             let server = server.to_string();
             let server = server.trim_end_matches('/');
-            log::error!("{server} rejects (code 401, Unauthorized) {rejected}");
+            log::error!("{server} rejected {rejected}");
         }
     }
 
     /// Call after the API server responded with another code than 401.
-    pub(super) fn accept(&self) {
+    pub(super) fn note_accepted(&self) {
         self.rejections.ended();
     }
 
@@ -70,8 +70,8 @@ impl Access {
         }
     }
 
-    /// Adds the authentication headers to `headers` and presents the same plugin's client
-    /// certificate on new connections. May block on a credential plugin; `stop` shortens that wait.
+    /// Adds the authentication headers to `headers` and presents the client certificate of the same
+    /// plugin run on new connections. May block on a credential plugin; `stop` shortens that wait.
     pub(super) fn authorize(
         &self,
         headers: &mut HeaderMap,

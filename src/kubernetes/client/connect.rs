@@ -23,7 +23,7 @@ use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, Fenced, HeldBack};
 use super::live_tls::LiveTls;
 use super::stream::StreamState;
-use super::tcp::{Tcp, check_room};
+use super::tcp::{Tcp, check_capacity};
 use super::tls::describe;
 
 /// Builds the connector chain. A closed `fence` blocks everything on its connections. `stream` is
@@ -67,7 +67,7 @@ impl std::error::Error for Unsent {}
 
 impl Unsent {
     fn wrap(error: Error) -> Error {
-        // The client reports what the fence held back as `Fenced`, not as a failed connection.
+        // The client reports what the fence did not send as `Fenced`, not as a failed connection.
         if matches!(&error, Error::Other(inner) if inner.is::<Self>() || inner.is::<HeldBack>()) {
             return error;
         }
@@ -318,7 +318,7 @@ impl Transport for TlsTransport {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why).into());
         }
         self.stream.sock.set_timeout(timeout);
-        check_room(&mut self.buffers)?;
+        check_capacity(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
         let amount = io::Read::read(&mut self.stream, input);
         let amount = amount.map_err(|error| described(self.peer, error))?;

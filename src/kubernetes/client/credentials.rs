@@ -143,10 +143,10 @@ impl Credentials {
     /// Call after the API server rejected the headers of [`apply`](Self::apply) with code 401. The
     /// next request runs the plugin or reads the token file again (client-go
     /// `transport/token_source.go:ResetTokenOlderThan`).
-    pub(super) fn refuse(&self, issued: Option<&Issued>) {
+    pub(super) fn note_rejected(&self, issued: Option<&Issued>) {
         match (&self.source, issued) {
-            (Source::Plugin(plugin), Some(issued)) => plugin.refuse(issued.number),
-            (Source::File(file), _) => file.refuse(),
+            (Source::Plugin(plugin), Some(issued)) => plugin.note_rejected(issued.number),
+            (Source::File(file), _) => file.note_rejected(),
             _ => {}
         }
     }
@@ -169,9 +169,9 @@ impl Credentials {
         let owner = &self.owner;
         let (what, value, remedy) = match &self.source {
             Source::None if owner.is_withheld => (
-                "requests without the credentials".to_owned(),
+                "a request without the credentials".to_owned(),
                 None,
-                "to have them sent, give the server an https:// URL".to_owned(),
+                "they are not sent to an http:// URL: use https://".to_owned(),
             ),
             Source::None if owner.has_certificate => (
                 "the client certificate".to_owned(),
@@ -181,7 +181,7 @@ impl Credentials {
                 .to_owned(),
             ),
             Source::None => (
-                "requests without credentials".to_owned(),
+                "a request without credentials".to_owned(),
                 None,
                 "give it a token or a client certificate".to_owned(),
             ),
@@ -209,7 +209,7 @@ impl Credentials {
         let claims = value.as_ref().map(Claims::of).unwrap_or_default();
         let end = match claims.end {
             Some(end) if end <= SystemClock.wall() => format!("; it expired at {end}"),
-            Some(end) => format!("; it would be valid until {end}"),
+            Some(end) => format!("; it has not expired yet (valid until {end})"),
             None => String::new(),
         };
         let command = match claims.account {
@@ -218,7 +218,7 @@ impl Credentials {
             }
             _ => String::new(),
         };
-        format!("{what} of {owner}{end}; {remedy}{command}")
+        format!("{what} of {owner} (401 Unauthorized){end}; {remedy}{command}")
     }
 
     fn warn_of_end(&self, token: &Token, clock: &dyn Clock) {
@@ -347,7 +347,7 @@ impl TokenFile {
     }
 
     /// Call after the API server rejected the token: the file may hold a newer one.
-    fn refuse(&self) {
+    fn note_rejected(&self) {
         let now = self.clock.now();
         let stale_at = &mut self.state.lock().1;
         // A file that was just read holds no newer token, and a server that rejects everything must

@@ -1,5 +1,5 @@
 //! Errors between this daemon and the API server, classified by their meaning. Every file of this
-//! room creates them, on the sending thread.
+//! module creates them, on the sending thread.
 
 use std::io;
 

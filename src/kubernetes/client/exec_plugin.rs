@@ -1,5 +1,5 @@
 //! Credential plugins: a kubeconfig names a program (`exec`) that issues a token or a certificate.
-//! This room keeps the credential until it expires or the API server rejects it. `credentials`
+//! This module caches the credential until it expires or the API server rejects it. `credentials`
 //! calls it for every request, on the sending thread: one thread runs the program, and the others
 //! wait for it.
 //!
@@ -154,7 +154,7 @@ impl ExecPlugin {
     }
 
     /// Call after the API server rejected credential `number`: the next request runs the plugin.
-    pub(super) fn refuse(&self, number: u64) {
+    pub(super) fn note_rejected(&self, number: u64) {
         let mut state = self.state.lock();
         if state
             .issued
@@ -289,7 +289,7 @@ impl State {
             }
             (Some(issued), _) => Ok(Arc::clone(issued)),
             (None, Some((problem, _))) => Err(plugin_error(command, problem)),
-            (None, None) => Err(plugin_error(command, "it takes too long")),
+            (None, None) => Err(plugin_error(command, "it did not finish in time")),
         }
     }
 }

@@ -154,9 +154,9 @@ impl Http {
         self.warnings.log(response.headers());
         if response.status() == StatusCode::UNAUTHORIZED {
             // The file or the plugin may have a newer token; the next request fetches it.
-            access.refuse(&used, &self.config.server);
+            access.note_rejected(&used, &self.config.server);
         } else {
-            access.accept();
+            access.note_accepted();
         }
         if response.status().is_success() {
             return Ok(response);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_what_and_quote_nothing() {
+    fn errors_have_a_position_and_no_content() {
         check_error("name: [secret]", "line 1 column 7: this must be a string");
         check_error(
             "name: a\nnames: secret",

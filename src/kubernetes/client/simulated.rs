@@ -16,7 +16,7 @@ use crate::stdx::turns::simulation::{self, Process};
 use crate::stdx::turns::{self, Spot, Waited};
 
 /// The network of a simulation, attached to its scheduler.
-#[expect(missing_debug_implementations, reason = "a network is no value")]
+#[expect(missing_debug_implementations, reason = "a network is not a value")]
 pub struct Attached(pub Arc<dyn Network>);
 
 /// What lies below the client's connections.

@@ -148,9 +148,9 @@ impl Transport for Tcp {
             // No code unparks this thread; an early unpark would only shorten the wait.
             thread::park_timeout(wait);
         }
-        check_room(&mut self.buffers)?;
+        check_capacity(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
-        let room = input.len();
+        let capacity = input.len();
         let amount = loop {
             match (&*self.stream).read(input) {
                 // A signal interrupted the read. The timeout starts again, so each signal extends
@@ -169,7 +169,7 @@ impl Transport for Tcp {
             self.last_received = now;
         }
         if let Some(coalescer) = &mut self.coalescer {
-            coalescer.record(amount, room, now);
+            coalescer.record(amount, capacity, now);
         }
         Ok(amount > 0)
     }
@@ -197,9 +197,9 @@ fn socket_timeout(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
     Ok(timeout.not_zero().map(|limit| rounded_up(*limit)))
 }
 
-/// Checks that the input buffer has room. A read into a full one would look like the end of the
+/// Checks that the input buffer has capacity. A read into a full one would look like the end of the
 /// connection.
-pub(super) fn check_room(buffers: &mut LazyBuffers) -> Result<(), Error> {
+pub(super) fn check_capacity(buffers: &mut LazyBuffers) -> Result<(), Error> {
     if !buffers.input_append_buf().is_empty() {
         return Ok(());
     }
@@ -305,14 +305,14 @@ impl ReadCoalescer {
         }
     }
 
-    /// Records a read that returned `bytes` bytes into a buffer with room for `room`.
-    fn record(&mut self, bytes: usize, room: usize, now: Instant) {
+    /// Records a read that returned `bytes` bytes into a buffer with this `capacity`.
+    fn record(&mut self, bytes: usize, capacity: usize, now: Instant) {
         // A long silence must not make the next burst look slow.
         let elapsed = now.duration_since(self.last_read).min(WORTHWHILE_MAX);
         self.bytes = self.bytes / 2 + bytes as u64;
         self.time = self.time / 2 + elapsed;
         self.last_read = now;
-        self.has_read_all = bytes < room;
+        self.has_read_all = bytes < capacity;
     }
 }
 
@@ -386,13 +386,13 @@ mod tests {
 
     /// Returns the wait of a connection that read one pod at each of `ms`, the first after a minute
     /// of silence.
-    fn wait_after(ms: impl IntoIterator<Item = u32>, allow: bool, room: usize) -> Duration {
+    fn wait_after(ms: impl IntoIterator<Item = u32>, allow: bool, capacity: usize) -> Duration {
         let stream = StreamState::new(Duration::MAX);
         stream.begin_watch(allow);
         let mut coalescer = ReadCoalescer::new(stream);
         let first = coalescer.last_read + 60_000 * MS;
         for at in ms {
-            coalescer.record(POD, room, first + at * MS);
+            coalescer.record(POD, capacity, first + at * MS);
         }
         coalescer.wait()
     }

@@ -25,7 +25,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 /// A token bucket and the requests that wait for its tokens. Tokens arrive at a steady rate up to a
 /// limit.
 ///
-/// The namespaces take turns, and the objects of a namespace take turns at the turns of their
+/// The namespaces take turns, and the objects of a namespace take turns within the turn of their
 /// namespace (see [`Request::on_behalf_of`]), however many requests each has.
 ///
 /// DIFFERS: upstream serves requests in their order of arrival (client-go
@@ -72,7 +72,7 @@ struct Turns {
 /// A request's place in the queue: its turn and its order of arrival.
 type Place = (u64, u64);
 
-/// More requests than these are never spare at once.
+/// Upper bound of spare requests.
 const SPARE_MAX: u32 = 64;
 
 /// Above this number of flows the bucket drops those that are not ahead of the current turn.

@@ -78,7 +78,7 @@ pub(super) fn authorities(pem: Option<&[u8]>) -> Result<Authorities, String> {
         return Err("no certificate authority is configured and the system has none".to_owned());
     }
     if roots.is_empty() {
-        return Err("the certificate authority holds no certificate that can be used".to_owned());
+        return Err("the certificate authority contains no usable certificate".to_owned());
     }
     if pem.is_some() && n_ignored > 0 {
         log::warn!("{n_ignored} of the certificate authority's certificates cannot be used");
@@ -218,9 +218,9 @@ pub(super) fn describe(peer: &str, error: &Error) -> String {
 fn nothing_in_common(peer: &str) -> String {
     format!(
         "{peer} and this program have no TLS version, cipher suite or signature algorithm in \
-         common: {peer}, or the appliance before it, must offer TLS 1.3, or TLS 1.2 with an ECDHE \
-         suite with AES-GCM or ChaCha20-Poly1305 (suites with CBC do not suffice), and have an \
-         RSA, ECDSA or Ed25519 key"
+         common: {peer}, or the load balancer in front of it, must offer TLS 1.3, or TLS 1.2 with \
+         an ECDHE suite with AES-GCM or ChaCha20-Poly1305 (CBC suites are not supported), and have \
+         an RSA, ECDSA or Ed25519 key"
     )
 }
 
@@ -242,13 +242,13 @@ fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
             expected,
             presented,
         } => format!(
-            "it is for another name than {}, namely for {} (tls-server-name in the kubeconfig says \
-             which to expect)",
+            "it is valid for {1}, not for {0} (tls-server-name in the kubeconfig sets the expected \
+             name)",
             expected.to_str(),
             names(presented)
         ),
         CertificateError::NotValidForName => {
-            "it is for another name (tls-server-name in the kubeconfig says which to expect)"
+            "it is for another name (tls-server-name in the kubeconfig sets the expected name)"
                 .to_owned()
         }
         CertificateError::Expired => "it has expired".to_owned(),
@@ -258,9 +258,9 @@ fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
                 at(not_after)
             )
         }
-        CertificateError::NotValidYet => "it is not valid yet; is the clock right?".to_owned(),
+        CertificateError::NotValidYet => "it is not valid yet; check the clock".to_owned(),
         CertificateError::NotValidYetContext { not_before, .. } => format!(
-            "it, or one of its authorities, becomes valid only{}; is the clock right?",
+            "it, or one of its authorities, is not valid before{}; check the clock",
             at(not_before)
         ),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
@@ -273,7 +273,7 @@ fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
                 .to_owned()
         }
         CertificateError::Other(other) => match other.to_string().as_str() {
-            "CaUsedAsEndEntity" => "it is an authority's (CA:TRUE): list it in the kubeconfig's \
+            "CaUsedAsEndEntity" => "it is a CA certificate (CA:TRUE): list it in the kubeconfig's \
                                     certificate-authority, or give the server one of its own"
                 .to_owned(),
             "UnsupportedCertVersion" => {
@@ -322,7 +322,7 @@ mod tests {
             ),
             (
                 Error::AlertReceived(AlertDescription::HandshakeFailure),
-                "suites with CBC do not suffice",
+                "CBC suites are not supported",
             ),
             (
                 Error::AlertReceived(AlertDescription::UnknownCA),
@@ -338,7 +338,7 @@ mod tests {
                     presented: vec![r#"DnsName("b")"#.to_owned(), "IpAddress(::1)".to_owned()],
                 }
                 .into(),
-                "another name than a.example, namely for b, ::1 (",
+                "it is valid for b, ::1, not for a.example (",
             ),
             (
                 CertificateError::ExpiredContext {
@@ -350,7 +350,7 @@ mod tests {
             ),
             (
                 CertificateError::Other(other("CaUsedAsEndEntity")).into(),
-                "it is an authority's (CA:TRUE)",
+                "it is a CA certificate (CA:TRUE)",
             ),
             (
                 CertificateError::Other(other("MissingOrMalformedExtensions")).into(),

@@ -132,7 +132,7 @@ impl EventWorker {
         while let Ok(occurrence) = self.receiver.try_recv() {
             if self.clock.now() >= deadline {
                 let n_lost = self.receiver.len() + 1;
-                log::warn!("dropping {n_lost} events: the drain time is over");
+                log::warn!("shutting down: dropping {n_lost} unsent events");
                 return;
             }
             self.record(occurrence);

@@ -76,8 +76,8 @@ impl Received {
         if self.bytes.capacity() == before {
             self.bytes.reserve_exact(READ_BYTES);
         }
-        let room = (self.bytes.capacity() - before).min(READ_BYTES);
-        self.bytes.resize(before + room, 0);
+        let capacity = (self.bytes.capacity() - before).min(READ_BYTES);
+        self.bytes.resize(before + capacity, 0);
         let length = match source.read(&mut self.bytes[before..]) {
             // A client that disconnects without TLS `close_notify` counts as closed. The server
             // drops its incomplete request without a response.

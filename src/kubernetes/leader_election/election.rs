@@ -73,8 +73,8 @@ impl Election {
         }
     }
 
-    /// The record that a leader writes without a read, while nobody else can hold the Lease. Later
-    /// its version proves nothing: an API server restored from a backup uses versions twice
+    /// The record that a leader writes without a read, while no other process can hold the Lease.
+    /// Later its version proves nothing: an API server restored from a backup uses versions twice
     /// (client-go `leaderelection.go:isLeaseValid`).
     pub fn renewal(&self, now: Duration, wall: &str) -> Option<LeaderElectionRecord> {
         let is_valid = now < self.renewed_at? + self.options.granted();
@@ -214,7 +214,7 @@ impl LeaderElectionRecord {
         Duration::from_secs(u64::try_from(self.lease_duration_seconds).unwrap_or(0))
     }
 
-    /// True if the last holder released the lease, as opposed to somebody who edited the Lease: it
+    /// True if the last holder released the lease, as opposed to a user who edited the Lease: it
     /// bears the marks of client-go's release (`tools/leaderelection/leaderelection.go:release`).
     pub(super) fn is_released(&self) -> bool {
         self.holder_identity.is_empty()
@@ -275,7 +275,7 @@ mod tests {
         );
     }
 
-    /// A Lease that nobody can read would never be taken over.
+    /// An unreadable Lease would never be acquired again.
     #[test]
     fn the_end_of_the_calendar_is_read() {
         let spec = json!({"holderIdentity": "a", "renewTime": "9999-12-31T23:59:59.999999Z"});

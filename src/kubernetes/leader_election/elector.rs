@@ -97,7 +97,8 @@ impl Elector {
     /// Runs until the lease is lost, or until `stop` and then `done` are signalled.
     pub fn run(mut self) {
         let lease = self.parts.options.lease();
-        log::info!(lease; "attempting to acquire leader lease {lease}");
+        let identity = &self.parts.options.identity;
+        log::info!(lease, identity; "attempting to acquire leader lease {lease} as {identity}");
         self.set_master_status(false);
         if self.acquire() {
             log::info!(lease; "successfully acquired lease {lease}");
@@ -289,7 +290,9 @@ impl Elector {
         let problem = loop {
             match self.try_release() {
                 Ok(true) => return log::info!(lease; "released lease {lease}"),
-                Ok(false) => return log::debug!("the lease {lease} does not name us"),
+                Ok(false) => {
+                    return log::debug!("not releasing lease {lease}: another process holds it");
+                }
                 Err(LockError::Client(error))
                     if error.status().is_some_and(Status::is_conflict)
                         && self.parts.boot_clock.boot_time() < deadline =>
@@ -335,10 +338,10 @@ impl Elector {
                 let lease = self.parts.options.lease();
                 let held_for = self.election.held_until;
                 let held_for = held_for.saturating_sub(self.parts.boot_clock.boot_time());
-                let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%S");
+                let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%SZ");
                 log::info!(
                     lease, holder = leader, until:%;
-                    "the lease {lease} is held by {leader} until {until}, unless it is renewed"
+                    "the lease {lease} is held by {leader}; it expires at {until} unless renewed"
                 );
             }
             self.parts.callbacks.on_new_leader(&leader);

@@ -146,7 +146,7 @@ impl Lock for LeaseLock {
     }
 }
 
-/// Returns `lease` as JSON with this record. A `spec` that is no map becomes one.
+/// Returns `lease` as JSON with this record. A `spec` that is not a map becomes one.
 fn with_record(mut lease: Value, record: &LeaderElectionRecord) -> Vec<u8> {
     let spec = &mut lease["spec"];
     if !spec.is_object() {

@@ -1,5 +1,5 @@
 //! Reads files of users with a bound: whatever a path names, the process keeps its memory, and no
-//! thread waits for a pipe that nobody writes to.
+//! thread waits for a pipe without a writer.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -62,7 +62,7 @@ mod tests {
         let pipe = folder.path().join("pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
         for path in [&pipe, Path::new("/dev/null")] {
-            let error = read_regular(path).expect_err("it is no file");
+            let error = read_regular(path).expect_err("it is not a file");
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         }
         let error = read_regular(folder.path()).expect_err("it is a folder");

@@ -1,4 +1,5 @@
-//! The only module that starts threads. All threads have names, and none dies silently.
+//! The only module that starts threads. All threads have names, and a thread that panics stops the
+//! daemon.
 
 use std::any::Any;
 use std::cell::Cell;

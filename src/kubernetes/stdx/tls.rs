@@ -30,7 +30,7 @@ pub fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static
     let blocks = blocks(&text).filter(|block| block.label == "CERTIFICATE");
     let all: Vec<_> = blocks.map(|block| block.der.into()).collect();
     if all.is_empty() {
-        return Err(format!("{name} holds no certificate in PEM"));
+        return Err(format!("{name} contains no PEM certificate"));
     }
     Ok(all)
 }
@@ -59,11 +59,11 @@ pub fn certified_key(
 fn private_key(name: &str, pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     let text = String::from_utf8_lossy(pem);
     let block = blocks(&text).find(|block| block.label.ends_with("PRIVATE KEY"));
-    let block = block.ok_or_else(|| format!("{name} holds no private key in PEM"))?;
+    let block = block.ok_or_else(|| format!("{name} contains no PEM private key"))?;
     if block.is_encrypted {
         return Err(format!(
             "{name} is encrypted: decrypt it with `openssl pkey -in KEY -out DECRYPTED`, and \
-             protect the new file by its mode"
+             restrict its mode (0600)"
         ));
     }
     let der = block.der.as_slice();
@@ -77,7 +77,7 @@ fn private_key(name: &str, pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     key.ok_or_else(|| {
         format!(
             "{name} cannot be used: it must be RSA with 2048 to 4096 bits, P-256, P-384, P-521 or \
-             Ed25519; if it is one of these, write it anew with `openssl pkey -in KEY -out NEW`"
+             Ed25519; if it is one of these, re-encode it with `openssl pkey -in KEY -out NEW`"
         )
     })
 }
@@ -122,8 +122,8 @@ pub fn in_words(error: &impl ToString) -> String {
     words
 }
 
-// The parts of an X.509 certificate that the daemon needs: subject, validity and whether it is
-// for servers (RFC 5280, sections 4.1 and 4.2.1.12). Pure. It verifies nothing; whoever needs a
+// The parts of an X.509 certificate that the daemon needs: subject, validity and whether it is for
+// servers (RFC 5280, sections 4.1 and 4.2.1.12). Pure. It verifies nothing; a caller that needs a
 // trustworthy certificate asks rustls.
 
 /// The tag of the extensions, the last field.
@@ -166,7 +166,7 @@ impl Certificate {
                 parsed
             })
         });
-        parsed.map_err(|_why| "this is no certificate in DER".to_owned())
+        parsed.map_err(|_why| "not a DER certificate".to_owned())
     }
 
     fn of_fields(fields: &mut SliceReader<'_>) -> der::Result<Self> {
@@ -348,7 +348,7 @@ mod tests {
             assert_eq!(all.expect("one is good").len(), 1, "{bundle}");
         }
         let none = certificates("it", bad.as_bytes()).expect_err("none is good");
-        assert_eq!(none, "it holds no certificate in PEM");
+        assert_eq!(none, "it contains no PEM certificate");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Spot {
 
 #[derive(Debug)]
 pub enum Waited<T> {
-    /// This is no simulation: the caller blocks by its own means.
+    /// This is not a simulation: the caller blocks by its own means.
     Unsimulated,
     TimedOut,
     Ready(T),

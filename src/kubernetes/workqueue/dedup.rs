@@ -160,7 +160,7 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
 
     /// Returns the next key that a free worker may take, and where it waits.
     fn next(&self) -> Option<(Priority, Tenant, u64, &K)> {
-        // Each add asks, so it must not try all tenants in vain.
+        // Each add asks, so it must not try all tenants without need.
         if self.processing.len() >= self.n_workers {
             return None;
         }

@@ -37,7 +37,7 @@ struct Model {
     workers: [Worker; 2],
     /// Ghost state: keys that were added since a worker last started on them.
     needs_work: [bool; 3],
-    /// Ghost state: keys that have asked for a permit in vain since a worker last started on them.
+    /// Ghost state: keys that were denied a permit since a worker last started on them.
     needs_permit: [bool; 3],
     wrong: Option<String>,
 }

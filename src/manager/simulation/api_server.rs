@@ -1,8 +1,8 @@
 //! The model of the API servers: one store, as etcd, and two servers whose watch caches follow it
 //! at their own pace. Pure: it answers requests at once, and `network` decides when they arrive.
 //!
-//! It knows what the daemon uses of pods, ReplicaSets, Leases and events, and refuses what the real
-//! one refuses. Objects are JSON.
+//! It knows what the daemon uses of pods, ReplicaSets, Leases and events, and rejects what the real
+//! one rejects. Objects are JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::http::{Answer, Request};
 use super::objects::{Change, Kind, NAMESPACE, Object, QUOTA};
 use super::objects::{controller_of, labels_match, target};
-use super::refusals::{namespace_terminating, not_found, refusal, too_large};
+use super::rejections::{namespace_terminating, not_found, rejection, too_large};
 
 /// How many API servers there are.
 pub(super) const N_SERVERS: usize = 2;
@@ -55,11 +55,11 @@ pub(super) struct ApiServer {
     objects: Objects,
     pub(super) revision: u64,
     pub(super) log: Vec<Change>,
-    /// Watches from before this revision are refused.
+    /// Watches from before this revision are rejected.
     pub(super) compacted: u64,
     pub(super) caches: [WatchCache; N_SERVERS],
     n_uids: u64,
-    /// Maximum number of pods; more are refused by a ResourceQuota.
+    /// Maximum number of pods; more are rejected by a ResourceQuota.
     pub(super) quota: Option<usize>,
     /// The daemons may not read quotas, as with the stock role.
     pub(super) hides_quotas: bool,
@@ -230,7 +230,7 @@ impl ApiServer {
     /// Answers everything but a watch. `server` is the server that was asked.
     pub(super) fn answer(&mut self, server: usize, request: &Request) -> Answer {
         let Some((kind, name, subresource)) = target(&request.path) else {
-            return refusal(
+            return rejection(
                 404,
                 "NotFound",
                 "the server could not find the requested resource",
@@ -238,7 +238,7 @@ impl ApiServer {
         };
         if kind == Kind::Quota && self.hides_quotas {
             let message = "resourcequotas is forbidden: User cannot list resource";
-            return refusal(403, "Forbidden", message);
+            return rejection(403, "Forbidden", message);
         }
         match (request.method.as_str(), name) {
             ("GET", Some(name)) => match self.get(kind, name) {
@@ -250,7 +250,7 @@ impl ApiServer {
             ("PUT", Some(name)) => self.replace(kind, name, subresource, request),
             ("PATCH", Some(name)) => self.patch(kind, name, request),
             ("DELETE", Some(name)) => self.delete(kind, name, request),
-            _ => refusal(
+            _ => rejection(
                 405,
                 "MethodNotAllowed",
                 "the server does not allow this method",
@@ -286,12 +286,12 @@ impl ApiServer {
 
     fn post(&mut self, kind: Kind, request: &Request) -> Answer {
         let Ok(value) = serde_json::from_slice::<Value>(&request.body) else {
-            return refusal(400, "BadRequest", "the body is not JSON");
+            return rejection(400, "BadRequest", "the body is not JSON");
         };
         let name = value["metadata"]["name"].as_str().unwrap_or_default();
         if self.get(kind, name).is_some() {
             let message = format!("{} \"{name}\" already exists", kind.resource());
-            return refusal(409, "AlreadyExists", &message);
+            return rejection(409, "AlreadyExists", &message);
         }
         if self.is_terminating && kind != Kind::Lease {
             return namespace_terminating(kind, name);
@@ -299,7 +299,7 @@ impl ApiServer {
         let is_full = self.quota.is_some_and(|it| self.n_active_pods() >= it);
         if kind == Kind::Pod && is_full {
             let message = format!("pods \"{name}\" is forbidden: exceeded quota: {QUOTA}");
-            return refusal(403, "Forbidden", &message);
+            return rejection(403, "Forbidden", &message);
         }
         let mut answer = Answer::ok(&self.create(kind, value).value);
         answer.code = 201;
@@ -314,7 +314,7 @@ impl ApiServer {
         request: &Request,
     ) -> Answer {
         let Ok(sent) = serde_json::from_slice::<Value>(&request.body) else {
-            return refusal(400, "BadRequest", "the body is not JSON");
+            return rejection(400, "BadRequest", "the body is not JSON");
         };
         let Some(stored) = self.get(kind, name).map(Arc::clone) else {
             return not_found(kind, name);
@@ -326,7 +326,7 @@ impl ApiServer {
                  please apply your changes to the latest version and try again",
                 kind.resource()
             );
-            return refusal(409, "Conflict", &message);
+            return rejection(409, "Conflict", &message);
         }
         let mut value = stored.value.clone();
         if subresource == Some("status") {
@@ -344,7 +344,7 @@ impl ApiServer {
     /// The strategic merge patches of an adoption and a release; merge patches of events.
     fn patch(&mut self, kind: Kind, name: &str, request: &Request) -> Answer {
         let Ok(patch) = serde_json::from_slice::<Value>(&request.body) else {
-            return refusal(400, "BadRequest", "the body is not JSON");
+            return rejection(400, "BadRequest", "the body is not JSON");
         };
         let Some(stored) = self.get(kind, name).map(Arc::clone) else {
             return not_found(kind, name);
@@ -357,7 +357,7 @@ impl ApiServer {
             return Answer::ok(&self.put(kind, value).value);
         }
         if patch["metadata"]["uid"] != value["metadata"]["uid"] {
-            return refusal(422, "Invalid", "metadata.uid: field is immutable");
+            return rejection(422, "Invalid", "metadata.uid: field is immutable");
         }
         let owners = value["metadata"]["ownerReferences"].as_array().cloned();
         let mut owners = owners.unwrap_or_default();
@@ -378,7 +378,7 @@ impl ApiServer {
             > 1
         {
             let message = "only one reference can have Controller set to true";
-            return refusal(422, "Invalid", message);
+            return rejection(422, "Invalid", message);
         }
         value["metadata"]["ownerReferences"] = json!(owners);
         Answer::ok(&self.put(kind, value).value)
@@ -393,7 +393,7 @@ impl ApiServer {
             let wanted = &options["preconditions"][field];
             if !wanted.is_null() && *wanted != stored.value["metadata"][field] {
                 let message = format!("the {field} in the precondition ({wanted}) does not match");
-                return refusal(409, "Conflict", &message);
+                return rejection(409, "Conflict", &message);
             }
         }
         Answer::ok(&self.delete_pod(&stored).value)
@@ -445,7 +445,7 @@ impl ApiServer {
         }
         if from < self.compacted {
             let message = format!("too old resource version: {from} ({})", self.compacted);
-            return Err(refusal(410, "Expired", &message));
+            return Err(rejection(410, "Expired", &message));
         }
         let seen = self.log[..cache.n_seen].iter();
         let missed =

@@ -1,5 +1,5 @@
 //! A new ReplicaSet once everything else is at rest: without faults, what the leader must do, read
-//! and report is known beforehand, step by step.
+//! and report is known in advance, step by step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const BEHIND: Duration = Duration::from_secs(3);
 
 const FAILED_CREATE: &str = "FailedCreate";
 
-/// A condition that a stranger sets.
+/// A condition that another client sets.
 const STRANGE: &str = "Strange";
 
 /// What a run of many histories must have had, too.
@@ -87,15 +87,15 @@ const STEPS: [Step; 12] = [
         ..STEP
     },
     Step {
-        what: "a stranger creates a pod of it",
-        change: |state, now| state.create_foreign_pod(now, "stranger-1"),
+        what: "another client creates a pod of it",
+        change: |state, now| state.create_foreign_pod(now, "foreign-1"),
         warnings: &["OtherWriter"],
         n_reads_max: 1,
         ..STEP
     },
     Step {
-        what: "the stranger does so again",
-        change: |state, now| state.create_foreign_pod(now, "stranger-2"),
+        what: "that client does so again",
+        change: |state, now| state.create_foreign_pod(now, "foreign-2"),
         ..STEP
     },
     Step {
@@ -134,7 +134,7 @@ const STEPS: [Step; 12] = [
         ..STEP
     },
     Step {
-        what: "a quota is full, and a stranger sets a condition that no watch shows yet",
+        what: "a quota is full, and another client sets a condition that no watch shows yet",
         change: |state, now| {
             let n_pods = state.server.n_active_pods();
             state.write(now, |api| api.set_quota(Some(n_pods)));
@@ -153,13 +153,14 @@ const STEPS: [Step; 12] = [
         n_beyond: -1,
         n_reads_max: 1,
         shows: |rs| {
-            let is_told = |refused: &Value| {
-                let message = refused["message"].as_str().unwrap_or_default();
-                refused["status"] == "True"
-                    && refused["reason"] == FAILED_CREATE
+            let is_reported = |rejected: &Value| {
+                let message = rejected["message"].as_str().unwrap_or_default();
+                rejected["status"] == "True"
+                    && rejected["reason"] == FAILED_CREATE
                     && message.contains("exceeded quota")
             };
-            condition(rs, "ReplicaFailure").is_some_and(is_told) && condition(rs, STRANGE).is_some()
+            condition(rs, "ReplicaFailure").is_some_and(is_reported)
+                && condition(rs, STRANGE).is_some()
         },
     },
     Step {
@@ -255,7 +256,7 @@ impl World {
     /// scale-down for a minute. 40 s after each step there are as many pods as the spec and the
     /// step allow, its status says so, the events of type `Warning` are those of the step, no more
     /// is read than the step needs, no update changes nothing, and the leader knows of a sync and
-    /// how many pods wait for a back-off. Of pods that nothing else tells apart, a scale-down
+    /// how many pods wait for a back-off. Of pods that nothing else distinguishes, a scale-down
     /// deletes one where most pods of the Deployment are, or with `consolidate` the only one of its
     /// node.
     pub(super) fn try_new_replica_set(self: &Arc<Self>) {
@@ -341,7 +342,7 @@ impl State {
         let is_right = |reason: &&str| match n_new(reason) {
             0 => !step.warnings.contains(reason),
             1 => step.warnings.contains(reason),
-            // A refused create is tried again.
+            // A rejected create is tried again.
             _ => step.warnings.contains(reason) && *reason == FAILED_CREATE,
         };
         let mut expected = reasons.iter().chain(step.warnings);
@@ -373,8 +374,9 @@ impl State {
         let memory = facts.and_then(|facts| facts.memory);
         let is_known = memory.as_ref().is_some_and(|it| it.last_sync.is_some());
         let backs_off = step.n_beyond < 0 && step.warnings != [FAILED_CREATE];
-        let is_told = n_backed_off == usize::from(backs_off);
-        (!is_known || !is_told).then(|| format!("the leader tells {n_backed_off}, {memory:?}"))
+        let is_reported = n_backed_off == usize::from(backs_off);
+        (!is_known || !is_reported)
+            .then(|| format!("the leader reports {n_backed_off}, {memory:?}"))
     }
 
     /// How many warnings there are about the ReplicaSet, by reason.
@@ -440,7 +442,7 @@ impl State {
         self.scale(NAME, |replicas| replicas + by, now);
     }
 
-    /// A stranger writes the status.
+    /// Another client writes the status.
     fn write_status(&mut self, now: Duration, write: impl FnOnce(&mut Value)) {
         self.write(now, |api| {
             api.change(Kind::ReplicaSet, NAME, |rs| write(&mut rs["status"]));
@@ -461,7 +463,7 @@ impl State {
                 }],
             }});
             pod["spec"] = rs.value["spec"]["template"]["spec"].clone();
-            pod["metadata"]["managedFields"] = owned_by("stranger", &api.now);
+            pod["metadata"]["managedFields"] = owned_by("foreign", &api.now);
             api.create(Kind::Pod, pod);
         });
     }

@@ -1,4 +1,4 @@
-//! Everybody else in the cluster: kubelets, the garbage collector, users and strangers.
+//! Everybody else in the cluster: kubelets, the garbage collector, users and other clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,7 +231,7 @@ impl World {
 }
 
 impl State {
-    /// What users, strangers and kubelets do; false if the action is none of theirs.
+    /// What users, other clients and kubelets do; false if the action is none of theirs.
     fn act_on_objects(&mut self, action: &Action, now: Duration) -> bool {
         match *action {
             Action::Scale(set, replicas) => self.scale(&name_of(set), |_| replicas, now),

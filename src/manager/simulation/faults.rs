@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::http::{Answer, Request};
-use super::refusals::refusal;
+use super::rejections::rejection;
 
 /// What goes wrong with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) enum Fault {
     Silence,
     /// The request takes long.
     Slow(Duration),
-    /// The server refuses with this code, and this `Retry-After` in seconds.
-    Refuse(u16, Option<u32>),
+    /// The server rejects with this code, and this `Retry-After` in seconds.
+    Reject(u16, Option<u32>),
 }
 
 /// The kinds of faults that a history may have, as bits of [`Plan::fault_kinds`].
@@ -89,11 +89,11 @@ impl Faults {
             "late request" if !is_read => Fault::Late(Duration::from_millis(10 + 4 * extent)),
             "no answer" if !is_watch => Fault::Silence,
             "slow request" => Fault::Slow(Duration::from_millis(3 * extent)),
-            "429 with Retry-After" => Fault::Refuse(429, Some(1)),
-            "503 with Retry-After" => Fault::Refuse(503, Some(1 + u32::from(extent > 900))),
-            "504 without Retry-After" => Fault::Refuse(504, None),
-            "500" => Fault::Refuse(500, None),
-            "422" if request.method == "POST" => Fault::Refuse(422, None),
+            "429 with Retry-After" => Fault::Reject(429, Some(1)),
+            "503 with Retry-After" => Fault::Reject(503, Some(1 + u32::from(extent > 900))),
+            "504 without Retry-After" => Fault::Reject(504, None),
+            "500" => Fault::Reject(500, None),
+            "422" if request.method == "POST" => Fault::Reject(422, None),
             _ => return Fault::None,
         };
         self.count(KINDS[kind]);
@@ -102,9 +102,9 @@ impl Faults {
 }
 
 impl Fault {
-    /// The refusal of a request that has no effect.
-    pub(super) fn refusal(self) -> Option<Answer> {
-        let Self::Refuse(code, retry_after) = self else {
+    /// The rejection of a request that has no effect.
+    pub(super) fn rejection(self) -> Option<Answer> {
+        let Self::Reject(code, retry_after) = self else {
             return None;
         };
         let reason = match code {
@@ -114,7 +114,7 @@ impl Fault {
             422 => "Invalid",
             _ => "InternalError",
         };
-        let mut answer = refusal(code, reason, "the simulation refuses this request");
+        let mut answer = rejection(code, reason, "the simulation rejects this request");
         answer.retry_after = retry_after;
         Some(answer)
     }

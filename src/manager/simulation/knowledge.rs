@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::objects::{Kind, Object};
-use super::view::{Refused, View};
+use super::view::{Rejected, View};
 
 /// Time in which a process ends that has seen that the store went back.
 const ENDS_WITHIN: Duration = Duration::from_secs(40);
@@ -131,16 +131,16 @@ impl Knowledge {
     }
 
     /// The process has an answer to a write of a pod: it had no effect.
-    pub(super) fn was_refused(&mut self, refused: &Refused, may_exist: bool) {
-        match refused {
-            Refused::Delete(uid, code) => {
+    pub(super) fn was_rejected(&mut self, rejected: &Rejected, may_exist: bool) {
+        match rejected {
+            Rejected::Delete(uid, code) => {
                 if let Some(deletes) = self.deleted.get_mut(uid) {
-                    deletes.was_refused(*code);
+                    deletes.was_rejected(*code);
                 }
             }
             // An earlier create of this name may have one.
-            Refused::Create(_) if may_exist => {}
-            Refused::Create(name) => {
+            Rejected::Create(_) if may_exist => {}
+            Rejected::Create(name) => {
                 self.created.remove(name);
             }
         }
@@ -153,8 +153,8 @@ pub(super) struct Deletes {
     /// The revision that the last one named as a condition.
     revision: Option<u64>,
     n_sent: u32,
-    n_refused: u32,
-    /// Refused because of a conflict: the pod may be gone, and another one have its name.
+    n_rejected: u32,
+    /// Rejected because of a conflict: the pod may be gone, and another one have its name.
     n_conflicts: u32,
     /// The store went back after the last one, which may have had an effect before.
     are_undone: bool,
@@ -176,36 +176,36 @@ impl Deletes {
         self.revision = revision;
     }
 
-    /// A delete was refused with a code that says that it had no effect, or that the pod may be
+    /// A delete was rejected with a code that says that it had no effect, or that the pod may be
     /// gone.
-    fn was_refused(&mut self, code: u16) {
+    fn was_rejected(&mut self, code: u16) {
         if code == 409 {
             self.n_conflicts += 1;
         } else {
-            self.n_refused += 1;
+            self.n_rejected += 1;
         }
     }
 
     /// The process has asked for the pod, as it does after a conflict, and it is there.
     fn pod_was_read(&mut self) {
-        self.n_refused += std::mem::take(&mut self.n_conflicts);
+        self.n_rejected += std::mem::take(&mut self.n_conflicts);
     }
 
-    /// The process has listed all pods: if each was refused, none had an effect.
+    /// The process has listed all pods: if each was rejected, none had an effect.
     fn pods_were_listed(&mut self) {
-        self.is_pod_listed |= self.n_refused + self.n_conflicts == self.n_sent;
+        self.is_pod_listed |= self.n_rejected + self.n_conflicts == self.n_sent;
     }
 
     /// The store went back: none has an effect any more, but each may be repeated.
     pub(super) fn were_undone(&mut self) {
         self.are_undone |= self.are_open();
-        self.n_refused = self.n_sent;
+        self.n_rejected = self.n_sent;
         self.n_conflicts = 0;
     }
 
     /// True if the outcome of one of them is unknown, as long as the pod is there.
     pub(super) fn are_open(&self) -> bool {
-        self.n_refused < self.n_sent
+        self.n_rejected < self.n_sent
     }
 
     /// True if the process may send another one: one may have had an effect, and it may not know
@@ -224,7 +224,7 @@ impl Deletes {
     }
 
     /// True if one of them may have had an effect, or will have, on a pod that the process knows
-    /// in this version at most: the API server refuses a delete on condition of a version that the
+    /// in this version at most: the API server rejects a delete on condition of a version that the
     /// pod has left.
     pub(super) fn may_count(&self, newest: u64) -> bool {
         self.are_open()

@@ -33,7 +33,7 @@ impl World {
             let reported = (
                 queue.stats().depth,
                 queue.in_progress().total.is_zero(),
-                controller.inspector().totals().refused,
+                controller.inspector().totals().rejected,
                 controller.inspector().totals().pods_backed_off,
                 controller.inspector().totals().expected,
                 controller.inspector().n_not_converged(),

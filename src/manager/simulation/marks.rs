@@ -41,7 +41,7 @@ pub(super) fn deletes_protected(server: &ApiServer, request: &Request) -> Option
     };
     let pod = &server.get(Kind::Pod, name)?.value;
     let body: Value = serde_json::from_slice(&request.body).ok()?;
-    let refuses = |field: &str| {
+    let rejects = |field: &str| {
         let wanted = &body["preconditions"][field];
         !wanted.is_null() && *wanted != pod["metadata"][field]
     };
@@ -50,8 +50,8 @@ pub(super) fn deletes_protected(server: &ApiServer, request: &Request) -> Option
     let owner = owners.find(|rs| rs.value["metadata"]["uid"] == owner)?;
     let for_ever = Some(Protection { timeout: None });
     let is_wrong = request.method == "DELETE"
-        && !refuses("uid")
-        && !refuses("resourceVersion")
+        && !rejects("uid")
+        && !rejects("resourceVersion")
         && is_active(pod)
         && is_protected(pod)
         && protection_of(&owner.value) == for_ever;

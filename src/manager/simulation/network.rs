@@ -13,7 +13,7 @@ use super::knowledge::Knowledge;
 use super::marks::deletes_protected;
 use super::objects::{Kind, bookmark, controller_of, error, frame, target};
 use super::oracles::{Check, UnderWay, judge};
-use super::view::{News, Refused};
+use super::view::{Rejected, StatusChange};
 use super::world::{Event, Link, State, Watch, World};
 use crate::client::simulated::{Connection, End, Network};
 use crate::stdx::turns::simulation;
@@ -176,7 +176,7 @@ impl State {
                 known.wrote_statuses.insert(uid.to_owned());
             }
         }
-        let is_executed = fault.refusal().is_none() && fault != Fault::LoseRequest;
+        let is_executed = fault.rejection().is_none() && fault != Fault::LoseRequest;
         if kind != Kind::Pod || request.method == "GET" || !is_executed {
             return;
         }
@@ -216,23 +216,23 @@ impl State {
             return self.arrive_watch(id, link, request, &watch, now);
         }
         let process = self.links[link].connection.process;
-        let refused = fault.refusal();
-        if refused.is_none() && self.links[link].connection.pipe().is_dropped {
+        let rejected = fault.rejection();
+        if rejected.is_none() && self.links[link].connection.pipe().is_dropped {
             let is_write = request.method != "GET" && !request.path.contains("/leases");
             self.n_late_writes += u64::from(is_write);
         }
         let is_create = request.method == "POST" && request.path.ends_with("/pods");
-        if refused.is_none() && is_create && self.n_names_to_take > 0 {
+        if rejected.is_none() && is_create && self.n_names_to_take > 0 {
             self.n_names_to_take -= 1;
             self.take_name(&request, now);
         }
-        if refused.is_none()
+        if rejected.is_none()
             && self.epoch == 0
             && let Some(wrong) = deletes_protected(&self.server, &request)
         {
             self.wrong.push(wrong);
         }
-        let answer = match refused {
+        let answer = match rejected {
             Some(answer) => answer,
             None => self.write(now, |api| api.answer(server, &request)),
         };
@@ -269,15 +269,15 @@ impl State {
         }
     }
 
-    fn follow_refusal(&mut self, process: usize, refused: &Refused) {
-        let may_exist = matches!(refused, Refused::Create(name)
+    fn follow_rejection(&mut self, process: usize, rejected: &Rejected) {
+        let may_exist = matches!(rejected, Rejected::Create(name)
             if self.server.get(Kind::Pod, name).is_some()
                 || self.under_way.values().any(|it| it.is_create && it.name == *name));
         let known = self.known.entry(process).or_default();
-        known.was_refused(refused, may_exist);
+        known.was_rejected(rejected, may_exist);
     }
 
-    /// A stranger creates a pod with the name that the daemon is about to use.
+    /// Another client creates a pod with the name that the daemon is about to use.
     fn take_name(&mut self, request: &Request, now: Duration) {
         let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let name = body["metadata"]["name"]
@@ -285,7 +285,7 @@ impl State {
             .unwrap_or_default()
             .to_owned();
         if self.server.get(Kind::Pod, &name).is_none() {
-            let metadata = serde_json::json!({"name": name, "labels": {"app": "stranger"}});
+            let metadata = serde_json::json!({"name": name, "labels": {"app": "foreign"}});
             let pod = serde_json::json!({"metadata": metadata, "spec": {}});
             self.write(now, |api| api.create(Kind::Pod, pod));
         }
@@ -320,19 +320,19 @@ impl State {
         };
         let begins = watch
             .sends_initial_events
-            .then_some(News::Begins(watch.kind));
+            .then_some(StatusChange::Begins(watch.kind));
         self.send(link, STREAM.to_vec(), begins.into_iter().collect(), now);
         for change in changes {
             self.send(
                 link,
                 chunk(&frame(&change)),
-                vec![News::Change(change)],
+                vec![StatusChange::Change(change)],
                 now,
             );
         }
         if watch.sends_initial_events {
             let line = bookmark(watch.kind, revision, true);
-            let news = News::InitialEventsEnd(watch.kind, revision);
+            let news = StatusChange::InitialEventsEnd(watch.kind, revision);
             self.send(link, chunk(&line), vec![news], now);
         }
         self.watches.push(Watch {
@@ -345,7 +345,13 @@ impl State {
     }
 
     /// Sends bytes to the client of a connection, after all bytes before.
-    pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, news: Vec<News>, now: Duration) {
+    pub(super) fn send(
+        &mut self,
+        link: usize,
+        bytes: Vec<u8>,
+        news: Vec<StatusChange>,
+        now: Duration,
+    ) {
         let jitter = Duration::from_micros(self.rng.u64(0..1_000));
         let of = &mut self.links[link];
         let at = (now + of.lag + jitter).max(of.last_arrival);
@@ -362,7 +368,7 @@ impl State {
         self.send(
             watch.link,
             chunk(&line),
-            vec![News::Bookmark(watch.kind, revision)],
+            vec![StatusChange::Bookmark(watch.kind, revision)],
             now,
         );
     }
@@ -374,7 +380,7 @@ impl State {
         for change in changes {
             for watch in &watches {
                 if watch.kind == change.object.kind && change.revision > watch.from {
-                    let news = vec![News::Change(change.clone())];
+                    let news = vec![StatusChange::Change(change.clone())];
                     self.send(watch.link, chunk(&frame(&change)), news, now);
                 }
             }
@@ -382,19 +388,19 @@ impl State {
     }
 
     /// What the reader learns from a response. Responses to writes contain nothing that a sync
-    /// decides by, but that of the Lease makes a leader, and a refusal that the write had no
+    /// decides by, but that of the Lease makes a leader, and a rejection that the write had no
     /// effect.
-    fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
+    fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<StatusChange> {
         let Some((kind, name, _)) = target(&request.path) else {
             return Vec::new();
         };
         if kind == Kind::Lease && request.method != "GET" && answer.code < 300 {
-            return vec![News::LeaseWritten];
+            return vec![StatusChange::LeaseWritten];
         }
         if kind == Kind::Pod
-            && let Some(refused) = Refused::of(request, answer.code)
+            && let Some(rejected) = Rejected::of(request, answer.code)
         {
-            return vec![News::Refused(refused)];
+            return vec![StatusChange::Rejected(rejected)];
         }
         if answer.code != 200 || !matches!(kind, Kind::Pod | Kind::ReplicaSet) {
             return Vec::new();
@@ -404,7 +410,7 @@ impl State {
         match name {
             Some(name) => {
                 let object = self.server.get(kind, name).cloned();
-                vec![News::Objects(object.into_iter().collect())]
+                vec![StatusChange::Objects(object.into_iter().collect())]
             }
             None if is_filtered => {
                 let field = request.query("fieldSelector").unwrap_or_default();
@@ -414,19 +420,19 @@ impl State {
                 let objects = found.cloned().collect();
                 let selector = request.query("labelSelector").unwrap_or_default();
                 vec![match selector.strip_prefix("app=") {
-                    Some(name) => News::PodsOf(name.to_owned(), objects),
-                    None => News::Objects(objects),
+                    Some(name) => StatusChange::PodsOf(name.to_owned(), objects),
+                    None => StatusChange::Objects(objects),
                 }]
             }
             None if request.query("resourceVersion").is_some() => {
                 let (objects, revision) = self.server.cached(server, kind);
-                vec![News::List(kind, objects, revision)]
+                vec![StatusChange::List(kind, objects, revision)]
             }
             // A question for the newest version alone.
             None if request.query("limit").as_deref() == Some("1") => Vec::new(),
             None => {
                 let objects = self.server.all(kind).cloned().collect();
-                vec![News::List(kind, objects, self.server.revision)]
+                vec![StatusChange::List(kind, objects, self.server.revision)]
             }
         }
     }
@@ -445,25 +451,25 @@ impl State {
             }
             let (_, news) = self.links[link].unread.pop_front().expect("it is there");
             for news in news {
-                if let News::Refused(refused) = &news {
-                    self.follow_refusal(process, refused);
+                if let StatusChange::Rejected(rejected) = &news {
+                    self.follow_rejection(process, rejected);
                 }
                 let known = self.known.entry(process).or_default();
-                if let News::List(kind, _, revision) | News::InitialEventsEnd(kind, revision) =
-                    &news
+                if let StatusChange::List(kind, _, revision)
+                | StatusChange::InitialEventsEnd(kind, revision) = &news
                     && known.reads_older(*kind, *revision, now)
                 {
                     continue;
                 }
                 match &news {
-                    News::Objects(objects) => known.was_read(objects),
-                    News::LeaseWritten => {
+                    StatusChange::Objects(objects) => known.was_read(objects),
+                    StatusChange::LeaseWritten => {
                         known.renewed_at = known.renews_since.take();
                     }
-                    News::List(kind, ..) | News::InitialEventsEnd(kind, _) => {
+                    StatusChange::List(kind, ..) | StatusChange::InitialEventsEnd(kind, _) => {
                         known.listed(*kind, turn);
                     }
-                    News::PodsOf(name, pods) => {
+                    StatusChange::PodsOf(name, pods) => {
                         let own = self.under_way.values().filter(|it| it.process == process);
                         let under_way = own.map(|it| &*it.name).collect();
                         known.pods_were_listed(pods, &under_way);

@@ -276,7 +276,7 @@ impl Check<'_> {
         let generation = reported("observedGeneration");
         if !generations.contains(&generation) {
             return Err(format!(
-                "{name}'s status tells generation {generation} of {generations:?}"
+                "{name}'s status reports generation {generation} of {generations:?}"
             ));
         }
         let pods = self.candidates(known, uid);
@@ -296,7 +296,7 @@ impl Check<'_> {
             return Ok(());
         }
         Err(format!(
-            "{name}'s status tells {} pods of {all:?}, {} of them ready of {ready:?}",
+            "{name}'s status reports {} pods of {all:?}, {} of them ready of {ready:?}",
             reported("replicas"),
             reported("readyReplicas")
         ))
@@ -435,9 +435,9 @@ pub(super) fn is_ready(pod: &Value) -> bool {
 }
 
 /// Begins what [`unsettled`] returns if nothing but the numbers of the status is wrong.
-pub(super) const STATUS_REPORTS: &str = "'s status tells";
+pub(super) const STATUS_REPORTS: &str = "'s status reports";
 
-/// What is wrong with the state that a ReplicaSet has come to rest in; `None` if nothing is.
+/// What is wrong with the state that a ReplicaSet has become stable in; `None` if nothing is.
 pub(super) fn unsettled(server: &ApiServer, rs: &Object) -> Option<String> {
     if is_terminating(rs) {
         return Some(format!("{} is being deleted", rs.name));

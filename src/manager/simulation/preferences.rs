@@ -61,7 +61,7 @@ impl Check<'_> {
             let on_node = nodes.entry(node.clone()).or_default();
             on_node.owned += 1;
             match known.deleted.get(uid) {
-                // Whether this sync knew of the refusal is open.
+                // Whether this sync knew of the rejection is open.
                 Some(deletes) if !deletes.may_count(candidate.newest) => return Ok(()),
                 // Deletes that an earlier sync requested come before preferences.
                 Some(deletes) if !deletes.are_of(self.since) => return Ok(()),

@@ -1,4 +1,4 @@
-//! After the faults: every ReplicaSet comes to rest, and then nobody asks anything any more.
+//! After the faults: every ReplicaSet becomes stable, and no further requests follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,15 @@ use super::oracles::unsettled;
 use super::world::{State, World};
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::memory::refusals::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Refusal};
+use crate::controller::memory::rejections::{
+    DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PAUSE_MAX, Rejection,
+};
 use crate::stdx::turns::simulation::{Process, in_process};
 
-/// Time in which a ReplicaSet must come to rest, beside what is excused.
+/// Time in which a ReplicaSet must become stable, beside what is excused.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
 
-/// Time in which it must come to rest at all: leases expire, requests time out, and back-offs end,
+/// Time in which it must become stable at all: leases expire, requests time out, and back-offs end,
 /// of which the longest takes 1,000 s.
 const SETTLES_AT_ALL_WITHIN: Duration = Duration::from_mins(35);
 
@@ -28,7 +30,7 @@ const SETTLES_AT_ALL_WITHIN: Duration = Duration::from_mins(35);
 /// no reader can detect it, and what changed in between stays unseen.
 const UNNOTICED: &str = "restore that no list reveals";
 
-/// How long each ReplicaSet has been held back.
+/// How long each ReplicaSet has been backed off.
 type Holds = BTreeMap<String, Duration>;
 
 /// How often the state is looked at.
@@ -76,7 +78,7 @@ impl World {
             let n_now = state.server.log.iter().filter(others).count();
             drop(state);
             let excuse = self.excuse().or_else(|| self.expects_what_was_undone());
-            if let Some(found) = self.overlong_hold(&mut holds, excuse.as_deref()) {
+            if let Some(found) = self.overlong_back_off(&mut holds, excuse.as_deref()) {
                 let mut state = self.lock();
                 state.note(self.now(), &found);
                 state.wrong.push(found);
@@ -212,10 +214,10 @@ impl World {
         found.map(|rs| format!("{} expects a write that was undone", rs.name))
     }
 
-    /// Counts how long the leader has held back the creates of each ReplicaSet without another
-    /// excuse. Returns what is wrong if one waits longer than its kind of refusal may last: no
-    /// request is refused any more.
-    fn overlong_hold(&self, holds: &mut Holds, excuse: Option<&str>) -> Option<String> {
+    /// Counts how long the leader has backed off the creates of each ReplicaSet without another
+    /// excuse. Returns what is wrong if one waits longer than its kind of rejection may last: no
+    /// request is rejected any more.
+    fn overlong_back_off(&self, holds: &mut Holds, excuse: Option<&str>) -> Option<String> {
         let state = self.lock();
         let (process, _, controller) = state.leading()?;
         let mut now = Holds::default();
@@ -226,10 +228,10 @@ impl World {
             else {
                 continue;
             };
-            let longest = match backed_off.refusal {
-                Refusal::Quota(_) => PAUSE_MAX,
-                Refusal::Overload { .. } => OVERLOAD_WAIT_MAX,
-                Refusal::Invalid | Refusal::Denied => DENIED_WAIT_MAX,
+            let longest = match backed_off.rejection {
+                Rejection::Quota(_) => PAUSE_MAX,
+                Rejection::Overload { .. } => OVERLOAD_WAIT_MAX,
+                Rejection::Invalid | Rejection::Denied => DENIED_WAIT_MAX,
             };
             let step = if excuse.is_none() {
                 STEP

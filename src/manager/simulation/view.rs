@@ -11,7 +11,7 @@ use super::objects::{Change, Kind, Object};
 
 /// What a response or a watch shows its reader.
 #[derive(Clone, Debug)]
-pub(super) enum News {
+pub(super) enum StatusChange {
     /// One object, or that it is gone.
     Change(Change),
     /// All objects of a kind, at this revision.
@@ -21,7 +21,7 @@ pub(super) enum News {
     /// The pods of the ReplicaSet of this name, past the cache.
     PodsOf(String, Vec<Arc<Object>>),
     /// A write of a pod had no effect.
-    Refused(Refused),
+    Rejected(Rejected),
     /// A watch begins that sends all objects first.
     Begins(Kind),
     /// It has sent all of them.
@@ -32,16 +32,16 @@ pub(super) enum News {
     LeaseWritten,
 }
 
-/// A write of a pod that was answered with a refusal.
+/// A write of a pod that was answered with a rejection.
 #[derive(Clone, Debug)]
-pub(super) enum Refused {
+pub(super) enum Rejected {
     /// A create of this name.
     Create(String),
     /// A delete of this UID, with this code.
     Delete(String, u16),
 }
 
-impl Refused {
+impl Rejected {
     pub(super) fn of(request: &Request, code: u16) -> Option<Self> {
         let text = |pointer: &str| {
             let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -86,12 +86,12 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn learn(&mut self, news: News, (task, turn): (usize, u64)) {
+    pub(super) fn learn(&mut self, news: StatusChange, (task, turn): (usize, u64)) {
         match news {
-            News::Begins(kind) => {
+            StatusChange::Begins(kind) => {
                 self.collected.insert(kind, Vec::new());
             }
-            News::Change(change) => {
+            StatusChange::Change(change) => {
                 let kind = change.object.kind;
                 if let Some(collected) = self.collected.get_mut(&kind) {
                     return collected.push(change.object);
@@ -100,24 +100,24 @@ impl View {
                 let object = (!change.is_deletion).then(|| Arc::clone(&change.object));
                 self.see(kind, &change.object.name, object, task);
             }
-            News::Objects(objects) | News::PodsOf(_, objects) => {
+            StatusChange::Objects(objects) | StatusChange::PodsOf(_, objects) => {
                 for object in objects {
                     let key = (object.kind, object.name.clone());
                     self.answers.entry(key).or_default().push((turn, object));
                 }
             }
-            News::Bookmark(kind, revision) => {
+            StatusChange::Bookmark(kind, revision) => {
                 if !self.collected.contains_key(&kind) {
                     self.revisions.insert(kind, revision);
                 }
             }
-            News::LeaseWritten => self.has_written_lease = true,
-            News::Refused(_) => {}
-            News::InitialEventsEnd(kind, revision) => {
+            StatusChange::LeaseWritten => self.has_written_lease = true,
+            StatusChange::Rejected(_) => {}
+            StatusChange::InitialEventsEnd(kind, revision) => {
                 let objects = self.collected.remove(&kind).unwrap_or_default();
                 self.replace(kind, objects, revision, task);
             }
-            News::List(kind, objects, revision) => {
+            StatusChange::List(kind, objects, revision) => {
                 // A streamed list before may have been cut off.
                 self.collected.remove(&kind);
                 self.replace(kind, objects, revision, task);

@@ -16,7 +16,7 @@ use super::lease::LeaseTruth;
 use super::objects::{Change, Kind, Object};
 use super::oracles::{STATUS_REPORTS, UnderWay, unsettled};
 use super::plan::{Action, Plan};
-use super::view::News;
+use super::view::StatusChange;
 use crate::client::simulated::{Connection, End};
 use crate::stdx::turns::Spot;
 use crate::stdx::turns::simulation::Scheduler;
@@ -37,7 +37,7 @@ pub(super) enum Event {
     /// A request reaches its server.
     Arrive(u64, usize, Request, Fault),
     /// Bytes reach a client.
-    Deliver(usize, Vec<u8>, Vec<News>),
+    Deliver(usize, Vec<u8>, Vec<StatusChange>),
     /// A connection ends.
     End(usize, End),
     /// A server's watch cache sees the changes up to this revision, if the store's epoch is this.
@@ -76,7 +76,7 @@ pub(super) struct Link {
     /// When the last bytes under way arrive.
     pub(super) last_arrival: Duration,
     /// What the client has not read completely: the bytes left, and their content.
-    pub(super) unread: VecDeque<(usize, Vec<News>)>,
+    pub(super) unread: VecDeque<(usize, Vec<StatusChange>)>,
     /// When the server has the last request and answers; the maximum if never.
     pub(super) answers_at: Duration,
 }
@@ -137,7 +137,7 @@ pub(super) struct State {
     pub(super) reached: BTreeMap<&'static str, u64>,
     /// How many of the next pods the kubelets reject.
     pub(super) n_to_reject: u32,
-    /// How many of the next names a stranger takes right before the daemon.
+    /// How many of the next names another client takes right before the daemon.
     pub(super) n_names_to_take: u32,
     /// The node of the next pod that gets one; otherwise the seed decides.
     pub(super) next_node: Option<&'static str>,
@@ -386,7 +386,7 @@ impl State {
         self.schedule(back, Event::Reconnects(process));
     }
 
-    /// A server refuses connections until `up`.
+    /// A server rejects connections until `up`.
     pub(super) fn take_down(&mut self, server: usize, up: Duration) {
         self.is_down[server] = true;
         self.cut(Some(server), None, End::Closed);

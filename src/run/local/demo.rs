@@ -25,7 +25,7 @@ use crate::stdx::stop::Stop;
 /// Recorded requests of one demo. The limit is generous, since the end counts them all.
 const RECORDER_LENGTH: usize = 1_000_000;
 
-/// What the demo is, for somebody who sees it for the first time.
+/// What the demo is, for a first-time user.
 const INTRODUCTION: &str = "\
 This process runs an API server in memory, simulated nodes and the ReplicaSet controller. The
 server listens on this machine only and ends with the demo: nothing leaves this machine, and no
@@ -232,7 +232,7 @@ impl<W: Write> Lines<W> {
     fn show_row(&mut self, row: &Row, at: Duration) {
         let known = self.rows.get(&row.name);
         let is_same = known.is_some_and(|(known, _)| known == row);
-        let is_recent = known.is_some_and(|(_, told)| at.saturating_sub(*told) < ROW_PERIOD);
+        let is_recent = known.is_some_and(|(_, last)| at.saturating_sub(*last) < ROW_PERIOD);
         let [desired, current, ready, available, pods] = row.counts;
         let is_settled = [current, ready, available] == [desired; 3];
         if is_same || (is_recent && !is_settled) {
@@ -303,7 +303,7 @@ mod tests {
     use super::{Lines, Row, Scene, peak_memory_mib, ways_on};
 
     #[test]
-    fn peak_memory_is_read_where_it_is_told() {
+    fn peak_memory_is_read_from_proc() {
         assert_eq!(peak_memory_mib("Name:\tx\nVmHWM:\t   20481 kB\n"), Some(21));
         assert_eq!(peak_memory_mib("Name:\tx\n"), None);
     }

@@ -217,7 +217,7 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
     say(&format!("API server    {url}"));
     let (n_nodes, after) = (args.nodes, args.pod_ready_after);
     let nodes = if args.no_kubelet {
-        "none; pods stay as they are".to_owned()
+        "none; pods stay Pending unless something else runs them".to_owned()
     } else {
         let who = if args.no_scheduler {
             "; another scheduler assigns pods"
@@ -232,7 +232,7 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         _ => names.join(", "),
     });
     say(&format!("controllers   {own}"));
-    say("also active   pods, namespaces, quotas, owners");
+    say("built in      pod lifecycle, namespace deletion, quotas, garbage collection");
     say(&format!("simulated     {simulated}"));
     say("stored only   ConfigMaps, Secrets, custom resources and more");
     if n_documents > 0 {

@@ -163,7 +163,7 @@ fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
 /// Returns the valid documents of a file, and the errors of the others.
 fn parse(name: &str, text: &str) -> (Vec<Document>, Vec<String>) {
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
-    // What is no JSON may be YAML in flow style.
+    // Text that is not JSON may be YAML in flow style.
     let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text)
         .into_iter()
         .collect();
@@ -292,7 +292,7 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("there is room");
         write_kubeconfig(&link, "http://127.0.0.1:4").expect_err("it is a link");
-        fs::write(&path, "apiVersion: v1\n").expect("a file of somebody's");
+        fs::write(&path, "apiVersion: v1\n").expect("a file of a user");
         write_kubeconfig(&path, "http://127.0.0.1:3").expect_err("it is not its own");
         let text = fs::read_to_string(&path).expect("it is there");
         assert_eq!(text, "apiVersion: v1\n");

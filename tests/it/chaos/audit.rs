@@ -1,5 +1,5 @@
-//! The API server's audit log: who sent which request when. It tells writers apart, which the state
-//! of the objects does not.
+//! The API server's audit log: who sent which request when. It distinguishes writers, which the
+//! state of the objects does not.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -87,7 +87,7 @@ impl Line {
     }
 
     /// The line, without bodies.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn described(&self) -> String {
         let [from, to] = &self.times;
         let (verb, resource, name) = (&self.verb, &self.resource, &self.name);
         let (who, code, version) = (&self.who, self.code, self.version);

@@ -9,7 +9,7 @@ use super::audit::Line;
 use super::chronicle::Seen;
 use super::judge::{Terms, judge};
 use super::opt_ins::{BACK_OFF, KEPT, MARK, N_KEPT, ORDER, PROTECTION};
-use super::rest::{STRANGER, at_rest};
+use super::rest::{FOREIGN, at_rest};
 use crate::support::Kind;
 
 const TERMS: Terms = Terms {
@@ -122,7 +122,7 @@ fn set(replicas: i64) -> Value {
 fn pod(name: &str, phase: &str) -> Value {
     json!({
         "metadata": {"name": name, "uid": name, "ownerReferences": [{
-            "uid": if name == STRANGER { "other" } else { "set" }, "controller": true,
+            "uid": if name == FOREIGN { "other" } else { "set" }, "controller": true,
         }]},
         "status": {"phase": phase},
     })
@@ -244,7 +244,7 @@ fn a_delete_of_a_failed_pod_that_is_kept_is_found() {
 
 #[test]
 fn a_delete_of_a_strange_pod_is_found() {
-    let deleted = scaled_up().pod(STRANGER, "Pending").delete(STRANGER);
+    let deleted = scaled_up().pod(FOREIGN, "Pending").delete(FOREIGN);
     deleted.check(&TERMS, "no ReplicaSet owns");
 }
 
@@ -281,14 +281,18 @@ fn lists_and_requests_without_cause_are_found() {
 
 #[test]
 fn what_is_wrong_at_rest_is_found() {
-    let (stranger, x) = (pod(STRANGER, "Pending"), pod("x", "Pending"));
-    assert_eq!(at_rest(&[set(1)], &[stranger.clone(), x.clone()]), [""; 0]);
-    let surplus = [stranger.clone(), x.clone(), pod("y", "Pending")];
+    let (foreign, x) = (pod(FOREIGN, "Pending"), pod("x", "Pending"));
+    assert_eq!(at_rest(&[set(1)], &[foreign.clone(), x.clone()]), [""; 0]);
+    let surplus = [foreign.clone(), x.clone(), pod("y", "Pending")];
     assert_eq!(at_rest(&[set(1)], &surplus).len(), 3, "pods and status");
-    assert_eq!(at_rest(&[set(1)], &surplus[1..2]).len(), 1, "the stranger");
-    assert_eq!(at_rest(&[], &[stranger, x]).len(), 1, "a pod without owner");
+    assert_eq!(
+        at_rest(&[set(1)], &surplus[1..2]).len(),
+        1,
+        "the foreign pod"
+    );
+    assert_eq!(at_rest(&[], &[foreign, x]).len(), 1, "a pod without owner");
     let blocked = [
-        pod(STRANGER, "Pending"),
+        pod(FOREIGN, "Pending"),
         marked("x", "never"),
         marked("y", "never"),
     ];

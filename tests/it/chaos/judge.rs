@@ -252,7 +252,7 @@ impl<'a> Walk<'a> {
         if n_active > readable.iter().copied().max().unwrap_or(0) {
             self.accuse(format!(
                 "created {} as number {n_active}, but replicas were {readable:?}",
-                told(pod, seen)
+                described(pod, seen)
             ));
         }
         self.check_probe(pod, &readable, seen);
@@ -281,7 +281,7 @@ impl<'a> Walk<'a> {
         if let Some(failed) = failed {
             let accusation = format!(
                 "created {} though {} failed at {:?}",
-                told(pod, seen),
+                described(pod, seen),
                 failed.name,
                 failed.failed
             );
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
         if !opt_ins.keeps_few || n_left < N_KEPT {
             self.accuse(format!(
                 "deleted {}, which had failed, and {n_left} are left",
-                told(pod, seen)
+                described(pod, seen)
             ));
         }
     }
@@ -322,13 +322,13 @@ impl<'a> Walk<'a> {
             .last()
             .is_some_and(|(_, (mark, ..))| *mark == Mark::Never);
         if opt_ins.protects && is_marked {
-            self.accuse(format!("deleted {}, marked never", told(pod, seen)));
+            self.accuse(format!("deleted {}, marked never", described(pod, seen)));
             return;
         }
         let Some(wanted) = self.readable(&pod.owner, seen.at).into_iter().min() else {
             self.accuse(format!(
                 "deleted {}, which no ReplicaSet owns",
-                told(pod, seen)
+                described(pod, seen)
             ));
             return;
         };
@@ -338,7 +338,7 @@ impl<'a> Walk<'a> {
         if n_left < wanted {
             self.accuse(format!(
                 "deleted {}: {n_left} left, but replicas were {wanted}",
-                told(pod, seen)
+                described(pod, seen)
             ));
             return;
         }
@@ -350,7 +350,7 @@ impl<'a> Walk<'a> {
         if length(before.len()) > n_left - wanted {
             let accusation = format!(
                 "deleted {} ({:?}), but {before:?} come first and {n_left} are left for {wanted}",
-                told(pod, seen),
+                described(pod, seen),
                 pod.ranks.last()
             );
             self.accuse(accusation);
@@ -362,7 +362,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn told(pod: &Pod, seen: &Seen) -> String {
+fn described(pod: &Pod, seen: &Seen) -> String {
     format!(
         "pod {} at {:?}, version {}",
         pod.name, seen.at, seen.version

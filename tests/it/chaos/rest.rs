@@ -63,23 +63,23 @@ pub(super) fn at_rest(sets: &[Value], pods: &[Value]) -> Vec<String> {
     // A pod whose delete was broken off half-way ends with its kubelet, which no round has.
     for pod in pods.iter().filter(|pod| is_active(pod)) {
         let is_stray = match controller_uid(pod) {
-            Some(owner) => !sets.contains(&owner) && text_at(pod, "/metadata/name") != STRANGER,
+            Some(owner) => !sets.contains(&owner) && text_at(pod, "/metadata/name") != FOREIGN,
             None => owner_references(pod).is_empty(),
         };
         if is_stray {
             wrong.push(format!("{}: nobody owns it", name(pod)));
         }
     }
-    if !pods.iter().any(|pod| name(pod) == STRANGER) {
+    if !pods.iter().any(|pod| name(pod) == FOREIGN) {
         wrong.push(format!(
-            "{STRANGER}: it is gone, but is another controller's"
+            "{FOREIGN}: it is gone, but is another controller's"
         ));
     }
     wrong
 }
 
 /// A pod in every round that has the ReplicaSets' labels and another controller.
-pub(super) const STRANGER: &str = "stranger";
+pub(super) const FOREIGN: &str = "foreign";
 
 /// How many pods a ReplicaSet with this `spec.replicas` has at rest, and what is wrong with its
 /// opt-ins.

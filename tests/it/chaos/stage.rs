@@ -9,7 +9,7 @@ use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
 use super::opt_ins::{BACK_OFF, FIRST_WAIT, KEPT, MARK, MIN_AGE, N_KEPT, ORDER, PROTECTION};
-use super::rest::{self, STRANGER};
+use super::rest::{self, FOREIGN};
 use super::site::Site;
 use crate::support::{
     Api, Kind, is_terminating, name, new_pod, new_replica_set_labelled, number_at, text_at,
@@ -44,7 +44,7 @@ impl Scene {
         match self {
             Self::ScaleUp => "scale-up",
             Self::ScaleDown => "scale-down",
-            Self::RollOut => "roll-out",
+            Self::RollOut => "rollout",
             Self::Protected => "protected",
             Self::Failing => "failing",
             Self::Quota => "quota",
@@ -80,7 +80,7 @@ const QUOTA: &str = "few";
 /// The limit of every scale-up.
 const REPLICAS_MAX: i64 = 120;
 
-/// How long the workloads may take to come to rest after the last fault.
+/// How long the workloads may take to become stable after the last fault.
 const REST_WITHIN: Duration = Duration::from_mins(5);
 
 pub(super) struct Stage<'a> {
@@ -125,15 +125,15 @@ impl<'a> Stage<'a> {
 
     /// Creates the workloads.
     pub(super) fn begin(&mut self) {
-        let mut stranger = new_pod(STRANGER);
-        stranger["metadata"]["labels"]["app"] = json!(SETS[0]);
+        let mut foreign = new_pod(FOREIGN);
+        foreign["metadata"]["labels"]["app"] = json!(SETS[0]);
         // A controller that exists: a garbage collector runs.
         let account = self.api.get(Kind::ServiceAccounts, "default");
-        stranger["metadata"]["ownerReferences"] = json!([{
+        foreign["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "v1", "kind": "ServiceAccount", "name": "default",
             "uid": account.expect("the site created it")["metadata"]["uid"], "controller": true,
         }]);
-        self.api.create_pod(&stranger);
+        self.api.create_pod(&foreign);
         match self.scene {
             Scene::ScaleUp => self.create_sets(1..4),
             Scene::ScaleDown | Scene::Protected => self.create_sets(40..80),
@@ -242,10 +242,10 @@ impl<'a> Stage<'a> {
         };
         for pod in pods {
             let is_new = pod["status"]["phase"] == "Pending" && !is_terminating(&pod);
-            if !is_new || name(&pod) == STRANGER || !(all || self.rng.u8(0..3) == 0) {
+            if !is_new || name(&pod) == FOREIGN || !(all || self.rng.u8(0..3) == 0) {
                 continue;
             }
-            let metadata = self.wishes();
+            let metadata = self.desired_metadata();
             if metadata != json!({}) {
                 self.patch_pod(&name(&pod), &json!({"metadata": metadata}));
             }
@@ -266,7 +266,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Labels and annotations by which a pod that runs is chosen.
-    fn wishes(&mut self) -> Value {
+    fn desired_metadata(&mut self) -> Value {
         let mut metadata = json!({});
         if self.rng.u8(0..8) == 0 {
             metadata["annotations"]["controller.kubernetes.io/pod-deletion-cost"] = json!("-7");
@@ -287,7 +287,7 @@ impl<'a> Stage<'a> {
     /// Marks some pods, and takes the marks of some, while a scale-down is under way.
     fn mark_pods(&mut self) {
         for pod in self.list(Kind::Pods).unwrap_or_default() {
-            if name(&pod) != STRANGER && self.rng.u8(0..8) == 0 {
+            if name(&pod) != FOREIGN && self.rng.u8(0..8) == 0 {
                 let mark = [json!("never"), json!(null)][self.rng.usize(0..2)].take();
                 let patch = json!({"metadata": {"annotations": {MARK: mark}}});
                 self.patch_pod(&name(&pod), &patch);

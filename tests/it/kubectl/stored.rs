@@ -22,7 +22,7 @@ fn kinds_without_behaviour_are_created_and_listed() {
         let create = "create deployment web --image=example.invalid/none:0 --replicas=2 --port=80";
         let (out, warning) = rig.run_with_warning(create);
         assert_eq!(out, "deployment.apps/web created\n");
-        let expected = "the dev server only stores deployments: nothing happens until";
+        let expected = "the dev server stores deployments but runs no controller for them";
         assert!(warning.contains(expected), "{warning}");
         let deployment = rig.json("get deployment web");
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];

@@ -137,11 +137,13 @@ fn a_stopped_leader_hands_over_at_once() {
     pair.check(churn);
 }
 
-/// A manual edit of the Lease removes the leader as its holder. The leader must exit.
+/// A manual edit of the Lease removes the leader as its holder. The leader must exit. Its log names
+/// the identity that the Lease had, so that an operator can compare them.
 #[test]
 fn a_leader_that_loses_its_lease_to_an_edit_exits() {
     let mut pair = Pair::start();
     let path = super::rig::lease_path(&pair.cluster, super::rig::LEASE);
+    let holder = holder(&pair.cluster, LEASE);
     let spec = json!({"spec": {"holderIdentity": "somebody else", "leaseDurationSeconds": 3}});
     let request = replicaset_controller::client::Request::patch(path);
     let request = request.body("application/merge-patch+json", spec.to_string());
@@ -150,6 +152,9 @@ fn a_leader_that_loses_its_lease_to_an_edit_exits() {
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
     let log = pair.leader.process.log();
     assert!(log.contains("it is held by somebody else"), "{log}");
+    let namespace = pair.cluster.namespace();
+    let own = format!("attempting to acquire leader lease {namespace}/{LEASE} as {holder}");
+    assert!(log.contains(&own), "{log}");
     pair.cluster
         .eventually("the second leads in time", || pair.standby.leads());
     assert!(pair.cluster.get(Kind::ReplicaSets, "a").is_some());

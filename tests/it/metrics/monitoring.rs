@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use replicaset_controller::client::{Client, ClientConfig, ClientOptions, Request};
-use replicaset_controller::controller::memory::refusals::Refusal;
+use replicaset_controller::controller::memory::rejections::Rejection;
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ fn check_metrics(place: &str, expression: &str) {
     for (label, value) in values_in(expression) {
         let is_known = match &*label {
             "outcome" => OUTCOMES.contains(&&*value),
-            "kind" => Refusal::KINDS.contains(&&*value),
+            "kind" => Rejection::KINDS.contains(&&*value),
             _ => true,
         };
         assert!(is_known, "{place}: {label} is never {value}");

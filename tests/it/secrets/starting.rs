@@ -80,7 +80,7 @@ const STARTS: &[Start] = &[
     user(
         "a key that is no PEM",
         "client-certificate: secret.txt, client-key: secret.txt",
-        "no certificate in PEM",
+        "contains no PEM certificate",
     ),
     user(
         "a token file that is a folder",

@@ -369,7 +369,7 @@ fn distrust(asked: &Asked) -> Option<Reply> {
 }
 
 #[test]
-fn odd_requests_get_their_codes_and_leave_no_memory() {
+fn unusual_requests_get_their_codes_and_leave_no_memory() {
     let server = ScriptedServer::start(distrust);
     let ports = Ports::free();
     let process = ports.start(&server);

@@ -15,9 +15,10 @@ use replicaset_controller::stdx::stop::Stop;
 #[derive(Debug)]
 pub(crate) struct PlainPort {
     port: u16,
-    /// Bound and not listening: the kernel gives the port to nobody else, and with `SO_REUSEADDR`
-    /// a process that asks for it by number may still listen. A listener closed before the process
-    /// starts does not do: a child that another thread forks holds it until it calls exec.
+    /// Bound and not listening: the kernel gives the port to no other process, and with
+    /// `SO_REUSEADDR` a process that asks for it by number may still listen. A listener closed
+    /// before the process starts does not do: a child that another thread forks holds it until it
+    /// calls exec.
     _reservation: OwnedFd,
 }
 

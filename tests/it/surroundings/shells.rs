@@ -267,7 +267,7 @@ fn run(shell: &Shell) -> Vec<String> {
     }
     let is_panic = log.contains("stack backtrace") && shell.outcome != Fails;
     if is_panic || log.lines().count() > LINES_MAX {
-        wrong.push("too much is told".to_owned());
+        wrong.push("too much is logged".to_owned());
     }
     if !wrong.is_empty() {
         wrong.push(log);
@@ -302,7 +302,7 @@ fn streams_that_cannot_be_written_change_nothing() {
 }
 
 #[test]
-fn odd_environments_change_nothing_or_are_named() {
+fn unusual_environments_are_harmless_or_reported() {
     check(ENVIRONMENTS);
 }
 
@@ -331,6 +331,6 @@ fn a_plugin_works_where_the_parent_ignores_its_children() {
 }
 
 #[test]
-fn odd_places_and_parents_change_nothing() {
+fn unusual_places_and_parents_are_harmless() {
     check(PLACES);
 }

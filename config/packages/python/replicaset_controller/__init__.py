@@ -26,7 +26,7 @@ ANNOTATIONS = "dev.replicaset-controller/"
 # The values of the annotation `fate`; an empty one stands for a healthy pod.
 FATES = ("", "unscheduled", "pending", "rejected", "failed", "unknown", "crash-loop", "unready")
 
-# Ends only a wait that will never end by itself.
+# Upper bound for a wait that would otherwise never end.
 SECONDS = 60
 
 _PROGRAM = "replicaset-controller"
@@ -71,7 +71,7 @@ class DevServer:
     def __init__(self, *arguments, folder=None):
         """Starts `replicaset-controller dev` with further `arguments`, such as `--nodes=3`.
 
-        `folder` gets the kubeconfig and what the server prints. Without one, both go with the server.
+        `folder` gets the kubeconfig and what the server prints. Without one, both are deleted with the server.
         """
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="dev-server-")
         self.folder = Path(folder or self._temporary.name)

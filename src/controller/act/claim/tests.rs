@@ -10,7 +10,7 @@ use crate::api::{Labels, ObjectKey, Pod, ReplicaSet};
 use crate::controller::decide::Pods;
 use crate::controller::decide::{Claim, claim_of};
 use crate::controller::testing::{
-    Fixture, Write, controller_ref, key, owned_pod, pod, read_replica_set, refused, replica_set,
+    Fixture, Write, controller_ref, key, owned_pod, pod, read_replica_set, rejected, replica_set,
     replica_set_json, seconds_ago,
 };
 use crate::writes::{WriteError, WrittenPod};
@@ -162,7 +162,7 @@ fn c_17_c_23_failed_adoptions_are_all_tried_and_end_the_sync() {
     let fixture = fixture(&rs, [pod("p1"), pod("p2")]);
     fixture.writes.on_patch(|call, _| {
         let message = format!("fake error {call}");
-        Some(Err(refused(500, "InternalError", &message)))
+        Some(Err(rejected(500, "InternalError", &message)))
     });
     let error = fixture.sync("web").expect_err("the patches fail");
     assert_eq!(error.to_string(), "[fake error 0, fake error 1]");
@@ -183,7 +183,7 @@ fn a_23_equal_errors_are_reported_once() {
     let fixture = fixture(&rs, pods);
     fixture
         .writes
-        .on_patch(|_, _| Some(Err(refused(500, "InternalError", "fake error"))));
+        .on_patch(|_, _| Some(Err(rejected(500, "InternalError", "fake error"))));
     let error = fixture.sync("web").expect_err("the patches fail");
     assert_eq!(error.to_string(), "fake error");
     fixture.assert_counts(0, 0, 3);
@@ -209,12 +209,12 @@ fn c_18_the_live_replica_set_decides_on_adoption() {
             Level::Debug,
         ),
         (
-            Err(refused(404, "NotFound", "it is gone")),
+            Err(rejected(404, "NotFound", "it is gone")),
             "can't recheck DeletionTimestamp: it is gone",
             Level::Debug,
         ),
         (
-            Err(refused(403, "Forbidden", "no")),
+            Err(rejected(403, "Forbidden", "no")),
             "can't recheck DeletionTimestamp: no",
             Level::Warn,
         ),
@@ -234,7 +234,7 @@ fn a_failed_release_is_reported_beside_a_deletion() {
     let rs = replica_set("web", 2);
     let orphans = [pod("p1"), pod("p2")];
     let fixture = fixture(&rs, orphans.clone());
-    let gone = || Err(refused(404, "NotFound", "it is gone"));
+    let gone = || Err(rejected(404, "NotFound", "it is gone"));
     fixture.writes.set_live_replica_set(gone());
     let error = fixture.sync("web").expect_err("no adoption");
     assert_eq!(error.level(), Level::Debug, "{error}");
@@ -242,8 +242,8 @@ fn a_failed_release_is_reported_beside_a_deletion() {
     let strays = [unlabelled(owned_pod("p3", &rs))];
     let fixture = self::fixture(&rs, orphans.into_iter().chain(strays));
     fixture.writes.set_live_replica_set(gone());
-    let refusal = || Err(refused(500, "InternalError", "a hiccup"));
-    fixture.writes.on_patch(move |_, _| Some(refusal()));
+    let rejection = || Err(rejected(500, "InternalError", "a hiccup"));
+    fixture.writes.on_patch(move |_, _| Some(rejection()));
     let error = fixture.sync("web").expect_err("no release");
     assert_eq!(error.level(), Level::Warn, "{error}");
 }
@@ -285,7 +285,7 @@ fn c_21_a_release_of_a_pod_that_is_gone_or_has_no_owner_is_done() {
         let fixture = fixture(&rs, pods);
         fixture
             .writes
-            .on_patch(move |_, _| Some(Err(refused(code, reason, "no"))));
+            .on_patch(move |_, _| Some(Err(rejected(code, reason, "no"))));
         assert_eq!(fixture.sync("web").is_ok(), is_done, "{reason}");
         fixture.assert_counts(0, 0, 1);
     }
@@ -297,7 +297,7 @@ fn c_22_an_orphan_that_is_gone_is_replaced() {
     let fixture = fixture(&rs, [pod("p1")]);
     fixture
         .writes
-        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_patch(|_, _| Some(Err(rejected(404, "NotFound", "gone"))));
     fixture.sync_ok("web");
     fixture.assert_counts(1, 0, 1);
 }
@@ -309,7 +309,7 @@ fn c_22_orphans_that_are_gone_are_replaced_in_the_same_sync() {
     let fixture = fixture(&rs, pods.clone());
     fixture
         .writes
-        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_patch(|_, _| Some(Err(rejected(404, "NotFound", "gone"))));
     fixture.process(&rs.key);
     fixture.assert_counts(1, 0, 2);
     for orphan in &pods[2..] {
@@ -320,13 +320,13 @@ fn c_22_orphans_that_are_gone_are_replaced_in_the_same_sync() {
 }
 
 #[test]
-fn c_22_an_orphan_that_is_gone_holds_up_no_status() {
+fn c_22_a_vanished_orphan_delays_no_status() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [pod("p1")]);
     fixture.expect(&rs, ["new".into()], []);
     fixture
         .writes
-        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_patch(|_, _| Some(Err(rejected(404, "NotFound", "gone"))));
     fixture.sync_ok("web");
     fixture.assert_counts(0, 0, 1);
     assert_eq!(fixture.writes.status_updates().len(), 1);
@@ -335,7 +335,7 @@ fn c_22_an_orphan_that_is_gone_holds_up_no_status() {
 /// The watch may break before it shows the adoption, and the pod may go before the next list,
 /// which then shows only the deletion of an orphan.
 #[test]
-fn an_orphan_that_is_gone_wakes_who_may_have_adopted_it() {
+fn a_vanished_orphan_requeues_its_possible_adopters() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, [pod("p1")]);
     fixture.sync_ok("web");
@@ -429,7 +429,7 @@ fn h_16_h_17_syncs_wait_for_stored_adoptions_only() {
             }),
             "",
         ),
-        (Err(refused(404, "NotFound", "gone")), ""),
+        (Err(rejected(404, "NotFound", "gone")), ""),
         (Err(WriteError::unknown("lost")), ""),
     ] {
         let fixture = fixture(&rs, [pod("p1")]);
@@ -475,7 +475,7 @@ fn a_stop_amid_the_claims_is_no_failure() {
 
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     fixture.writes.on_patch(|call, _| {
-        let rejected = refused(403, "Forbidden", "no");
+        let rejected = rejected(403, "Forbidden", "no");
         Some(Err(if call == 0 {
             rejected
         } else {

@@ -4,7 +4,7 @@ use crate::api::Pod;
 use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{
-    Write, controller_ref, creates, fixture, key, lost, not_allowed, owned_pod, pod, refused,
+    Write, controller_ref, creates, fixture, key, lost, not_allowed, owned_pod, pod, rejected,
     replica_set,
 };
 use crate::stdx::clock::Clock;
@@ -17,7 +17,7 @@ fn b_14_failed_and_skipped_creates_are_not_expected() {
     fixture
         .writes
         .on_create(|call, _| (call >= 5).then(|| Err(not_allowed())));
-    fixture.sync("web").expect_err("some are refused");
+    fixture.sync("web").expect_err("some are rejected");
     fixture.assert_counts(7, 0, 0);
     assert_eq!(fixture.open(&rs), Some((5, 0)));
 }
@@ -61,7 +61,7 @@ fn names_of_cached_pods_are_not_chosen() {
 }
 
 #[test]
-fn g_03_g_04_a_refusal_ends_the_creates_after_its_batch() {
+fn g_03_g_04_a_rejection_ends_the_creates_after_its_batch() {
     for (wanted, accepted, calls) in [(10, 5, 7), (100, 10, 15), (10, 0, 1), (10, 10, 10)] {
         let rs = replica_set("web", wanted);
         let fixture = fixture(&rs, []);
@@ -81,7 +81,7 @@ fn g_09_a_terminating_namespace_is_no_failure() {
     fixture.writes.on_create(|_, _| {
         let status = crate::api::Status::new(403, "Forbidden", "being terminated");
         let status = status.with_cause("NamespaceTerminating", "being terminated");
-        Some(Err(WriteError::Refused(status)))
+        Some(Err(WriteError::Rejected(status)))
     });
     fixture.sync_ok("web");
     fixture.assert_counts(3, 0, 0);
@@ -112,14 +112,14 @@ fn g_11_a_transient_failure_is_retried() {
 /// Most error messages of the API server contain the name. A new name each time would cause as many
 /// events, of which `kubectl describe` shows only ten.
 #[test]
-fn a_refused_create_is_retried_under_its_name() {
+fn a_rejected_create_is_retried_under_its_name() {
     let rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     let first = creates(&fixture);
     for _ in 0..3 {
-        fixture.sync("web").expect_err("refused again");
+        fixture.sync("web").expect_err("rejected again");
         assert_eq!(creates(&fixture), first);
     }
 }
@@ -136,7 +136,7 @@ fn unsent_names_are_drawn_next() {
     fixture
         .writes
         .on_create(|call, _| (call == 0).then(|| Err(not_allowed())));
-    fixture.sync("web").expect_err("the first is refused");
+    fixture.sync("web").expect_err("the first is rejected");
     assert_eq!(creates(&fixture), first[..1]);
     fixture.sync_ok("web");
     assert_eq!(creates(&fixture), first);
@@ -160,7 +160,7 @@ fn a_pod_shown_after_the_plan_takes_up_its_create() {
         None
     });
     let taken = names[0].clone();
-    let exists = refused(409, "AlreadyExists", "already exists");
+    let exists = rejected(409, "AlreadyExists", "already exists");
     after
         .writes
         .on_create(move |_, name| (name == taken).then(|| Err(exists.clone())));
@@ -211,7 +211,7 @@ fn names_of_cached_foreign_pods_are_not_chosen() {
 fn an_event_reports_a_create_whose_names_are_all_taken() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
-    let exists = refused(409, "AlreadyExists", "already exists");
+    let exists = rejected(409, "AlreadyExists", "already exists");
     fixture
         .writes
         .on_create(move |_, _| Some(Err(exists.clone())));
@@ -238,7 +238,7 @@ fn an_event_reports_a_create_whose_names_are_all_taken() {
 fn a_lost_read_leaves_no_create_under_way() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
-    let exists = refused(409, "AlreadyExists", "already exists");
+    let exists = rejected(409, "AlreadyExists", "already exists");
     fixture
         .writes
         .on_create(move |_, _| Some(Err(exists.clone())));

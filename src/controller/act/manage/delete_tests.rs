@@ -2,8 +2,8 @@
 
 use crate::api::Pod;
 use crate::controller::testing::{
-    controller_ref, deletes, fixture, not_allowed, owned_pod, read_replica_set, ready_pod, refused,
-    replica_set, replica_set_json, seconds_ago,
+    controller_ref, deletes, fixture, not_allowed, owned_pod, read_replica_set, ready_pod,
+    rejected, replica_set, replica_set_json, seconds_ago,
 };
 use crate::writes::WriteError;
 
@@ -34,9 +34,9 @@ fn g_13_all_deletes_are_sent_and_the_first_error_returned() {
     let fixture = fixture(&rs, ["a", "b", "c", "d"].map(|name| owned_pod(name, &rs)));
     fixture.writes.on_delete(|call, _| {
         let message = format!("error {call}");
-        (call % 2 == 1).then(|| Err(refused(403, "Forbidden", &message)))
+        (call % 2 == 1).then(|| Err(rejected(403, "Forbidden", &message)))
     });
-    let error = fixture.sync("web").expect_err("two are refused");
+    let error = fixture.sync("web").expect_err("two are rejected");
     assert_eq!(error.to_string(), "unable to delete pods: error 1");
     fixture.assert_counts(0, 4, 0);
     assert_eq!(fixture.open(&rs), Some((0, 2)));
@@ -46,8 +46,8 @@ fn g_13_all_deletes_are_sent_and_the_first_error_returned() {
 #[test]
 fn a_pod_already_gone_is_expected_like_a_deleted_one() {
     for error in [
-        refused(404, "NotFound", "gone"),
-        refused(409, "Conflict", "another UID"),
+        rejected(404, "NotFound", "gone"),
+        rejected(409, "Conflict", "another UID"),
     ] {
         let rs = replica_set("web", 1);
         let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
@@ -64,7 +64,7 @@ fn a_pod_already_gone_is_expected_like_a_deleted_one() {
     }
 }
 
-/// An admission webhook may refuse with any code.
+/// An admission webhook may reject with any code.
 #[test]
 fn a_conflict_on_an_existing_pod_is_an_error() {
     let rs = replica_set("web", 1);
@@ -74,8 +74,8 @@ fn a_conflict_on_an_existing_pod_is_an_error() {
         .set_live_pods(vec![owned_pod("a", &rs), ready_pod("b", &rs)]);
     fixture
         .writes
-        .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
-    let error = fixture.sync("web").expect_err("refused");
+        .on_delete(|_, _| Some(Err(rejected(409, "Conflict", "not now"))));
+    let error = fixture.sync("web").expect_err("rejected");
     assert_eq!(error.to_string(), "unable to delete pods: not now");
     assert_eq!(fixture.open(&rs), Some((0, 0)));
     assert_eq!(
@@ -92,9 +92,9 @@ fn an_unresolved_conflict_is_retried_on_the_same_pod() {
     let fixture = fixture(&rs, [owned_pod("a", &rs), ready_pod("b", &rs)]);
     fixture
         .writes
-        .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+        .on_delete(|_, _| Some(Err(rejected(409, "Conflict", "not now"))));
     fixture.writes.on_find_pod(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("the read is refused");
+    fixture.sync("web").expect_err("the read is rejected");
     assert_eq!(deletes(&fixture), ["a"]);
     assert_eq!(fixture.open(&rs), Some((0, 0)));
     // Without the earlier delete, this pod would go first.
@@ -125,7 +125,7 @@ fn a_deletion_already_in_the_cache_is_not_expected() {
                 return None;
             }
             cache.pods.apply_deleted(going.clone());
-            Some(Err(refused(404, "NotFound", "gone")))
+            Some(Err(rejected(404, "NotFound", "gone")))
         });
         fixture.sync_ok("web");
         assert_eq!(fixture.open(&rs), Some((0, 0)));
@@ -191,7 +191,7 @@ fn an_event_reports_a_conflict_that_cannot_be_read() {
         let fixture = fixture(&rs, [owned_pod("a", &rs)]);
         fixture
             .writes
-            .on_delete(|_, _| Some(Err(refused(409, "Conflict", "not now"))));
+            .on_delete(|_, _| Some(Err(rejected(409, "Conflict", "not now"))));
         fixture
             .writes
             .on_find_pod(move |_, _| Some(Err(error.clone())));

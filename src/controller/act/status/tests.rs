@@ -16,7 +16,7 @@ use crate::controller::decide::status::{Failure, bounded, calculate_status};
 use crate::controller::decide::step::{LARGE, Plan};
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
-    Fixture, Write, key, now, owned_pod, ready_pod, refused, replica_set, seconds_ago, with_status,
+    Fixture, Write, key, now, owned_pod, ready_pod, rejected, replica_set, seconds_ago, with_status,
 };
 use crate::stdx::clock::Clock;
 
@@ -81,15 +81,15 @@ fn check(rs: &ReplicaSet, pods: &[Pod], expected: [i32; 4]) {
 
 #[test]
 fn f_01_to_f_05_f_07_to_f_10_counts() {
-    let (full, partial, patient) = (rs(0, false), rs(0, true), rs(3600, false));
+    let (full, partial, slow) = (rs(0, false), rs(0, true), rs(3600, false));
     check(&full, &[ready_since(60)], [1, 1, 1, 1]);
     check(&partial, &[ready_since(60)], [1, 0, 1, 1]);
     check(&full, &[ready_since(60), ready_since(60)], [2, 2, 2, 2]);
     check(&partial, &[ready_since(60), ready_since(60)], [2, 0, 2, 2]);
     check(&full, &[pending()], [1, 1, 0, 0]);
-    check(&patient, &[ready_since(0)], [1, 1, 1, 0]);
-    check(&patient, &[ready_since(3600)], [1, 1, 1, 1]);
-    check(&patient, &[ready_since(7200)], [1, 1, 1, 1]);
+    check(&slow, &[ready_since(0)], [1, 1, 1, 0]);
+    check(&slow, &[ready_since(3600)], [1, 1, 1, 1]);
+    check(&slow, &[ready_since(7200)], [1, 1, 1, 1]);
 }
 
 /// For F-03 and F-11 with the feature off, see the API server that drops the field, below.
@@ -298,7 +298,7 @@ fn the_text_of_the_condition_is_escaped_and_bounded() {
     let fixture = Fixture::new();
     fixture
         .writes
-        .on_create(|_, _| Some(Err(refused(403, "Forbidden", &"no\n".repeat(9000)))));
+        .on_create(|_, _| Some(Err(rejected(403, "Forbidden", &"no\n".repeat(9000)))));
     fixture.deliver_replica_set(replica_set("web", 2));
     fixture.process(&key("web"));
     let status = fixture.writes.status_updates().pop().expect("a status");
@@ -317,11 +317,11 @@ fn f_15_f_16_errors_of_a_sync_become_the_condition() {
         fixture.cache_silently(Some(rs.clone()), pods);
         fixture
             .writes
-            .on_create(|_, _| Some(Err(refused(405, "MethodNotAllowed", "E"))));
+            .on_create(|_, _| Some(Err(rejected(405, "MethodNotAllowed", "E"))));
         fixture
             .writes
-            .on_delete(|_, _| Some(Err(refused(405, "MethodNotAllowed", "E"))));
-        let error = fixture.sync("web").expect_err("refused");
+            .on_delete(|_, _| Some(Err(rejected(405, "MethodNotAllowed", "E"))));
+        let error = fixture.sync("web").expect_err("rejected");
         assert_eq!(error.to_string(), message);
         let status = fixture.writes.status_updates().pop().expect("a status");
         assert_eq!(status.conditions[0].message.as_deref(), Some(message));
@@ -412,7 +412,7 @@ fn f_23_a_failing_update_is_tried_twice_with_a_read_in_between() {
     fixture.writes.set_live_replica_set(Ok(live));
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "fake error"))));
+        .on_update_status(|_, _| Some(Err(rejected(500, "InternalError", "fake error"))));
     assert_eq!(update(&fixture, &rs, 10), Err("fake error".to_owned()));
     let computed = Write::UpdateStatus(ReplicaSetStatus {
         replicas: 10,
@@ -444,10 +444,10 @@ fn f_25_a_failing_read_ends_it() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     fixture
         .writes
-        .set_live_replica_set(Err(refused(500, "InternalError", "the read")));
+        .set_live_replica_set(Err(rejected(500, "InternalError", "the read")));
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(409, "Conflict", "the update"))));
+        .on_update_status(|_, _| Some(Err(rejected(409, "Conflict", "the update"))));
     assert_eq!(update(&fixture, &rs, 10), Err("the read".to_owned()));
     assert_eq!(fixture.writes.status_updates().len(), 1);
 }
@@ -461,7 +461,7 @@ fn the_second_update_never_goes_to_another_object() {
     fixture.writes.set_live_replica_set(Ok(another));
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(409, "Conflict", "changed"))));
+        .on_update_status(|_, _| Some(Err(rejected(409, "Conflict", "changed"))));
     assert_eq!(update(&fixture, &rs, 10), Err("changed".to_owned()));
     assert_eq!(fixture.writes.status_updates().len(), 1);
 }
@@ -471,14 +471,14 @@ fn an_update_that_loses_the_race_against_a_deletion_is_normal() {
     let rs = replica_set("web", 1);
     let mut another = rs.clone();
     another.uid = "uid-new".into();
-    let gone = || refused(404, "NotFound", "it is gone");
+    let gone = || rejected(404, "NotFound", "it is gone");
     for (live, update, level) in [
         (Err(gone()), gone(), Level::Debug),
         (Ok(another), gone(), Level::Debug),
         (Ok(rs.clone()), gone(), Level::Debug),
         (
             Ok(rs.clone()),
-            refused(409, "Conflict", "changed"),
+            rejected(409, "Conflict", "changed"),
             Level::Warn,
         ),
     ] {
@@ -492,7 +492,7 @@ fn an_update_that_loses_the_race_against_a_deletion_is_normal() {
         };
         let rs = Arc::new(rs.clone());
         let updated = fixture.writer().update_replica_set_status(&rs, status);
-        assert_eq!(updated.expect_err("it is refused").level(), level);
+        assert_eq!(updated.expect_err("it is rejected").level(), level);
     }
 }
 
@@ -514,7 +514,7 @@ fn f_27_foreign_status_fields_survive_the_second_update() {
     fixture.writes.set_live_replica_set(Ok(live));
     fixture.writes.on_update_status(|rs, _| {
         let is_stale = rs.resource_version == "1".into();
-        is_stale.then(|| Err(refused(409, "Conflict", "changed")))
+        is_stale.then(|| Err(rejected(409, "Conflict", "changed")))
     });
     assert_eq!(update(&fixture, &rs, 10), Ok(()));
     let second = fixture.writes.status_updates().pop().expect("two updates");

@@ -13,7 +13,7 @@ use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
     Fixture, HookedClock, Write, controller_ref, creates, fixture, lost, owned_pod, ready_pod,
-    refused, replica_set,
+    rejected, replica_set,
 };
 use crate::stdx::clock::Clock;
 use crate::writes::{WriteError, WrittenPod};
@@ -410,7 +410,7 @@ fn an_overdue_outdated_spec_is_not_acted_on() {
         let mut recreated = replica_set("web", 2);
         recreated.uid = "uid-again".into();
         check_waits_for(kind, Ok(recreated));
-        check_waits_for(kind, Err(refused(404, "NotFound", "not found")));
+        check_waits_for(kind, Err(rejected(404, "NotFound", "not found")));
     }
 }
 

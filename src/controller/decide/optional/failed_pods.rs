@@ -1,11 +1,11 @@
 //! Failed pods: how long their replacements wait (`failed-pod-backoff`), with the condition that
-//! says so, and which of them are deleted because newer ones are enough (`failed-pods-kept`). Pure.
+//! reports it, and which old ones are deleted (`failed-pods-kept`). Pure.
 //!
-//! The evidence of the back-off is the Failed pods themselves and the Ready pods beside them, so a
-//! restart forgets nothing. Whoever deletes the Failed pods ends the wait. Failures that follow
-//! each other within the first wait form a step. The steps of the window, each with a weight, give
-//! the wait, which doubles per step. At its end one pod is created, a probe, and the next wait
-//! begins. A pod that turns Ready ends all that.
+//! A back-off is computed from the Failed and Ready pods alone, so it survives restarts; deleting
+//! the Failed pods ends it. Failures within the first delay of each other form one *round*. The
+//! rounds of the last *window* ([`FailedPodBackoff::window`]) are weighted by age and cause, and
+//! the delay doubles with each. After the delay one *trial* pod is created, and the next delay
+//! begins. When a pod becomes Ready, the back-off ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub const FAILED_POD_BACKOFF: &str = "FailedPodBackoff";
 /// also rejects pods as `Evicted`.
 const EVICTIONS: [&str; 3] = ["Evicted", "Preempting", "Terminated"];
 
-/// The weight of a step that consists of evictions. Any other step has weight 1.
+/// The weight of a round that consists of evictions. Any other round has weight 1.
 const EVICTIONS_WEIGHT: f64 = 0.5;
 
-/// A new step settles for this time, or for the first wait if that is shorter, before the condition
-/// reports it: pods that are rejected together fail one by one.
+/// The condition reports a new round after this time, or after the first delay if that is shorter:
+/// pods that are rejected together fail one by one.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// The back-off of a ReplicaSet whose pods fail.
@@ -38,24 +38,24 @@ const SETTLE: Duration = Duration::from_secs(2);
 pub struct BackOff {
     /// Pods that failed within the window, and since a pod of the ReplicaSet last turned Ready.
     pub n_failures: usize,
-    /// The steps in which they failed.
-    pub n_steps: usize,
-    /// The first failure of the last step.
-    pub step_began: Timestamp,
+    /// The rounds in which they failed.
+    pub n_rounds: usize,
+    /// The first failure of the last round.
+    pub round_began: Timestamp,
     /// The pod that failed last.
     pub last: Arc<Pod>,
     pub wait: Duration,
-    /// Time until the next probe may be created; zero if it may now.
+    /// Time until the next trial may be created; zero if it may now.
     pub remaining: Duration,
     /// Time since the last failure.
     pub failed_ago: Duration,
     /// Time until the last failure leaves the window.
     pub expires_in: Duration,
-    /// How many missing pods may be created now, the probe included.
+    /// How many missing pods may be created now, the trial included.
     pub n_permitted: usize,
     /// How many missing pods wait.
     pub n_backed_off: usize,
-    /// Time until the condition reports the last step; zero if it does now.
+    /// Time until the condition reports the last round; zero if it does now.
     pub settles_in: Duration,
 }
 
@@ -86,24 +86,24 @@ impl BackOff {
                 && age(failed.at, now) < window
         });
         let last = failures.last()?;
-        let steps = steps(&failures, policy.first);
-        let weights = steps.iter().map(|step| weight(step, window, now));
+        let rounds = rounds_of(&failures, policy.first);
+        let weights = rounds.iter().map(|round| weight(round, window, now));
         let wait = wait(policy, weights.sum());
         let created = owned.iter().chain(active).filter_map(|pod| pod.creation);
         let created = created.map(CompactTimestamp::timestamp);
         let created = created.filter(|at| is_near(*at, policy.longest, now)).max();
-        // A probe that neither fails nor turns Ready is followed by another one.
+        // A trial that neither fails nor turns Ready is followed by another one.
         let since = created.map_or(last.at, |created| created.max(last.at));
         let remaining = remaining(since, wait, now);
         // The first pods never wait, however many of them fail.
         let n_first = n_wanted.saturating_sub(active.len() + failures.len());
         let n_missing = n_wanted.saturating_sub(active.len());
         let n_permitted = n_first + usize::from(remaining.is_zero());
-        let step_began = steps.last()?.first()?.at;
+        let round_began = rounds.last()?.first()?.at;
         Some(Self {
             n_failures: failures.len(),
-            n_steps: steps.len(),
-            step_began,
+            n_rounds: rounds.len(),
+            round_began,
             last: Arc::clone(last.pod),
             wait,
             remaining,
@@ -111,24 +111,26 @@ impl BackOff {
             expires_in: self::remaining(last.at, window, now),
             n_permitted,
             n_backed_off: n_missing.saturating_sub(n_permitted),
-            settles_in: self::remaining(step_began, SETTLE.min(policy.first), now),
+            settles_in: self::remaining(round_began, SETTLE.min(policy.first), now),
         })
     }
 
+    /// How many pods have failed, and the last failure.
     pub fn history(&self) -> String {
-        let pods = match (self.n_failures, self.n_steps) {
+        let pods = match (self.n_failures, self.n_rounds) {
             (1, _) => "1 pod has failed".to_owned(),
             (n_failures, 1) => format!("{n_failures} pods have failed"),
-            (n_failures, n_steps) => format!("{n_failures} pods have failed in {n_steps} steps"),
+            (n_failures, n_rounds) => format!("{n_failures} pods have failed in {n_rounds} rounds"),
         };
         let node = self.last.node.as_deref().unwrap_or("no node");
         let reason = match &self.last.failure {
             Some(failure) if !failure.reason.is_empty() => &failure.reason,
             _ => "no reason given",
         };
-        format!("{pods}, the last one on {node}: {reason}")
+        format!("{pods}, the last one on {node} ({reason})")
     }
 
+    /// Time until the decision changes.
     pub fn changes_in(&self) -> Duration {
         match self.n_backed_off {
             0 => self.expires_in,
@@ -138,38 +140,39 @@ impl BackOff {
     }
 }
 
-/// Splits failures, the earliest first, into steps: each holds the failures less than `first` after
-/// its own first one.
-fn steps<'a, 'b>(failures: &'a [FailedPod<'b>], first: Duration) -> Vec<&'a [FailedPod<'b>]> {
-    let mut steps = Vec::new();
+/// Splits failures, the earliest first, into rounds: each contains the failures less than `first`
+/// after its own first one.
+fn rounds_of<'a, 'b>(failures: &'a [FailedPod<'b>], first: Duration) -> Vec<&'a [FailedPod<'b>]> {
+    let mut rounds = Vec::new();
     let mut rest = failures;
     while let Some(begin) = rest.first() {
-        let is_of_step = |failed: &&FailedPod<'_>| age(begin.at, failed.at) < first;
-        let (step, later) = rest.split_at(rest.iter().take_while(is_of_step).count());
-        steps.push(step);
+        let is_of_round = |failed: &&FailedPod<'_>| age(begin.at, failed.at) < first;
+        let (round, later) = rest.split_at(rest.iter().take_while(is_of_round).count());
+        rounds.push(round);
         rest = later;
     }
-    steps
+    rounds
 }
 
-/// 1, or less for evictions, in the younger half of the window. Falls to 0 over the older half.
-fn weight(step: &[FailedPod<'_>], window: Duration, now: Timestamp) -> f64 {
+/// 1 (evictions: 0.5) for rounds in the newer half of the window, decreasing linearly to 0 at its
+/// end.
+fn weight(round: &[FailedPod<'_>], window: Duration, now: Timestamp) -> f64 {
     let is_eviction = |failed: &FailedPod<'_>| {
         let failure = failed.pod.failure.as_ref();
         failure.is_some_and(|it| EVICTIONS.contains(&&*it.reason))
     };
-    let by_kind = if step.iter().all(is_eviction) {
+    let by_kind = if round.iter().all(is_eviction) {
         EVICTIONS_WEIGHT
     } else {
         1.0
     };
-    let Some(last) = step.last() else { return 0.0 };
+    let Some(last) = round.last() else { return 0.0 };
     let left = 1.0 - age(last.at, now).as_secs_f64() / window.as_secs_f64();
     by_kind * (2.0 * left).clamp(0.0, 1.0)
 }
 
-/// The wait after steps of this total weight: in proportion to it up to the first wait at 1, then
-/// doubling with each further 1.
+/// The delay after rounds of this total weight: up to 1, `weight` × FIRST; above, FIRST ×
+/// 2^(`weight` − 1), at most LONGEST.
 fn wait(policy: FailedPodBackoff, weight: f64) -> Duration {
     let ratio = policy.longest.as_secs_f64() / policy.first.as_secs_f64();
     let factor = if weight < 1.0 {
@@ -196,9 +199,10 @@ fn remaining(at: Timestamp, wait: Duration, now: Timestamp) -> Duration {
 }
 
 /// Adds the condition of `back_off` to the calculated `status` of `rs`. Returns its message if it
-/// reports a step that the stored status does not.
+/// reports a round that the stored status does not.
 ///
-/// A condition with this reason is replaced when the step changes, and by the failure of a request.
+/// A condition with this reason is replaced when the round changes, and by the failure of a
+/// request.
 pub fn report_back_off(
     status: &mut ReplicaSetStatus,
     rs: &ReplicaSet,
@@ -219,10 +223,10 @@ pub fn report_back_off(
     }
     let back_off = back_off?;
     // The API stores whole seconds.
-    let step_began = Timestamp::from_second(back_off.step_began.as_second()).ok();
-    let is_told = |known: &&Condition| known.last_transition_time >= step_began;
+    let round_began = Timestamp::from_second(back_off.round_began.as_second()).ok();
+    let already_reported = |known: &&Condition| known.last_transition_time >= round_began;
     match known {
-        Some(known) if is_told(&known) || !back_off.settles_in.is_zero() => {
+        Some(known) if already_reported(&known) || !back_off.settles_in.is_zero() => {
             put(known.clone());
             None
         }
@@ -232,7 +236,7 @@ pub fn report_back_off(
             put(Condition {
                 type_: REPLICA_FAILURE.to_owned(),
                 status: "True".to_owned(),
-                last_transition_time: step_began,
+                last_transition_time: round_began,
                 reason: Some(FAILED_POD_BACKOFF.to_owned()),
                 message: Some(message.clone()),
                 ..Condition::default()
@@ -242,10 +246,10 @@ pub fn report_back_off(
     }
 }
 
-/// Describes the back-off in sentences that hold for the whole step.
+/// Describes the back-off without anything that changes during the round.
 fn message(back_off: &BackOff) -> String {
     format!(
-        "{}. One of the missing pods is created every {:.0} s, and all once one is Ready",
+        "{}. Creating one replacement every {:.0} s until a pod is Ready",
         back_off.history(),
         back_off.wait.as_secs_f64().max(1.0)
     )
@@ -253,14 +257,14 @@ fn message(back_off: &BackOff) -> String {
 
 /// The old Failed pods of a ReplicaSet: those that `failed-pods-kept` does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
+pub struct OldFailedPods {
     /// Pods to delete now, the earliest failure first.
     pub delete: Vec<Arc<Pod>>,
     /// Time until the next one may be deleted, if one will.
     pub next_in: Option<Duration>,
 }
 
-impl Leftovers {
+impl OldFailedPods {
     /// Chooses among the pods that a ReplicaSet with this policy owns. Pods with finalizers are
     /// neither counted nor chosen. Pods that the back-off still counts are not chosen.
     pub fn of(policy: &Policy, owned: &[Arc<Pod>], selector: &Selector, now: Timestamp) -> Self {

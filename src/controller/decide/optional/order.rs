@@ -1,12 +1,12 @@
 //! The preferences of `scale-down-order`: which pods of one class are deleted first. Pure.
 //!
-//! A class is a run of pods that upstream's order does not tell apart by assignment, phase,
-//! readiness or deletion cost. Only in the class of which some pods go and some stay, a preference
-//! decides which; what it leaves equal, upstream's order decides.
+//! A class is a run of pods that upstream's order considers equal by assignment, phase, readiness
+//! and deletion cost. Only in the class of which some pods are deleted and some stay, a preference
+//! decides which; pods that it considers equal are ordered as upstream does.
 //!
 //! | preferences | choice |
 //! |---|---|
-//! | `spread` | one pod at a time, from the domain with most pods, counted anew each time |
+//! | `spread` | one pod at a time, from the domain with most pods, recounted after each |
 //! | `consolidate` | nodes that can be emptied, smallest first; then from nodes with fewest pods |
 //! | `spread,consolidate` | `spread` says how many of each domain, `consolidate` says which |
 //! | `consolidate,spread` | as `consolidate`; among equal nodes, from the domain with most pods |
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
 use crate::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, RankedPod, decide,
+    DeletionContext, DeletionOrder, RankedPod, first_difference,
 };
 use crate::stdx::{HashMap, HashSet};
 
@@ -135,7 +135,7 @@ pub fn prefer(
 
 /// True if the pods are of one class.
 pub fn is_one_class(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> bool {
-    decide(a, b, order).is_none_or(|(rule, _)| !rule.separates_classes())
+    first_difference(a, b, order).is_none_or(|(rule, _)| !rule.precedes_preferences())
 }
 
 /// Moves the chosen pods of a class to its front.
@@ -268,8 +268,8 @@ fn choose(
     }
 }
 
-/// `spread`: takes from the domain with most pods, and counts anew after each. No other choice
-/// leaves a lower maximum or a higher minimum.
+/// `spread`: takes from the domain with most pods, and recounts after each. No other choice leaves
+/// a lower maximum or a higher minimum.
 fn spread(candidates: &[Candidate], count: usize, in_domain: &[usize]) -> Vec<Chosen> {
     let lots = candidates.iter().enumerate().map(|(at, candidate)| Lot {
         pods: vec![at],

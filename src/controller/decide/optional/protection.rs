@@ -149,13 +149,10 @@ impl Block {
         match self.until {
             Some(until) if self.is_over() => (
                 PROTECTED_TIMEOUT,
-                format!("{are}; they are deleted since the timeout passed at {until}"),
+                format!("{are}; deleted since the timeout passed at {until}"),
             ),
-            Some(until) => (
-                PROTECTED_PODS,
-                format!("{are}; they are kept until {until}"),
-            ),
-            None => (PROTECTED_PODS, format!("{are}; they are kept")),
+            Some(until) => (PROTECTED_PODS, format!("{are}; kept until {until}")),
+            None => (PROTECTED_PODS, format!("{are}; kept")),
         }
     }
 }

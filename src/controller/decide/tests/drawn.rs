@@ -285,7 +285,7 @@ impl Stock {
             is_unproven: rng.bool(),
             is_confirmed: rng.bool(),
             loss_delay: one_in(5, rng).then(|| delay(rng)),
-            refused: one_in(4, rng).then(|| (rng.i64(1..4), Some(delay(rng)))),
+            rejected: one_in(4, rng).then(|| (rng.i64(1..4), Some(delay(rng)))),
             spec_delay: one_in(3, rng).then(|| delay(rng)),
             unknown_creations: names.map(|pod| Arc::clone(&pod.key.name)).collect(),
             n_overdue: rng.usize(..=unknown_deletions.len()),

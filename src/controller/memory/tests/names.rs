@@ -100,22 +100,22 @@ fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
     let (names, rs) = (Names::default(), replica_set("web", 1));
     let first = take(&names, &rs, 3);
     give_back(&names, &first[2], Returned::Untried);
-    give_back(&names, &first[0], Returned::Refused);
+    give_back(&names, &first[0], Returned::Rejected);
     assert_eq!(take(&names, &rs, 1), [Arc::clone(&first[0])]);
     let second = take(&names, &rs, 2);
     assert_eq!(second[0], first[2]);
     assert!(!first.contains(&second[1]), "given out once");
-    give_back(&names, &second[1], Returned::Refused);
+    give_back(&names, &second[1], Returned::Rejected);
     let third = names.take(&rs, 1, |name| *name == *second[1]);
     assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
 }
 
 /// A restarted daemon knows only the version, and must draw the same names.
 #[test]
-fn names_not_tried_go_with_their_version_and_refused_ones_stay() {
+fn names_not_tried_go_with_their_version_and_rejected_ones_stay() {
     let names = Names::default();
     let first = take(&names, &at("7000"), 3);
-    give_back(&names, &first[0], Returned::Refused);
+    give_back(&names, &first[0], Returned::Rejected);
     // The first names of a version are the last ones of the versions before it.
     give_back(&names, &first[2], Returned::Untried);
     let second = take(&names, &at("7001"), 2);
@@ -149,13 +149,13 @@ fn no_name_returns_however_often_the_daemon_is_restarted() {
 }
 
 #[test]
-fn the_next_version_forgets_all_but_refused_names() {
+fn a_new_version_keeps_only_rejected_names() {
     let mut names = OwnWrites::default();
     let first = names.draw(&at("7000"), 2);
     names.forget_versions_before(&"7000".into());
     assert!(!names.is_over(Instant::now()), "the same version goes on");
     names.expect(first[..1].iter().cloned(), [], Instant::now());
-    names.creation_failed(&first[0], Some(Returned::Refused));
+    names.creation_failed(&first[0], Some(Returned::Rejected));
     names.forget_versions_before(&"7001".into());
     assert_eq!(names.draw(&at("7001"), 1), first[..1]);
     names.forget_versions_before(&"7002".into());

@@ -12,7 +12,7 @@ use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
-    Fixture, Write, fixture, key, owned_pod, read_replica_set, refused, replica_set_json,
+    Fixture, Write, fixture, key, owned_pod, read_replica_set, rejected, replica_set_json,
     seconds_ago,
 };
 use crate::stdx::clock::Clock;
@@ -213,7 +213,7 @@ fn one_ready_probe_brings_the_rest_at_once() {
     assert_eq!(
         cluster.n_created.get(),
         21,
-        "ten and two probes failed or run, nine follow"
+        "ten and two trials failed or run, nine follow"
     );
     cluster.advance(2 * READY_AFTER);
     assert_eq!(cluster.n_running(), 10);
@@ -252,9 +252,9 @@ fn each_step_has_one_event_and_one_condition() {
     // Steps begin at 0, 10, 30 and 70 s.
     let expected = [
         (10, "10 pods have failed, "),
-        (20, "11 pods have failed in 2 steps, "),
-        (40, "12 pods have failed in 3 steps, "),
-        (80, "13 pods have failed in 4 steps, "),
+        (20, "11 pods have failed in 2 rounds, "),
+        (40, "12 pods have failed in 3 rounds, "),
+        (80, "13 pods have failed in 4 rounds, "),
     ];
     assert_eq!(messages.len(), 1 + expected.len(), "{messages:?}");
     assert_eq!(messages[0], None);
@@ -308,7 +308,7 @@ fn the_first_pods_and_replacements_of_deleted_pods_do_not_wait() {
 }
 
 #[test]
-fn whoever_deletes_the_failed_pods_ends_the_wait() {
+fn deleting_the_failed_pods_ends_the_back_off() {
     let cluster = Cluster::new(3, &[("failed-pod-backoff", "10s..5m")]);
     cluster.advance(Duration::from_secs(2));
     assert_eq!(cluster.n_created.get(), 3);
@@ -363,8 +363,8 @@ fn the_pods_that_wait_are_counted_while_creates_fail() {
     let fixture = fixture(&rs, failed);
     fixture
         .writes
-        .on_create(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
-    fixture.sync("web").expect_err("refused");
+        .on_create(|_, _| Some(Err(rejected(403, "Forbidden", "no"))));
+    fixture.sync("web").expect_err("rejected");
     let n_backed_off = |memory: &mut Memory| memory.history.n_backed_off;
     let memories = &fixture.controller.memories;
     assert_eq!(memories.get(&rs, n_backed_off), Some(2));

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::api::pod::PodFailure;
 use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::controller::testing::{
-    Fixture, key, owned_pod, read_replica_set, ready_pod, refused, replica_set, replica_set_json,
+    Fixture, key, owned_pod, read_replica_set, ready_pod, rejected, replica_set, replica_set_json,
     seconds_ago, with_status,
 };
 
@@ -140,7 +140,7 @@ fn a_status_that_cannot_be_written_keeps_no_large_sync_waiting() {
     let (fixture, held) = without_permit(&rs, [owned_pod("a", &rs)]);
     fixture
         .writes
-        .on_update_status(|_, _| Some(Err(refused(500, "InternalError", "no"))));
+        .on_update_status(|_, _| Some(Err(rejected(500, "InternalError", "no"))));
     fixture.queue.add(rs.key.clone());
     work(&fixture);
     let reported = fixture.writes.status_updates();
@@ -152,7 +152,7 @@ fn a_status_that_cannot_be_written_keeps_no_large_sync_waiting() {
 
 /// The status of pods that wait for a back-off waits for no permit.
 #[test]
-fn the_status_of_pods_that_are_held_back_waits_for_no_permit() {
+fn status_is_written_without_a_permit() {
     let mut object = replica_set_json("web", 100);
     let annotations = json!({"replicaset-controller/failed-pod-backoff": "10s..5m"});
     object["metadata"]["annotations"] = annotations;

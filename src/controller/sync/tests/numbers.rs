@@ -6,7 +6,7 @@ use super::at;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::Resource;
 use crate::controller::testing::{
-    Fixture, fixture, lost, not_allowed, owned_pod, pod, ready_pod, refused, replica_set,
+    Fixture, fixture, lost, not_allowed, owned_pod, pod, ready_pod, rejected, replica_set,
     seconds_ago,
 };
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -78,7 +78,7 @@ fn pod_requests_are_counted_by_outcome() {
         1 => Some(Err(lost())),
         _ => Some(Err(not_allowed())),
     });
-    fixture.sync("web").expect_err("some are refused");
+    fixture.sync("web").expect_err("some are rejected");
     let created = &fixture.metrics.pods_created;
     assert_eq!(
         (
@@ -93,7 +93,7 @@ fn pod_requests_are_counted_by_outcome() {
     let fixture = self::fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
     fixture
         .writes
-        .on_delete(|call, _| (call == 0).then(|| Err(refused(404, "NotFound", "gone"))));
+        .on_delete(|call, _| (call == 0).then(|| Err(rejected(404, "NotFound", "gone"))));
     fixture.sync_ok("web");
     let deleted = &fixture.metrics.pods_deleted;
     assert_eq!(

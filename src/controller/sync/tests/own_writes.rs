@@ -108,10 +108,10 @@ fn a_version_from_foreign_pods_wakes_the_key() {
         other
     }));
     assert_eq!(fixture.queued(), ["default/other"]);
-    let mut stranger = pod("stranger");
-    stranger.labels = [("type", "other")].into_iter().collect();
-    stranger.resource_version = "11".into();
-    fixture.deliver_pod(stranger.clone());
+    let mut foreign = pod("foreign");
+    foreign.labels = [("type", "other")].into_iter().collect();
+    foreign.resource_version = "11".into();
+    fixture.deliver_pod(foreign.clone());
     assert_eq!(fixture.queued(), ["default/web"]);
     // The created pod is not in the cache: it has come and gone, as the API server confirms.
     fixture.sync_verified("web");

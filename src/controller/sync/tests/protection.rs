@@ -9,7 +9,7 @@ use crate::api::conditions::{SCALE_DOWN_BLOCKED, get_condition};
 use crate::api::{Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{
-    Fixture, Write, deletes, fixture, now, read_replica_set, ready_pod, refused, replica_set_json,
+    Fixture, Write, deletes, fixture, now, read_replica_set, ready_pod, rejected, replica_set_json,
 };
 
 /// `default/web` with this many replicas and these annotations, whose spec was observed.
@@ -38,7 +38,7 @@ fn at(version: &str, pod: Pod) -> Pod {
 }
 
 fn conflict() -> crate::writes::WriteError {
-    refused(409, "Conflict", "the ResourceVersion differs")
+    rejected(409, "Conflict", "the ResourceVersion differs")
 }
 
 /// `rs` with another spec at this version.
@@ -125,7 +125,7 @@ fn a_pod_marked_in_the_last_moment_stays() {
 
 /// After a restore of etcd, which the watch may never notice: no event shows the stored version.
 #[test]
-fn a_choice_that_an_unshown_version_refuses_backs_off() {
+fn a_choice_that_an_unshown_version_rejects_backs_off() {
     let rs = protecting(1, &[]);
     let younger = Pod {
         ready_transition: Some(now().into()),
@@ -174,7 +174,7 @@ fn a_choice_that_the_cache_has_overtaken_is_made_again() {
     assert_eq!(deletes(&fixture), ["b", "a"]);
 }
 
-/// An admission webhook may refuse with any code, and something may change the pod all the time.
+/// An admission webhook may reject with any code, and something may change the pod all the time.
 #[test]
 fn no_conflict_is_answered_for_ever() {
     let rs = protecting(0, &[]);
@@ -348,14 +348,14 @@ fn the_timeout_ends_a_block_even_after_a_restart() {
 }
 
 #[test]
-fn the_timeout_is_noticed_while_deletes_are_refused() {
+fn the_timeout_is_noticed_while_deletes_are_rejected() {
     let rs = protecting(1, &[("protected-timeout", "60s")]);
     let pods = [marked("a", &rs), marked("b", &rs), ready_pod("c", &rs)];
     let fixture = fixture(&rs, pods);
     fixture
         .writes
-        .on_delete(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
-    fixture.sync("web").expect_err("refused");
+        .on_delete(|_, _| Some(Err(rejected(403, "Forbidden", "no"))));
+    fixture.sync("web").expect_err("rejected");
     fixture.queued();
     assert_eq!(
         fixture.queued_after(Duration::from_mins(1)),
@@ -388,20 +388,20 @@ fn unreadable_marks_are_reported_once_per_generation() {
     let fixture = fixture(&rs, ["a", "b"].map(unreadable));
     fixture
         .writes
-        .on_delete(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
+        .on_delete(|_, _| Some(Err(rejected(403, "Forbidden", "no"))));
     let n_warnings = || {
         let warnings = fixture.writes.take_warnings();
         let is_mistake = |warning: &&String| warning.starts_with("InvalidAnnotation: ");
         warnings.iter().filter(is_mistake).count()
     };
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     assert_eq!(n_warnings(), 1);
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     assert_eq!(n_warnings(), 0);
     let next = scaled(&rs, 1, "2");
     fixture.cache_silently(Some(next), []);
     fixture.deliver_bookmarks("2", "");
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     assert_eq!(n_warnings(), 1);
 }
 

@@ -175,7 +175,7 @@ fn check(constraints: &[(&str, &str)], expected: Option<&str>) {
 }
 
 #[test]
-fn a_constraint_that_must_hold_goes_before_one_that_should() {
+fn do_not_schedule_precedes_schedule_anyway() {
     let (must, should) = ("DoNotSchedule", "ScheduleAnyway");
     check(&[], None);
     check(&[("zone", should)], Some("zone"));

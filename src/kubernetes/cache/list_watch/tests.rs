@@ -432,7 +432,7 @@ fn a_streamed_list_without_an_end_is_always_read_in_pages() {
     script.expect(&["stream"]);
     script.see(Seen::Added, "3", Effect::Collect).pass(SECOND);
     script.see(Seen::Changed, "9", Effect::Collect);
-    // A busy cluster: its changes are no part of the list.
+    // A busy cluster: its changes are not part of the list.
     for _ in 0..5 {
         script.pass(11 * SECOND);
         script.see(Seen::Added, "10", Effect::Collect);

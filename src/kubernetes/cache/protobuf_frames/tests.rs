@@ -125,7 +125,7 @@ fn an_undecodable_object_keeps_its_identity() {
     );
     let metadata = [metadata("a"), label].concat();
     let unread = read_object::<Pod>(&field(Parts::METADATA, &metadata), &mut Interner::default());
-    let unread = unread.expect_err("a label is no text");
+    let unread = unread.expect_err("a label is not text");
     let key = unread.key.map(|key| key.key.to_string());
     assert_eq!(
         (key.as_deref(), unread.resource_version),
@@ -266,10 +266,10 @@ fn an_item_whose_name_changes_the_path_is_rejected() {
 #[test]
 fn a_body_that_is_not_a_list_of_pods_is_an_error() {
     let other = list("ConfigMapList", vec![object("a")]);
-    let expected = "the response is a ConfigMapList, which was not requested";
+    let expected = "expected another kind, got ConfigMapList";
     assert_eq!(read_list(other, 1000), [expected]);
     let json = br#"{"kind":"PodList","items":[]}"#.to_vec();
-    let expected = "malformed body: protobuf without Kubernetes' envelope";
+    let expected = "malformed body: not Kubernetes protobuf: the prefix k8s\\0 is missing";
     assert_eq!(read_list(json, 1000), [expected]);
 }
 

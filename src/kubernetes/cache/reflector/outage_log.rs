@@ -97,17 +97,14 @@ impl UnreadLog {
     pub(super) fn log_foreign(&mut self, resource: &str, description: &str) {
         let is_logged = std::mem::replace(&mut self.is_foreign_logged, true);
         let level = if is_logged { Level::Debug } else { Level::Warn };
-        log::log!(
-            level,
-            "the watch of {resource} sent {description}, which is skipped"
-        );
+        log::log!(level, "watch of {resource}: skipped {description}");
     }
 
     fn line(&mut self, kind: &str, unread: &Unread) -> Option<String> {
         let error = &unread.error;
         let Some(identity) = &unread.key else {
             let is_logged = std::mem::replace(&mut self.is_nameless_logged, true);
-            let line = format!("skipping a {kind}: cannot decode it, not even its name: {error}");
+            let line = format!("skipping a {kind}: cannot decode it or its name: {error}");
             return (!is_logged).then_some(line);
         };
         if self.keys.len() >= KEYS_MAX || !self.keys.insert(identity.key.clone()) {

@@ -352,8 +352,8 @@ fn silent_watch() -> Reply {
 /// The store keeps what it has: no sync mixes two histories.
 #[track_caller]
 fn ends_after_a_restore(run: &Run) {
-    let why = "the API server went back from version 90 of pods to 20, as after a restore of \
-               etcd; exiting, so that the supervisor restarts the daemon with empty caches";
+    let why = "the resource version of pods went back from 90 to 20, as after an etcd restore; \
+               exiting so that the supervisor restarts the daemon with empty caches";
     assert_eq!(run.failure(), why);
     assert_eq!(run.cached(), ["ghost@8", "p1@5"]);
     assert_eq!(run.store.resource_version(), "90".into());

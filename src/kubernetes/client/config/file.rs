@@ -1,6 +1,6 @@
 //! The fields of a kubeconfig file that this client uses (client-go
 //! `tools/clientcmd/api/v1/types.go:Config`), and how the file is read. As in Go, null is a zero
-//! value everywhere, and an entry that nobody uses may be incomplete.
+//! value everywhere, and unused entries may be incomplete.
 
 use std::collections::HashMap;
 use std::io;

@@ -146,7 +146,8 @@ fn context<'a>(
     };
     let Some(name) = requested.or_else(|| current().map(String::as_str)) else {
         let names = names_of_contexts(files);
-        let problem = format!("it has no current-context; choose one with --context: {names}");
+        let problem =
+            format!("it has no current-context; choose a context with --context; {names}");
         return Err(invalid(&place_of(&files[0].path), problem));
     };
     lookup(files, "context", name, |content| {
@@ -155,7 +156,7 @@ fn context<'a>(
     })?
     .ok_or_else(|| {
         let names = names_of_contexts(files);
-        let problem = format!("there is no context {name:?}; there are: {names}");
+        let problem = format!("context {name:?} not found; {names}");
         invalid(&place_of(&files[0].path), problem)
     })
 }
@@ -203,7 +204,7 @@ fn lookup<'a, T: 'a, I: Iterator<Item = &'a T>>(
             entry,
             value,
         };
-        // As kubectl, which so finds the users of two files that were pasted together.
+        // As kubectl, which thus finds the users of two files that were pasted together.
         return match values.next() {
             None => Ok(Some(found)),
             Some(_) => Err(found.error("there are two; rename or remove one of them".to_owned())),
@@ -216,8 +217,8 @@ fn names_of_contexts(files: &[KubeconfigFile]) -> String {
     let names = files.iter().flat_map(|file| &file.content.contexts);
     let names: Vec<_> = names.map(|context| context.name.as_str()).collect();
     match names.as_slice() {
-        [] => "there are none".to_owned(),
-        names => names.join(", "),
+        [] => "the kubeconfig has no contexts".to_owned(),
+        names => format!("contexts: {}", names.join(", ")),
     }
 }
 
@@ -390,7 +391,7 @@ pub(super) fn settings(
     let version = VERSIONS.into_iter().find(|version| *version == api_version);
     let version = version.ok_or_else(|| {
         format!(
-            "its exec has the apiVersion {api_version:?}; there are {}",
+            "its exec has the apiVersion {api_version:?}; supported: {}",
             VERSIONS.join(" and ")
         )
     })?;
@@ -402,7 +403,7 @@ pub(super) fn settings(
         None if version != VERSIONS[0] => Interactive::IfAvailable,
         other => {
             return Err(format!(
-                "its exec has the interactiveMode {:?}; there are Never, IfAvailable and Always",
+                "its exec has the interactiveMode {:?}; supported: Never, IfAvailable and Always",
                 other.unwrap_or_default()
             ));
         }

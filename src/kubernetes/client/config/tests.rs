@@ -227,7 +227,7 @@ users: [{name: it, user: {client-certificate: pki/me.crt, client-key: pki/me.key
     let home = home.file("sub/pki/ca.crt", "not PEM");
     home.check_error(
         &flag,
-        &["sub/config", "certificate authority", "no certificate"],
+        &["sub/config", "certificate authority", "no PEM certificate"],
     );
     fs::remove_file(home.path("sub/pki/ca.crt")).expect("it is there");
     home.check_error(&flag, &["cluster \"it\"", "pki/ca.crt cannot be read"]);
@@ -546,7 +546,7 @@ fn errors_name_missing_contexts_clusters_and_users() {
     check(&cluster, &["context \"it\"", "user \"u\" does not exist"]);
     check(
         "current-context: gone",
-        &["no context \"gone\"", "there are none"],
+        &["context \"gone\" not found", "has no contexts"],
     );
     check("a: b: c", &["config: it is not valid: line 1"]);
 }

@@ -102,7 +102,7 @@ struct Payload {
 }
 
 impl Claims {
-    /// The claims of an `Authorization` header's token; none if it is no JSON Web Token.
+    /// The claims of an `Authorization` header's token; none if it is not a JSON Web Token.
     pub(super) fn of(authorization: &HeaderValue) -> Self {
         Self::parse(authorization.as_bytes()).unwrap_or_default()
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_none_of_ours_says_nothing() {
+    fn a_foreign_token_yields_no_claims() {
         for text in [
             "Bearer abc",
             "Bearer a.b.c",

@@ -153,7 +153,7 @@ fn a_token_file_is_read_again_when_its_token_is_rejected() {
     let clock = Arc::new(FakeClock::default());
     let file = TokenFile::open(path.clone(), None, Arc::clone(&clock) as _).expect("it is there");
     fs::write(&path, "two").expect("there is room");
-    file.refuse();
+    file.note_rejected();
     assert_eq!(
         file.current().header,
         "Bearer one",
@@ -161,7 +161,7 @@ fn a_token_file_is_read_again_when_its_token_is_rejected() {
     );
     clock.advance(Duration::from_secs(2));
     assert_eq!(file.current().header, "Bearer one");
-    file.refuse();
+    file.note_rejected();
     assert_eq!(file.current().header, "Bearer two");
 }
 
@@ -221,7 +221,7 @@ fn a_rejection_names_the_owner_the_end_and_the_remedy() {
     };
     assert_eq!(
         rejected(Authorization::Token(token.as_str().into()), owner.clone()),
-        "the token of user \"daemon\" (kubeconfig /etc/rs.conf, context \"it\"); \
+        "the token of user \"daemon\" (kubeconfig /etc/rs.conf, context \"it\") (401 Unauthorized); \
          it expired at 2026-01-01T00:00:00Z; put a new one into the kubeconfig and send SIGHUP \
          (kubectl -n kube-system create token rs)"
     );
@@ -232,9 +232,12 @@ fn a_rejection_names_the_owner_the_end_and_the_remedy() {
         path: path.clone(),
         until_readable: None,
     };
-    let told = rejected(file, owner.clone());
-    assert!(told.starts_with(&format!("the token in {} of user", path.display())));
-    assert!(told.ends_with("; write a new one into the file"), "{told}");
+    let message = rejected(file, owner.clone());
+    assert!(message.starts_with(&format!("the token in {} of user", path.display())));
+    assert!(
+        message.ends_with("; write a new one into the file"),
+        "{message}"
+    );
 
     for (content, renews_itself) in [("opaque", true), (token.as_str(), false)] {
         fs::write(&path, content).expect("there is room");
@@ -247,10 +250,10 @@ fn a_rejection_names_the_owner_the_end_and_the_remedy() {
     }
 
     let basic = Authorization::Basic("some".to_owned(), "hunter2".into());
-    let told = rejected(basic, owner.clone());
-    assert!(told.starts_with("the name and password of"), "{told}");
+    let message = rejected(basic, owner.clone());
+    assert!(message.starts_with("the name and password of"), "{message}");
     for (owner, what) in [
-        (owner.clone(), "requests without credentials of user"),
+        (owner.clone(), "a request without credentials of user"),
         (
             Owner {
                 has_certificate: true,
@@ -264,10 +267,10 @@ fn a_rejection_names_the_owner_the_end_and_the_remedy() {
                 is_withheld: true,
                 ..owner
             },
-            "requests without the credentials of user",
+            "a request without the credentials of user",
         ),
     ] {
-        let told = rejected(Authorization::None, owner);
-        assert!(told.starts_with(what), "{told}");
+        let message = rejected(Authorization::None, owner);
+        assert!(message.starts_with(what), "{message}");
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildEr
             problem: format!("it ended with exit code {code}"),
         }),
         WaitStatus::Signaled(_, signal, _) => {
-            Err(ChildError::failed(format!("it was ended by {signal}")))
+            Err(ChildError::failed(format!("it was killed by {signal}")))
         }
         other => Err(ChildError::failed(format!(
             "it ended unexpectedly: {other:?}"
@@ -129,10 +129,7 @@ impl<'a> Limit<'a> {
         let problem = if self.stopping {
             "it was killed because the daemon stops".to_owned()
         } else {
-            format!(
-                "it was killed because it had not ended after {:?}",
-                self.timeout
-            )
+            format!("it was killed: timed out after {:?}", self.timeout)
         };
         Err(ChildError::failed(problem))
     }
@@ -155,7 +152,7 @@ fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, Ch
         match reader.read(&mut buffer).map_err(broken)? {
             0 => return Ok(output),
             n if output.len() + n > OUTPUT_MAX => {
-                return Err(ChildError::failed("it writes too much output"));
+                return Err(ChildError::failed("its output is too large"));
             }
             n => output.extend_from_slice(&buffer[..n]),
         }
@@ -172,7 +169,7 @@ struct Child {
 impl Child {
     fn spawn(program: &Program<'_>, output: &PipeWriter) -> Result<Self, ChildError> {
         let text = |text: String| {
-            let nul = |_| ChildError::failed("a variable or an argument holds a zero byte");
+            let nul = |_| ChildError::failed("a variable or an argument contains a NUL byte");
             CString::new(text).map_err(nul)
         };
         let mut arguments = vec![text(program.command.to_owned())?];
@@ -260,7 +257,7 @@ impl Drop for Child {
             Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
         ) {
             if Instant::now() >= deadline {
-                log::warn!("process {} was killed and does not end", self.pid);
+                log::warn!("process {} does not exit after SIGKILL", self.pid);
                 return;
             }
             pause();

@@ -76,8 +76,9 @@ struct OutputStatus {
 /// What is wrong with the output (client-go
 /// `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`). The text never quotes it.
 pub(super) fn parse(output: &[u8], version: &str) -> Result<Issued, String> {
-    let parsed = documents::<Output>(output)
-        .map_err(|problem| format!("its output is no ExecCredential in JSON or YAML: {problem}"))?;
+    let parsed = documents::<Output>(output).map_err(|problem| {
+        format!("its output is not an ExecCredential in JSON or YAML: {problem}")
+    })?;
     let parsed = parsed.into_iter().next().ok_or("its output is empty")?;
     // Upstream's decoder knows the expected kind.
     if !["", "ExecCredential"].contains(&parsed.kind.as_str()) {
@@ -91,7 +92,7 @@ pub(super) fn parse(output: &[u8], version: &str) -> Result<Issued, String> {
             "another"
         };
         return Err(format!(
-            "it is configured for apiVersion {version} and its output has {version_in_output}"
+            "it is configured for apiVersion {version}, but its output has {version_in_output}"
         ));
     }
     let status = parsed.status.ok_or("its output has no status")?;
@@ -128,7 +129,7 @@ fn end(text: &str) -> Result<Option<Timestamp>, String> {
     }
     match Pieces::parse(text) {
         Ok(pieces) if pieces.date().year() == 9999 && pieces.offset().is_some() => Ok(None),
-        _ => Err("its output has an expirationTimestamp that is no time (RFC 3339)".to_owned()),
+        _ => Err("its output has an invalid expirationTimestamp (expected RFC 3339)".to_owned()),
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
             "9999-12-31T25:00:00Z",
             "2026-11-24",
         ] {
-            end(text).expect_err("it is no time");
+            end(text).expect_err("it is not a time");
         }
     }
 
@@ -264,7 +265,10 @@ mod tests {
         };
         for (output, part) in [
             (String::new(), "its output is empty"),
-            ("hunter2".to_owned(), "no ExecCredential in JSON or YAML"),
+            (
+                "hunter2".to_owned(),
+                "not an ExecCredential in JSON or YAML",
+            ),
             (
                 r#"{"status": "hunter2"}"#.to_owned(),
                 "YAML: line 1 column 12: this must be a map",

@@ -129,10 +129,10 @@ fn a_credential_without_expiry_is_kept_until_rejected() {
     assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
     script.clock.advance(Duration::from_hours(10_000));
     assert_eq!(token(plugin.credential(&stop)), "Bearer t1");
-    plugin.refuse(1);
+    plugin.note_rejected(1);
     assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
     // The rejection of an older credential does not affect this one.
-    plugin.refuse(1);
+    plugin.note_rejected(1);
     script.clock.advance(Duration::from_secs(2));
     assert_eq!(token(plugin.credential(&stop)), "Bearer t2");
 }
@@ -195,7 +195,7 @@ fn a_failed_run_backs_off_and_the_last_credential_stays() {
         "Bearer t",
         "the API server has not rejected it"
     );
-    plugin.refuse(1);
+    plugin.note_rejected(1);
     assert!(problem(&plugin).contains("exit code 3"));
 }
 
@@ -345,7 +345,7 @@ fn a_hanging_program_is_killed_with_its_children() {
     let hanging = format!("sleep 1000 & echo $! > {path}; sleep 1000");
     let mut timeout = Duration::from_millis(300);
     let pid = loop {
-        let problem = format!("not ended after {timeout:?}");
+        let problem = format!("timed out after {timeout:?}");
         check_fails(&run(&hanging, timeout, &Stop::new()), &problem);
         let pid = fs::read_to_string(file.path()).expect("a file");
         if pid.ends_with('\n') {
@@ -368,9 +368,9 @@ fn silent_programs_are_killed_and_endless_output_fails() {
     let stop = Stop::new();
     check_fails(
         &run("exec >&-; sleep 1000", Duration::from_millis(300), &stop),
-        "not ended",
+        "timed out",
     );
-    check_fails(&run("yes", LONG, &stop), "too much output");
+    check_fails(&run("yes", LONG, &stop), "its output is too large");
     check_fails(&run("kill -9 $$", LONG, &stop), "SIGKILL");
     let long = run("head -c 300000 /dev/zero", LONG, &stop);
     assert_eq!(long.map(|output| output.len()), Ok(300_000));
@@ -404,7 +404,7 @@ fn waiting_threads_get_five_seconds_once_the_daemon_stops() {
     }
     stop.stop(Cause::Requested("test".to_owned()));
     let problem = plugin.credential(&stop).err().expect("it hangs");
-    assert!(problem.contains("takes too long"), "{problem}");
+    assert!(problem.contains("did not finish in time"), "{problem}");
     assert_eq!(script.n_runs(), 1);
     running.stop(Cause::Requested("test".to_owned()));
     runs.join().expect("the other one ends as well");

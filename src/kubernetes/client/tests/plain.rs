@@ -230,7 +230,7 @@ fn an_unsent_retry_does_not_make_the_write_unsent() {
         };
         let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
         let post = Request::post("/a").body("application/json", "{}");
-        let error = client.send(&post).expect_err("it is refused or held back");
+        let error = client.send(&post).expect_err("it is refused or not sent");
         let n_sent = server.remaining().len();
         assert_eq!(error.is_unsent(), n_sent == 0, "{n_sent} sent: {error}");
     }

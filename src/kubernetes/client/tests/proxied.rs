@@ -217,8 +217,8 @@ fn a_connection_to_the_proxy_may_use_tls() {
 
 #[test]
 fn a_proxy_s_bad_certificate_is_named_as_the_proxy_s() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
-    let proxy = Server::tls(stranger.server(&["127.0.0.1"], None), |_| {
+    let (authority, foreign) = (Authority::new(), Authority::new());
+    let proxy = Server::tls(foreign.server(&["127.0.0.1"], None), |_| {
         Reply::Write(response(200, "", ""))
     });
     let (ca, url) = (base64(&authority.pem()), proxy.url());
@@ -228,7 +228,9 @@ fn a_proxy_s_bad_certificate_is_named_as_the_proxy_s() {
     ];
     let config = load(&kubeconfig("https://cluster.invalid:6443", &cluster, &[]));
     let (client, _) = client(&config.expect("the kubeconfig is good"), &unlimited());
-    let error = client.send(&Request::get("/a")).expect_err("a stranger");
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("another authority");
     let text = error.to_string();
     assert!(
         text.contains("the proxy's certificate is not accepted"),

@@ -127,11 +127,11 @@ const KEY: &str = "client-key-data";
 
 #[test]
 fn every_authority_of_the_bundle_is_trusted() {
-    let (stranger, authority) = (Authority::new(), Authority::new());
+    let (foreign, authority) = (Authority::new(), Authority::new());
     let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
     let bundle = base64(&format!(
         "{}\n# a comment\n{}",
-        stranger.pem(),
+        foreign.pem(),
         authority.pem()
     ));
     let (client, _) = client_with(&server.url(), &[(CA_DATA, &bundle)], &[]);
@@ -171,12 +171,12 @@ fn a_head_without_end_is_not_taken_for_a_closed_connection() {
 
 #[test]
 fn a_server_of_another_authority_is_rejected_with_a_reason() {
-    let (stranger, authority) = (Authority::new(), Authority::new());
+    let (foreign, authority) = (Authority::new(), Authority::new());
     let server = Server::tls(authority.server(&["127.0.0.1"], None), ok());
-    let ca = base64(&stranger.pem());
+    let ca = base64(&foreign.pem());
     let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca)], &[("token", "t")]);
     let post = Request::post("/a").body("application/json", "{}");
-    let error = client.send(&post).expect_err("it is a stranger");
+    let error = client.send(&post).expect_err("it is another authority");
     assert!(error.is_unsent() && !error.is_connection_refused());
     assert!(error.to_string().contains("not signed by"), "{error}");
     assert_eq!(server.remaining().len(), 0);
@@ -191,7 +191,7 @@ fn tls_server_name_is_verified_in_the_certificate() {
     let error = client
         .send(&Request::get("/a"))
         .expect_err("its name is another");
-    assert!(error.to_string().contains("another name"), "{error}");
+    assert!(error.to_string().contains("it is valid for"), "{error}");
 
     let name = ("tls-server-name", "kubernetes.example");
     let (client, _) = client_with(&server.url(), &[(CA_DATA, &ca), name], &[]);
@@ -329,12 +329,12 @@ fn a_server_may_present_a_certificate_from_the_authority_list() {
     assert_eq!(tried(&good, &good, here), Ok(()));
     let other = own(&|_| ());
     for (pem, ca, name, problem) in [
-        (&good, &other, here, "authority's (CA:TRUE)"),
+        (&good, &other, here, "it is a CA certificate (CA:TRUE)"),
         (
             &good,
             &good,
             "a.example",
-            "another name than a.example, namely for 127.0.0.1",
+            "it is valid for 127.0.0.1, not for a.example",
         ),
         (
             &own(&|params| params.not_after = rcgen::date_time_ymd(2001, 1, 1)),

@@ -37,7 +37,7 @@ static ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 3] = [
 
 const SCHEME: SignatureScheme = SignatureScheme::ECDSA_NISTP521_SHA512;
 
-/// Adds P-521 to what `provider` verifies and signs with. Leaks some hundred bytes: call it once.
+/// Adds P-521 to what `provider` verifies and signs with. Leaks a few hundred bytes: call it once.
 pub(super) fn added_to(provider: CryptoProvider) -> CryptoProvider {
     let known = provider.signature_verification_algorithms;
     let all: Vec<_> = known.all.iter().chain(&ALGORITHMS).copied().collect();

@@ -1,9 +1,9 @@
 //! Metrics of the controllers: upstream's two families (kubernetes
 //! `pkg/controller/replicaset/metrics/metrics.go`) and this project's own.
 //!
-//! The own families carry the label `name` with the value of `workqueue_*` (`replicaset` or
+//! Our own metric families carry the label `name` with the value of `workqueue_*` (`replicaset` or
 //! `replicationmanager`), so that queries can join them. Upstream's families have no such label and
-//! cover all controllers of the process, and so do the own families about other writers.
+//! cover all controllers of the process, and so do our own families about other writers.
 
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
@@ -71,7 +71,7 @@ pub struct ControllerFamilies {
     pods_released: IntCounterVec,
     pods_failed: IntCounterVec,
     gangs_ignored: IntCounterVec,
-    leftovers_deleted: IntCounterVec,
+    old_failed_pods_deleted: IntCounterVec,
     syncs: IntCounterVec,
     first_request: HistogramVec,
     converge: HistogramVec,
@@ -150,7 +150,7 @@ impl ControllerFamilies {
                 "Owned pods that were observed to fail. Each is replaced at once, unless a \
                  back-off is configured.",
             ),
-            leftovers_deleted: by_outcome(
+            old_failed_pods_deleted: by_outcome(
                 "replicaset_controller_old_failed_pods_deleted_total",
                 "Requests to delete an old Failed pod (--failed-pods-kept), by outcome.",
             ),
@@ -175,8 +175,7 @@ impl ControllerFamilies {
             ),
             other_writer: registry.counters(
                 "replicaset_controller_other_writer_total",
-                "Pods of this daemon's ReplicaSets that another client created, by what was written \
-                 (pod).",
+                "Pods of this daemon's ReplicaSets that another client created, by resource (pod).",
                 &["what"],
             ),
         }
@@ -197,7 +196,7 @@ impl ControllerFamilies {
             pods_released: by_outcome(&self.pods_released),
             pods_failed: self.pods_failed.with_label_values(&[name]),
             gangs_ignored: self.gangs_ignored.with_label_values(&[name]),
-            leftovers_deleted: by_outcome(&self.leftovers_deleted),
+            old_failed_pods_deleted: by_outcome(&self.old_failed_pods_deleted),
             syncs: SyncEnd::LABELS.map(|label| self.syncs.with_label_values(&[name, label])),
             first_request: self.first_request.with_label_values(&[name]),
             converge: self.converge.with_label_values(&[name]),
@@ -224,7 +223,7 @@ pub struct ControllerMetrics {
     /// Generations whose Workload asks for gang scheduling, which is unsupported.
     pub gangs_ignored: IntCounter,
     /// Deletes of Failed pods that are not kept.
-    pub leftovers_deleted: ByOutcome,
+    pub old_failed_pods_deleted: ByOutcome,
     /// Seconds from a spec change to the first request.
     pub first_request: Histogram,
     /// Seconds from a spec change until the ReplicaSet has converged.

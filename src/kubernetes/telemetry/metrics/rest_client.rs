@@ -25,7 +25,7 @@ const SIZES: [f64; 11] = [
     16_777_216.0,
 ];
 
-/// `code` of a request without a response. The error itself is no label, since its values are
+/// `code` of a request without a response. The error itself is not a label, since its values are
 /// unbounded (client-go `rest/request.go:sanitize`).
 const NO_RESPONSE: &str = "<error>";
 

@@ -103,7 +103,7 @@ fn with_held_permit() -> Fixture {
     Fixture { clock, queue }
 }
 
-/// Lets a worker take `key`, which turns out to need a permit in vain.
+/// Lets a worker take `key`, which is denied a permit.
 #[track_caller]
 fn ask(queue: &WorkQueue<&'static str>, key: &'static str) {
     queue.add(key);

@@ -35,7 +35,8 @@ pub(super) const CHAPTERS: [Chapter; 7] = [
         play: adoption,
     },
     Chapter {
-        headline: "A scale-down deletes weak pods first, keeps a protected one and empties a node",
+        headline: "A scale-down deletes Pending and not-Ready pods first, keeps a protected one \
+                   and empties a node",
         play: self::scaling::scale_down,
     },
     Chapter {
@@ -373,8 +374,8 @@ fn failing(stage: &mut Stage<'_>) -> ChapterResult<String> {
     stage.create(&collection("default"), &set)?;
     let n_created = |stage: &Stage<'_>| stage.pods_since(before, "default").added;
     let world = stage.until("a probe, and a condition", |stage, world| {
-        let is_told = world.set(FRAGILE).is_some_and(|set| set.failure.is_some());
-        is_told && n_created(stage) > N_FRAGILE
+        let is_reported = world.set(FRAGILE).is_some_and(|set| set.failure.is_some());
+        is_reported && n_created(stage) > N_FRAGILE
     })?;
     let set = world.set(FRAGILE);
     let message = set.and_then(|set| set.failure.clone()).unwrap_or_default();

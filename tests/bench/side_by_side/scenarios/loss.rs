@@ -1,5 +1,5 @@
-//! Measures how soon a ReplicaSet's status shows pods that are lost in the middle of a roll-out.
-//! The Deployment controller depends on it.
+//! Measures how soon a ReplicaSet's status shows pods that are lost in the middle of a rollout. The
+//! Deployment controller depends on it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,7 +115,7 @@ impl Rollouts<'_> {
                 }
                 pause(KILL_EVERY);
                 if Instant::now() > deadline {
-                    return Err("a roll-out did not finish".to_owned());
+                    return Err("a rollout did not finish".to_owned());
                 }
             }
         }

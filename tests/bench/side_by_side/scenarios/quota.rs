@@ -242,8 +242,8 @@ fn raise(cluster: &Cluster, observer: &Observer, namespace: &str) -> Result<f64,
 }
 
 /// Scales `holder` to zero. Returns the milliseconds until another ReplicaSet has a pod, from the
-/// moment at which the quota's status shows room (0 if it is taken before anyone sees that), and
-/// from the scale-down.
+/// moment at which the quota's status shows free capacity (0 if it is taken before anyone sees
+/// that), and from the scale-down.
 fn free_one(
     cluster: &Cluster,
     observer: &Observer,

@@ -238,7 +238,10 @@ fn churn(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let began = Instant::now();
     let (n_killed, ended) = kill_some(stage)?;
     let spent = process.usage()?.cpu - before.cpu;
-    stage.add("churn, seconds until mended", (ended - began).as_secs_f64());
+    stage.add(
+        "churn, seconds until all are replaced",
+        (ended - began).as_secs_f64(),
+    );
     stage.add("churn, CPU ms a pod", spent * 1000.0 / number(n_killed));
     stage.add_overshoot("churn")
 }

@@ -26,7 +26,7 @@ pub(super) const CODES: &[Scenario] = &[
             Reply::whole("307 Temporary Redirect", &location, "")
         },
     ),
-    row("401 for ever", Everything, "rejects (code 401", |_| {
+    row("401 for ever", Everything, "(401 Unauthorized)", |_| {
         Reply::whole(
             "401 Unauthorized",
             "",

@@ -59,9 +59,12 @@ pub(super) const JSON: &[Scenario] = &[
     row("deep template", ReplicaSets, "created 1 of 1 pods", |_| {
         watch(&[event("ADDED", deep_template(100_000))])
     }),
-    row("deep object", ReplicaSets, "not even its name", |_| {
-        watch(&[event("ADDED", deep(300_000))])
-    }),
+    row(
+        "deep object",
+        ReplicaSets,
+        "cannot decode it or its name",
+        |_| watch(&[event("ADDED", deep(300_000))]),
+    ),
     row(
         "deep metadata",
         ReplicaSets,
@@ -73,18 +76,23 @@ pub(super) const JSON: &[Scenario] = &[
             watch(&[event("ADDED", object)])
         },
     ),
-    row("deep bookmark", ReplicaSets, "has no end", |_| {
-        let x = deep(300_000);
-        let object = format!(r#"{{"metadata":{{"resourceVersion":"1","x":{x}}}}}"#);
-        watch(&[event("BOOKMARK", object)])
-    }),
+    row(
+        "deep bookmark",
+        ReplicaSets,
+        "did not end: no bookmark",
+        |_| {
+            let x = deep(300_000);
+            let object = format!(r#"{{"metadata":{{"resourceVersion":"1","x":{x}}}}}"#);
+            watch(&[event("BOOKMARK", object)])
+        },
+    ),
     row("deep ERROR", ReplicaSets, "[[[[", |_| {
         watch(&[event("ERROR", deep(300_000))])
     }),
     row("deep Status", ReplicaSets, "[[[[", |_| {
         Reply::whole("403 Forbidden", "", deep(400_000))
     }),
-    row("deep list", Pages, "not even its name", |_| {
+    row("deep list", Pages, "cannot decode it or its name", |_| {
         let x = deep(300_000);
         let body = format!(r#"{{"metadata":{{"resourceVersion":"3","x":{x}}},"items":[{x}]}}"#);
         Reply::whole("200 OK", "", &body)

@@ -60,7 +60,7 @@ pub(super) const PROTOBUF: &[Scenario] = &[
     row(
         "protobuf without an object",
         ReplicaSets,
-        "protobuf without Kubernetes' envelope",
+        "not Kubernetes protobuf: the prefix k8s\\0 is missing",
         |_| {
             let event = field(1, b"ADDED");
             protobuf(&[&[0, 0, 0, 7][..], &event].concat())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::ready_since;
 use crate::api::Pod;
 use crate::controller::decide::status::{Availability, is_available, next_pod_availability_check};
-use crate::controller::testing::{Fixture, now, owned_pod, ready_pod, refused, replica_set};
+use crate::controller::testing::{Fixture, now, owned_pod, ready_pod, rejected, replica_set};
 
 #[test]
 fn f_14_ready_without_a_time_is_available_only_at_once() {
@@ -128,7 +128,7 @@ fn f_34_an_availability_check_is_scheduled_only_if_useful() {
         fixture.cache_silently(Some(rs), [pod]);
         fixture
             .writes
-            .on_create(|_, _| Some(Err(refused(403, "Forbidden", "no"))));
+            .on_create(|_, _| Some(Err(rejected(403, "Forbidden", "no"))));
         assert_eq!(fixture.sync("web").is_err(), fails);
         let now = crate::stdx::clock::Clock::now(&*fixture.clock);
         let due = fixture.queue.next_deadline().map(|due| due - now);
@@ -136,7 +136,7 @@ fn f_34_an_availability_check_is_scheduled_only_if_useful() {
     }
 }
 
-/// The API server refuses a status with more available than ready pods.
+/// The API server rejects a status with more available than ready pods.
 #[test]
 fn available_pods_never_exceed_ready_pods() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 2));

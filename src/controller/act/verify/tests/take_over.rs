@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::ReplicaSet;
 use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
-use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, refused, replica_set};
+use crate::controller::testing::{Fixture, Write, fixture, owned_pod, pod, rejected, replica_set};
 
 /// A new leader with caches at version 10, while the API server is at 20.
 fn new_leader(rs: &ReplicaSet) -> Fixture {
@@ -158,7 +158,7 @@ fn a_failed_version_query_is_retried() {
     let rs = replica_set("a", 2);
     let fixture = fixture(&rs, []);
     fixture.controller.take_over();
-    fixture.writes.refuse_live_versions();
+    fixture.writes.reject_live_versions();
     for _ in 0..3 {
         assert!(fixture.sync("a").is_err());
         assert_eq!(fixture.writes.take(), [Write::GetVersions]);
@@ -270,7 +270,7 @@ fn a_create_in_place_of_an_orphan_that_is_gone_needs_the_proof() {
     fixture.cache_silently(None, [orphan]);
     fixture
         .writes
-        .on_patch(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_patch(|_, _| Some(Err(rejected(404, "NotFound", "gone"))));
     assert_eq!(fixture.sync("a").expect("a sync"), SyncEnd::TooEarly);
     let writes = fixture.writes.take();
     assert!(writes.contains(&Write::GetVersions), "{writes:?}");

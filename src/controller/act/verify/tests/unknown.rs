@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::{Pod, PodPhase, ReplicaSet, Status, Uid};
 use crate::controller::memory::own_writes::OwnWrites;
 use crate::controller::testing::{
-    Fixture, Write, creates, deletes, fixture, lost, not_allowed, owned_pod, pod, refused,
+    Fixture, Write, creates, deletes, fixture, lost, not_allowed, owned_pod, pod, rejected,
     replica_set, seconds_ago,
 };
 use crate::stdx::clock::Clock;
@@ -14,7 +14,7 @@ use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::WriteError;
 
 fn already_exists() -> WriteError {
-    refused(409, "AlreadyExists", "pods \"x\" already exists")
+    rejected(409, "AlreadyExists", "pods \"x\" already exists")
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn a_name_stays_first_until_its_outcome_is_known() {
     let name = creates(&fixture).remove(0);
     // A failure of the second request proves nothing about the first.
     fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
     // Nor does a failed read of the pod with that name.
     fixture.writes.on_create(|_, _| Some(Err(already_exists())));
     fixture.writes.on_find_pod(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("the read is refused");
+    fixture.sync("web").expect_err("the read is rejected");
     assert_eq!(creates(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_find_pod(|_, _| None);
     fixture.writes.on_create(|_, _| None);
@@ -187,7 +187,7 @@ fn names_skipped_by_slow_start_stay_first() {
     unknown.sort();
     fixture.deliver_pod(owned_pod(&created[0], &rs));
     fixture.writes.on_create(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     assert_eq!(creates(&fixture), unknown[..1]);
     fixture.writes.on_create(|_, _| None);
     fixture.sync_verified("web");
@@ -307,7 +307,7 @@ fn a_create_without_a_response_is_retried_before_answered_ones() {
         rs.resource_version = "2".into();
         fixture.deliver_replica_set(rs);
         fixture.writes.on_create(|_, _| None);
-        // Creates are held back after a time-out.
+        // Creates are backed off after a time-out.
         fixture.clock.advance(Duration::from_mins(2));
         fixture.sync_verified("web");
         assert_eq!(creates(&fixture), [created[3 - answered].clone()]);
@@ -330,7 +330,7 @@ fn a_delete_of_unknown_outcome_is_retried_on_its_pod() {
         ..owned_pod(other, &rs)
     });
     fixture.writes.on_delete(|_, _| Some(Err(not_allowed())));
-    fixture.sync("web").expect_err("refused");
+    fixture.sync("web").expect_err("rejected");
     assert_eq!(deletes(&fixture), std::slice::from_ref(&name));
     fixture.writes.on_delete(|_, _| None);
     fixture.sync_verified("web");
@@ -533,7 +533,7 @@ fn an_old_unseen_deletion_is_expected() {
     fixture.writes.set_live_pods(live);
     fixture
         .writes
-        .on_delete(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_delete(|_, _| Some(Err(rejected(404, "NotFound", "gone"))));
     fixture.sync_verified("web");
     assert_eq!(deletes(&fixture), [""; 0]);
     assert_eq!(fixture.open(&rs), Some((0, 1)));
@@ -613,7 +613,7 @@ fn with_too_many_unknown_deletes_gone_pods_go_first() {
     fixture.writes.set_live_pods(live.cloned().collect());
     fixture
         .writes
-        .on_delete(|_, _| Some(Err(refused(404, "NotFound", "gone"))));
+        .on_delete(|_, _| Some(Err(rejected(404, "NotFound", "gone"))));
     fixture.sync_verified("web");
     assert_eq!(deletes(&fixture), [""; 0]);
     assert_eq!(fixture.open(&rs), Some((0, 1)));

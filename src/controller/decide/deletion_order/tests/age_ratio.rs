@@ -34,7 +34,7 @@ fn e_26_whole_multiples_of_the_youngest_ready_pods_age() {
 }
 
 #[test]
-fn e_26_a_pod_without_an_age_divides_nothing() {
+fn e_26_a_zero_age_yields_no_ratio() {
     check(&[(5000, true), (0, true)], 2, &[]);
     // A creation time in the future by the API server's clock.
     check(&[(4000, true), (-2000, true)], 2, &[-2.0, 1.0]);

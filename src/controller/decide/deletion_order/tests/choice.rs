@@ -109,7 +109,7 @@ fn the_difference_is_made_up_within_the_burst() {
 }
 
 #[test]
-fn e_15_nothing_from_nothing() {
+fn e_15_no_pods_yield_no_choice() {
     assert_eq!(choose(&[], 0, &Unused, &[]), [""; 0]);
 }
 

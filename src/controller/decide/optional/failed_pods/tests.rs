@@ -11,7 +11,7 @@ use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::pod::PodFailure;
 use crate::api::policy::FailedPodBackoff;
 use crate::api::{Pod, PodPhase, Policy, ReplicaSet};
-use crate::controller::decide::optional::failed_pods::Leftovers;
+use crate::controller::decide::optional::failed_pods::OldFailedPods;
 use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, calculate_status};
 use crate::controller::decide::step::Plan;
@@ -62,7 +62,7 @@ fn back_off(rs: &ReplicaSet, pods: Vec<Pod>) -> Option<BackOff> {
 fn the_wait_doubles_with_each_step_up_to_the_longest() {
     let rs = replica_set("web", 1);
     let mut ago = Vec::new();
-    // Each probe fails a second after it was created.
+    // Each trial fails a second after it was created.
     for expected in [10_i64, 20, 40, 80, 160, 300, 300] {
         for ago in &mut ago {
             *ago += expected;
@@ -70,7 +70,7 @@ fn the_wait_doubles_with_each_step_up_to_the_longest() {
         ago.insert(0, 0);
         let back_off = back_off(&rs, rejected(&rs, &ago)).expect("pods failed");
         assert_eq!(back_off.wait, secs(expected.unsigned_abs()), "{ago:?}");
-        assert_eq!(back_off.n_steps, ago.len());
+        assert_eq!(back_off.n_rounds, ago.len());
         assert_eq!((back_off.n_permitted, back_off.n_backed_off), (0, 1));
     }
 }
@@ -78,19 +78,19 @@ fn the_wait_doubles_with_each_step_up_to_the_longest() {
 #[test]
 fn failures_within_the_first_wait_are_one_step() {
     let rs = replica_set("web", 10);
-    let step = |ago: &[i64]| {
+    let round = |ago: &[i64]| {
         let back_off = back_off(&rs, rejected(&rs, ago)).expect("pods failed");
         (
             back_off.n_failures,
-            back_off.n_steps,
+            back_off.n_rounds,
             back_off.wait.as_secs(),
         )
     };
-    assert_eq!(step(&[3; 10]), (10, 1, 10));
-    assert_eq!(step(&[0, 4, 9]), (3, 1, 10));
-    assert_eq!(step(&[0, 10]), (2, 2, 20));
-    // A step begins with its own first failure, not with the one before.
-    assert_eq!(step(&[0, 8, 16]), (3, 2, 20));
+    assert_eq!(round(&[3; 10]), (10, 1, 10));
+    assert_eq!(round(&[0, 4, 9]), (3, 1, 10));
+    assert_eq!(round(&[0, 10]), (2, 2, 20));
+    // A round begins with its own first failure, not with the one before.
+    assert_eq!(round(&[0, 8, 16]), (3, 2, 20));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn evictions_count_half_and_together_with_rejections_as_those() {
 }
 
 #[test]
-fn old_failures_weigh_less_and_at_last_nothing() {
+fn failures_lose_weight_with_age() {
     let rs = replica_set("web", 1);
     let window = POLICY.window();
     assert_eq!(window.as_secs(), 3544);
@@ -175,13 +175,13 @@ fn the_first_pods_never_wait() {
 #[test]
 fn the_wait_counts_from_the_last_failure_or_a_later_creation() {
     let rs = replica_set("web", 10);
-    let remaining = |probe: Option<i64>| {
-        let probe = probe.map(|ago| Pod {
+    let remaining = |trial: Option<i64>| {
+        let trial = trial.map(|ago| Pod {
             creation: Some(seconds_ago(ago)),
-            ..owned_pod("probe", &rs)
+            ..owned_pod("trial", &rs)
         });
         let mut pods = rejected(&rs, &[7; 10]);
-        pods.extend(probe);
+        pods.extend(trial);
         back_off(&rs, pods)
             .expect("pods failed")
             .remaining
@@ -189,7 +189,7 @@ fn the_wait_counts_from_the_last_failure_or_a_later_creation() {
     };
     assert_eq!(remaining(None), 3);
     assert_eq!(remaining(Some(9)), 3);
-    assert_eq!(remaining(Some(5)), 5, "one probe for each wait");
+    assert_eq!(remaining(Some(5)), 5, "one trial for each wait");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn nothing_is_over_unless_pods_are_missing_or_not_ready() {
     assert_eq!(back_off(&rs, pods.clone()), None);
     assert_eq!(back_off(&replica_set("web", 0), rejected(&rs, &[3])), None);
     pods[1].is_ready = false;
-    let probed = back_off(&rs, pods).expect("the probe is not Ready yet");
+    let probed = back_off(&rs, pods).expect("the trial is not Ready yet");
     assert_eq!(probed.n_backed_off, 0);
     assert_eq!(probed.changes_in() + secs(3), POLICY.window());
 }
@@ -282,7 +282,7 @@ fn a_wrong_clock_neither_blocks_for_long_nor_hides_all_failures() {
 }
 
 /// The pods that a policy deletes, and the seconds until the next one.
-fn leftovers(policy: &[(&str, &str)], pods: Vec<Pod>) -> (Vec<String>, Option<u64>) {
+fn old_failed_pods(policy: &[(&str, &str)], pods: Vec<Pod>) -> (Vec<String>, Option<u64>) {
     let annotations = policy.iter();
     let annotations =
         annotations.map(|(name, value)| (format!("replicaset-controller/{name}"), *value));
@@ -290,7 +290,7 @@ fn leftovers(policy: &[(&str, &str)], pods: Vec<Pod>) -> (Vec<String>, Option<u6
     let rs = replica_set("web", 1);
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
     let selector = rs.selector.as_ref().expect("a selector");
-    let found = Leftovers::of(&policy, &pods, selector, now());
+    let found = OldFailedPods::of(&policy, &pods, selector, now());
     let names = found.delete.iter().map(|pod| pod.key.name.to_string());
     (names.collect(), found.next_in.map(|next| next.as_secs()))
 }
@@ -300,7 +300,7 @@ fn the_newest_failed_pods_are_kept_and_the_evidence_too() {
     let rs = replica_set("web", 1);
     let pods = || rejected(&rs, &[10, 700, 200, 900, 400]);
     let check = |policy: &[(&str, &str)], names: &[&str], next: Option<u64>| {
-        let (deleted, next_in) = leftovers(policy, pods());
+        let (deleted, next_in) = old_failed_pods(policy, pods());
         assert_eq!(
             (&*deleted, next_in),
             (
@@ -326,14 +326,14 @@ fn the_newest_failed_pods_are_kept_and_the_evidence_too() {
 }
 
 #[test]
-fn only_failed_pods_that_nothing_holds_are_leftovers() {
+fn failed_pods_with_finalizers_are_not_deleted() {
     let rs = replica_set("web", 1);
     let kept = ("failed-pods-kept", "0");
     let pod = failed("p", &rs, "Evicted", 900);
     let check = |change: fn(&mut Pod), n_expected: usize| {
         let mut pod = pod.clone();
         change(&mut pod);
-        assert_eq!(leftovers(&[kept], vec![pod]).0.len(), n_expected);
+        assert_eq!(old_failed_pods(&[kept], vec![pod]).0.len(), n_expected);
     };
     check(|_| {}, 1);
     // Hazards: a finalizer's owner, a deletion under way, a pod that succeeded, one that was
@@ -379,7 +379,7 @@ fn reported(
 }
 
 #[test]
-fn the_condition_changes_once_per_step() {
+fn the_condition_changes_once_per_round() {
     let rs = replica_set("web", 3);
     let (first, news) = reported(None, rejected(&rs, &[5, 3]), None);
     let first = first.expect("a condition");
@@ -388,17 +388,17 @@ fn the_condition_changes_once_per_step() {
     assert_eq!(
         first.message.as_deref(),
         Some(
-            "2 pods have failed, the last one on node-1: OutOfcpu. One of the missing pods is \
-             created every 10 s, and all once one is Ready"
+            "2 pods have failed, the last one on node-1 (OutOfcpu). Creating one replacement every \
+             10 s until a pod is Ready"
         )
     );
     let again = reported(Some(first.clone()), rejected(&rs, &[5, 3, 2]), None);
-    assert_eq!(again, (Some(first.clone()), false), "the step is the same");
+    assert_eq!(again, (Some(first.clone()), false), "the round is the same");
     let fresh = reported(Some(first.clone()), rejected(&rs, &[15, 1]), None);
     assert_eq!(
         fresh,
         (Some(first.clone()), false),
-        "a new step settles for 2 s"
+        "a new round settles for 2 s"
     );
     assert_eq!(reported(None, rejected(&rs, &[1]), None), (None, false));
     let of_later = Condition {
@@ -406,11 +406,11 @@ fn the_condition_changes_once_per_step() {
         ..first.clone()
     };
     let again = reported(Some(of_later.clone()), rejected(&rs, &[5, 3]), None);
-    assert_eq!(again, (Some(of_later), false), "a pod of the step is gone");
+    assert_eq!(again, (Some(of_later), false), "a pod of the round is gone");
     let (second, news) = reported(Some(first.clone()), rejected(&rs, &[15, 2]), None);
     let message = second.and_then(|it| it.message).expect("a message");
     assert!(
-        news && message.contains("in 2 steps") && message.contains("every 20 s"),
+        news && message.contains("in 2 rounds") && message.contains("every 20 s"),
         "{message}"
     );
     assert_eq!(

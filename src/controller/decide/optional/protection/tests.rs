@@ -192,7 +192,7 @@ fn an_unresolved_delete_goes_first_unless_the_pod_is_protected() {
 }
 
 #[test]
-fn after_the_timeout_never_goes_last_until_nothing_is_blocked() {
+fn after_the_timeout_protected_pods_are_deleted_last() {
     let minute = Duration::from_mins(1);
     let mut rs = replica_set("web", 1);
     blocked_for(&mut rs, 59);
@@ -285,8 +285,8 @@ fn the_condition_comes_and_goes_with_the_block() {
     assert_eq!(condition.reason.as_deref(), Some(PROTECTED_PODS));
     let second = Timestamp::from_second(now().as_second()).ok();
     assert_eq!(condition.last_transition_time, second);
-    let message = "5 pods have the annotation replicaset-controller/scale-down=never (a, b, c, \
-                   …), 4 more than spec.replicas (1); they are kept";
+    let message = "5 pods have the annotation replicaset-controller/scale-down=never (a, b, c, …), \
+                   4 more than spec.replicas (1); kept";
     assert_eq!(condition.message.as_deref(), Some(message));
     rs.status.conditions = conditions.clone();
     // Fewer marks alone are no news; fewer pods are.

@@ -181,7 +181,7 @@ pub(in crate::stdx::turns) fn wait<T>(
             return Waited::TimedOut;
         }
         let mut state = scheduler.lock();
-        // A deadline of a process is an instant of its own clock, which suspends hold back.
+        // A deadline of a process is an instant of its own clock, which suspends delay.
         let suspended = state.processes[current.process].suspended;
         let deadline = deadline.map(|at| at.saturating_duration_since(scheduler.base) + suspended);
         if deadline.is_some_and(|deadline| deadline <= state.now) {

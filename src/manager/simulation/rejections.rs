@@ -1,12 +1,12 @@
-//! The refusals of the model, worded as the API server's.
+//! The rejections of the model, worded as the API server's.
 
 use serde_json::{Value, json};
 
 use super::http::Answer;
 use super::objects::{Kind, NAMESPACE};
 
-/// A refusal with a Status.
-pub(super) fn refusal(code: u16, reason: &str, message: &str) -> Answer {
+/// A rejection with a Status.
+pub(super) fn rejection(code: u16, reason: &str, message: &str) -> Answer {
     Answer {
         code,
         retry_after: None,
@@ -25,7 +25,7 @@ fn status(code: u16, reason: &str, message: &str, details: &Value) -> Value {
 
 /// 404.
 pub(super) fn not_found(kind: Kind, name: &str) -> Answer {
-    refusal(
+    rejection(
         404,
         "NotFound",
         &format!("{} \"{name}\" not found", kind.resource()),

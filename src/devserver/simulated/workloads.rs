@@ -159,7 +159,7 @@ fn ranges(numbers: &BTreeSet<i64>) -> String {
 
 /// Creates pods in the order of their numbers, and deletes and replaces them in the reverse order.
 ///
-/// DIFFERS: old templates are not kept, so a partition holds back only the replacement of pods.
+/// DIFFERS: old templates are not kept, so a partition prevents only the replacement of pods.
 pub(super) fn sync_stateful_set(state: &mut State, set: &Served) {
     let name = set.object.name().to_owned();
     let revision = format!("{name}-{}", set.revision());

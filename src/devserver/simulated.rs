@@ -3,7 +3,7 @@
 //! of kube-controller-manager's controller of the same name, without a claim of parity. They change
 //! only objects of these kinds, and pods and slices that such an object controls.
 //!
-//! The thread `dev-neighbours` looks at all objects of these kinds a moment after any change. Each
+//! The thread `dev-controllers` looks at all objects of these kinds a moment after any change. Each
 //! object gets the next step towards its spec; the step is a change, and leads to the next look.
 
 mod services;
@@ -79,7 +79,7 @@ pub(crate) fn start(
     stop: &Stop,
 ) -> io::Result<JoinHandle<()>> {
     let (store, stopping, names) = (Arc::clone(store), stop.clone(), names.to_vec());
-    thread::try_spawn("dev-neighbours", stop, move || {
+    thread::try_spawn("dev-controllers", stop, move || {
         let (mut seen, mut pause) = (0, LOOK_EVERY);
         while !stopping.wait_timeout(pause) {
             let version = store.read(|state| state.version);

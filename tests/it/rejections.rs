@@ -94,7 +94,7 @@ fn raise_quota(cluster: &TestCluster, pods: usize, used: usize) {
 }
 
 /// Waits until the daemon has reported that a create for this ReplicaSet was rejected.
-fn until_refused(cluster: &TestCluster, name: &str) {
+fn until_rejected(cluster: &TestCluster, name: &str) {
     cluster.eventually("the condition", || {
         replica_failure(&cluster.status(name)).is_some()
     });
@@ -113,7 +113,7 @@ fn a_full_quota_costs_few_requests_however_many_wait() {
         cluster.create_replica_set(&new_replica_set_labelled(name, 3, name));
     }
     for name in &names {
-        until_refused(&cluster, name);
+        until_rejected(&cluster, name);
     }
     let (n_before, n_writes) = (n_posts(&cluster), cluster.n_writes());
     assert!(n_before >= names.len());
@@ -136,7 +136,7 @@ fn the_place_that_a_pod_leaves_is_taken() {
     cluster.stable("full");
     for name in ["a-old", "b-young"] {
         cluster.create_replica_set(&new_replica_set_labelled(name, 1, name));
-        until_refused(&cluster, name);
+        until_rejected(&cluster, name);
     }
     // The pauses of the queue have grown.
     cluster
@@ -173,7 +173,7 @@ fn an_accepted_create_lets_the_next_one_try() {
         cluster.create_replica_set(&new_replica_set_labelled(name, 1, name));
     }
     for name in &names {
-        until_refused(&cluster, name);
+        until_rejected(&cluster, name);
     }
     raise_quota(&cluster, 100, 0);
     cluster.eventually_eq("all pods", &names.len(), || {
@@ -192,7 +192,7 @@ fn a_raised_quota_is_seen_at_once() {
     grant_watch(&cluster);
     create_quota(&cluster, 0);
     cluster.create_replica_set(&new_replica_set("a", 1));
-    until_refused(&cluster, "a");
+    until_rejected(&cluster, "a");
     // The next try is due after 4.5 s.
     cluster
         .waiting()
@@ -231,7 +231,7 @@ fn without_the_right_probes_find_a_raised_quota() {
     let port = PlainPort::free();
     let process = cluster.start_process(&["--leader-elect=false", &port.argument()]);
     cluster.create_replica_set(&new_replica_set("a", 1));
-    until_refused(&cluster, "a");
+    until_rejected(&cluster, "a");
     cluster.eventually("the log says so", || {
         process.log().contains("quotas are not watched")
     });
@@ -254,7 +254,7 @@ fn an_invalid_pod_is_tried_again_soon() {
     let status = Status::new(422, "Invalid", "Pod \"a-x\" is invalid: spec.nodeName: no");
     let rule = cluster.fault("create", "pods", Action::refuse(status));
     cluster.create_replica_set(&new_replica_set("a", 3));
-    until_refused(&cluster, "a");
+    until_rejected(&cluster, "a");
     cluster.eventually("further creates", || n_posts(&cluster) >= 2);
     rule.remove();
     cluster.stable("a");
@@ -267,7 +267,7 @@ fn a_new_generation_tries_at_once() {
     let cluster = TestCluster::running();
     create_quota(&cluster, 1);
     cluster.create_replica_set(&new_replica_set("a", 3));
-    until_refused(&cluster, "a");
+    until_rejected(&cluster, "a");
     cluster.scale("a", 1);
     cluster.stable("a");
     assert!(replica_failure(&cluster.status("a")).is_none());
@@ -275,7 +275,7 @@ fn a_new_generation_tries_at_once() {
 
 /// Nine tries within 1.3 s logged nine pairs of lines.
 #[test]
-fn a_refusal_is_one_warning_until_its_reason_changes() {
+fn a_rejection_is_one_warning_until_its_reason_changes() {
     if TestCluster::is_real() {
         return;
     }
@@ -305,7 +305,7 @@ fn a_refusal_is_one_warning_until_its_reason_changes() {
     cluster.eventually("another reason", || {
         lines("WARN").iter().any(|it| it.contains("restricted"))
     });
-    cluster.eventually("the condition tells the newest", || {
+    cluster.eventually("the condition has the newest error", || {
         let failure = replica_failure(&cluster.status("a"));
         failure.is_some_and(|it| it.to_string().contains("restricted"))
     });
@@ -321,9 +321,9 @@ fn the_log_names_the_quota_and_the_position_in_its_queue() {
     create_quota(&cluster, 0);
     let process = cluster.start_process(&[]);
     cluster.create_replica_set(&new_replica_set_labelled("a", 3, "a"));
-    cluster.eventually("it says so", || {
+    cluster.eventually("the log names the position", || {
         let log = process.log();
-        log.contains("quota \"few\" is full (used: pods=0, limited: pods=0): 3 pods missing, ")
-            && log.contains("position 1 of 1, next attempt in ")
+        log.contains("quota \"few\" is full (used: pods=0, limited: pods=0); 3 pods missing; ")
+            && log.contains("number 1 of 1 waiting for this quota; next attempt in ")
     });
 }

@@ -143,7 +143,7 @@ fn a_service_has_the_ready_pods_as_endpoints() {
 }
 
 #[test]
-fn a_budget_holds_back_evictions() {
+fn a_budget_blocks_evictions() {
     let rig = rig();
     rig.create_pod("p");
     rig.create_pod("q");
@@ -193,7 +193,7 @@ fn logs_are_canned() {
 }
 
 #[test]
-fn gates_hold_back_node_and_readiness() {
+fn scheduling_and_readiness_gates_delay_pods() {
     let rig = rig();
     let mut gated = pod("gated");
     gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);

@@ -48,7 +48,7 @@ pub const DENIED_WAIT_MAX: Duration = Duration::from_mins(5);
 /// DIFFERS: upstream retries after 5 ms, doubled with each failure of the key up to 1,000 s,
 /// whatever the error is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Rejection {
     /// 403 of this ResourceQuota.
     Quota(Arc<str>),
     /// 429, 503, a time-out, or a webhook that did not respond.
@@ -62,15 +62,15 @@ pub enum Refusal {
     Denied,
 }
 
-impl Refusal {
-    /// The kinds, in the order of [`Refusal::kind`].
+impl Rejection {
+    /// The kinds, in the order of [`Rejection::kind`].
     pub const KINDS: [&str; 4] = ["quota", "overload", "invalid", "denied"];
 
     /// The kind of this failed create; `None` for errors of other kinds. The caller has handled
     /// the rejection of a terminating namespace.
     pub fn of(error: &WriteError) -> Option<Self> {
         let status = error.response()?;
-        if let Some(quota) = status.refusing_quota() {
+        if let Some(quota) = status.rejecting_quota() {
             return Some(Self::Quota(quota.into()));
         }
         if status.is_overload() {
@@ -84,7 +84,7 @@ impl Refusal {
         is_denied.then_some(Self::Denied)
     }
 
-    /// Index of its kind in [`Refusal::KINDS`].
+    /// Index of its kind in [`Rejection::KINDS`].
     pub fn kind(&self) -> usize {
         match self {
             Self::Quota(_) => 0,
@@ -123,8 +123,8 @@ impl Refusal {
 
 /// The last rejected create of a ReplicaSet.
 #[derive(Debug)]
-pub(super) struct Refused {
-    pub(super) refusal: Refusal,
+pub(super) struct Rejected {
+    pub(super) rejection: Rejection,
     message: Box<str>,
     /// When the first of the consecutive rejections came.
     since: Instant,
@@ -134,7 +134,7 @@ pub(super) struct Refused {
     generation: i64,
 }
 
-impl Refused {
+impl Rejected {
     fn remaining(&self, now: Instant) -> Option<Duration> {
         let remaining = self.until.saturating_duration_since(now);
         (!remaining.is_zero()).then_some(remaining)
@@ -142,7 +142,7 @@ impl Refused {
 
     /// The quota that rejects pods of the ReplicaSet `key`.
     fn quota(&self, key: &ObjectKey) -> Option<ObjectKey> {
-        let Refusal::Quota(name) = &self.refusal else {
+        let Rejection::Quota(name) = &self.rejection else {
             return None;
         };
         let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(name));
@@ -153,9 +153,9 @@ impl Refused {
 /// Why and how long the creates of a ReplicaSet are backed off, for `explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackedOff {
-    pub refusal: Refusal,
+    pub rejection: Rejection,
     /// Consecutive rejections of this kind.
-    pub n_refusals: u32,
+    pub n_rejections: u32,
     /// Time since the first of them.
     pub since: Duration,
     /// Time until the next attempt, if nothing ends the back-off earlier.
@@ -215,9 +215,9 @@ impl QuotaQueue {
     /// key.
     fn arm(&mut self, records: &mut Records) -> Option<ObjectKey> {
         let head = self.waiting.front()?.clone();
-        let refused = records.get_mut(&head)?.refused.as_mut()?;
+        let rejected = records.get_mut(&head)?.rejected.as_mut()?;
         // Also if it is armed: a create of a new generation may have been rejected since then.
-        refused.until = refused.until.min(self.due);
+        rejected.until = rejected.until.min(self.due);
         let armed = Some((head.clone(), self.due));
         if self.armed == armed {
             return None;
@@ -234,20 +234,25 @@ fn pace(n: usize) -> Duration {
 }
 
 impl State {
-    /// Ends the wait of `rs`, if it waits. Returns its last refusal.
-    fn end_wait(&mut self, rs: &ReplicaSet, in_vain: bool, now: Instant) -> Option<Box<Refused>> {
-        let last = self.of(&rs.key, &rs.uid)?.refused.take()?;
-        self.leave_queue(&rs.key, &last, in_vain, now);
+    /// Ends the wait of `rs`, if it waits. Returns its last rejection.
+    fn end_wait(
+        &mut self,
+        rs: &ReplicaSet,
+        rejected_again: bool,
+        now: Instant,
+    ) -> Option<Box<Rejected>> {
+        let last = self.of(&rs.key, &rs.uid)?.rejected.take()?;
+        self.leave_queue(&rs.key, &last, rejected_again, now);
         Some(last)
     }
 
     /// Removes a ReplicaSet from the queue of its quota at the end of its back-off. If its attempt
-    /// was rejected again (`in_vain`), the next turn is due after a delay.
+    /// was rejected again (`rejected_again`), the next turn is due after a delay.
     pub(super) fn leave_queue(
         &mut self,
         key: &ObjectKey,
-        last: &Refused,
-        in_vain: bool,
+        last: &Rejected,
+        rejected_again: bool,
         now: Instant,
     ) {
         let pace = pace(self.queues.len());
@@ -256,7 +261,7 @@ impl State {
         queue.waiting.retain(|it| it != key);
         if last.n == 0 {
             (queue.due, queue.lively_until) = (now, now + LIVELY);
-        } else if in_vain && last.until <= now {
+        } else if rejected_again && last.until <= now {
             queue.pass_turn(pace, now);
         }
     }
@@ -268,27 +273,28 @@ impl Memories {
         self.state.lock().end_wait(rs, false, self.clock.now());
     }
 
-    /// Records how the creates of `rs` ended: with a refusal and its message, or otherwise, which
+    /// Records how the creates of `rs` ended: with a rejection and its message, or otherwise, which
     /// ends its wait.
-    pub fn creates_tried(&self, rs: &ReplicaSet, refused: Option<(Refusal, String)>) {
+    pub fn creates_tried(&self, rs: &ReplicaSet, rejected: Option<(Rejection, String)>) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let last = state.end_wait(rs, true, now);
         // Without a record it is deleted.
-        let (Some((refusal, message)), Some(memory)) = (refused, state.of(&rs.key, &rs.uid)) else {
+        let (Some((rejection, message)), Some(memory)) = (rejected, state.of(&rs.key, &rs.uid))
+        else {
             return;
         };
-        let row = last.filter(|it| it.n > 0 && it.refusal.kind() == refusal.kind());
+        let row = last.filter(|it| it.n > 0 && it.rejection.kind() == rejection.kind());
         let n = row.as_ref().map_or(1, |it| it.n.saturating_add(1));
-        let refused = memory.refused.insert(Box::new(Refused {
+        let rejected = memory.rejected.insert(Box::new(Rejected {
             since: row.map_or(now, |it| it.since),
-            until: now + refusal.wait(&rs.uid, n),
+            until: now + rejection.wait(&rs.uid, n),
             n,
             generation: rs.generation,
-            refusal,
+            rejection,
             message: message.into(),
         }));
-        if let Some(quota) = refused.quota(&rs.key) {
+        if let Some(quota) = rejected.quota(&rs.key) {
             let queue = state.queues.entry(quota);
             let queue = queue.or_insert_with(|| QuotaQueue::new(now));
             queue.waiting.push_back(rs.key.clone());
@@ -348,11 +354,11 @@ impl Memories {
         let now = self.clock.now();
         let state = self.state.lock();
         let memory = state.records.get(&rs.key)?;
-        let refused = memory.refused.as_deref();
-        let is_its = |it: &&Refused| memory.owner == rs.uid && it.generation == rs.generation;
-        let refused = refused.filter(is_its)?;
-        let mut remaining = refused.remaining(now)?;
-        let quota = refused.quota(&rs.key);
+        let rejected = memory.rejected.as_deref();
+        let is_its = |it: &&Rejected| memory.owner == rs.uid && it.generation == rs.generation;
+        let rejected = rejected.filter(is_its)?;
+        let mut remaining = rejected.remaining(now)?;
+        let quota = rejected.quota(&rs.key);
         let queue = quota.and_then(|quota| state.queues.get(&quota));
         let position = queue.and_then(|queue| {
             let n_before = queue.waiting.iter().position(|it| *it == rs.key)?;
@@ -367,9 +373,9 @@ impl Memories {
             })
         });
         Some(BackedOff {
-            refusal: refused.refusal.clone(),
-            n_refusals: refused.n,
-            since: now.saturating_duration_since(refused.since),
+            rejection: rejected.rejection.clone(),
+            n_rejections: rejected.n,
+            since: now.saturating_duration_since(rejected.since),
             remaining,
             position,
         })
@@ -378,21 +384,21 @@ impl Memories {
 
 impl Memory {
     /// At which generation a create was rejected, and the remaining back-off at that generation.
-    pub fn refused(&self, now: Instant) -> Option<(i64, Option<Duration>)> {
-        let last = self.refused.as_ref()?;
+    pub fn rejected(&self, now: Instant) -> Option<(i64, Option<Duration>)> {
+        let last = self.rejected.as_ref()?;
         Some((last.generation, last.remaining(now)))
     }
 
     /// Records that a create was accepted: a later rejection counts as the first.
     pub fn create_was_accepted(&mut self) {
-        if let Some(refused) = &mut self.refused {
-            refused.n = 0;
+        if let Some(rejected) = &mut self.rejected {
+            rejected.n = 0;
         }
     }
 
-    /// The message of the last refusal, until creates are accepted or not needed.
-    pub fn last_refusal(&self) -> Option<&str> {
-        self.refused.as_ref().map(|it| &*it.message)
+    /// The message of the last rejection, until creates are accepted or not needed.
+    pub fn last_rejection(&self) -> Option<&str> {
+        self.rejected.as_ref().map(|it| &*it.message)
     }
 }
 

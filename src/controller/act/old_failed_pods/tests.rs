@@ -10,7 +10,7 @@ use crate::api::{Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::Pods;
 use crate::controller::memory::RecordView;
 use crate::controller::testing::{
-    Fixture, Write, fixture, not_allowed, owned_pod, read_replica_set, ready_pod, refused,
+    Fixture, Write, fixture, not_allowed, owned_pod, read_replica_set, ready_pod, rejected,
     replica_set_json, seconds_ago,
 };
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -103,7 +103,7 @@ fn they_do_not_shorten_the_back_off_of_a_failing_sync() {
     let rs = keeps_one(1);
     let pods: Vec<Pod> = (0..10).map(|i| failed(i, &rs, 9000 - i)).collect();
     let fixture = fixture(&rs, pods);
-    let conflict = || refused(409, "Conflict", "not now");
+    let conflict = || rejected(409, "Conflict", "not now");
     fixture.writes.on_create(move |_, _| Some(Err(conflict())));
     for _ in 0..9 {
         fixture.process(&rs.key);
@@ -141,7 +141,10 @@ fn the_oldest_go_first_a_few_per_sync() {
     assert_eq!(discarded(&fixture), ["f08", "f09"]);
     assert_eq!(fixture.queue.next_deadline(), None, "none is left");
     assert_eq!(
-        fixture.metrics.leftovers_deleted.get(WriteOutcome::Success),
+        fixture
+            .metrics
+            .old_failed_pods_deleted
+            .get(WriteOutcome::Success),
         10
     );
     assert_eq!(fixture.open(&rs), None, "no sync waits for them");
@@ -182,7 +185,7 @@ fn replicas_go_first() {
     fixture.queued_after(Duration::from_millis(500));
 }
 
-/// What is gone leaves the cache soon, but something may refuse each delete as a conflict, for
+/// What is gone leaves the cache soon, but something may reject each delete as a conflict, for
 /// ever.
 #[test]
 fn a_pod_that_has_changed_since_is_left_alone() {
@@ -190,13 +193,13 @@ fn a_pod_that_has_changed_since_is_left_alone() {
         let (fixture, _) = with_failed(10);
         fixture
             .writes
-            .on_delete(move |_, _| Some(Err(refused(code, reason, "changed"))));
+            .on_delete(move |_, _| Some(Err(rejected(code, reason, "changed"))));
         fixture.sync_ok("web");
         assert_eq!(discarded(&fixture).len(), 8);
         assert_eq!(
             fixture
                 .metrics
-                .leftovers_deleted
+                .old_failed_pods_deleted
                 .get(WriteOutcome::NotNeeded),
             8
         );
@@ -218,12 +221,12 @@ fn a_rejected_delete_fails_no_sync_and_is_retried() {
     assert_eq!(
         discarded(&fixture),
         ["f00"],
-        "the others would be refused too"
+        "the others would be rejected too"
     );
     assert_eq!(
         fixture
             .metrics
-            .leftovers_deleted
+            .old_failed_pods_deleted
             .get(WriteOutcome::Rejected),
         1
     );

@@ -12,7 +12,7 @@ use crate::store::{State, key_of};
 use crate::workload::is_terminal;
 use crate::write;
 
-/// Tells the slices of this server from those of kube-controller-manager.
+/// Distinguishes this server's slices from those of kube-controller-manager.
 const MANAGER: &str = "dev.replicaset-controller";
 
 /// Maximum endpoints of a slice (kubernetes `pkg/controller/endpointslice/config:v1alpha1`).

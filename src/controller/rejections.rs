@@ -1,6 +1,7 @@
-//! Rejected creates: the sync delays further ones until the next may succeed ([`Refusal`]). The
-//! rest of the sync runs. Handlers wake the queues in front of quotas, and the worker serves them
-//! after each sync.
+//! Rejected creates. After one, a sync postpones further creates until one may succeed
+//! ([`Rejection`]); everything else continues. ReplicaSets that one quota rejects wait in that
+//! quota's queue ([`Memories`](super::memory::Memories)); event handlers and the worker let its
+//! head retry.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::decide::status::{Failure, bounded};
 use super::decide::step::Plan;
 use super::decide::{May, Step, View};
 use super::memory::Memory;
-use super::memory::refusals::{BackedOff, Refusal};
+use super::memory::rejections::{BackedOff, Rejection};
 use super::worker::in_milliseconds;
 use super::{ReplicaSetController, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
@@ -26,8 +27,8 @@ pub struct QuotaWatch {
 }
 
 impl Writer {
-    /// Records how the creates of a sync ended that was to create pods, or that they need not wait
-    /// any longer.
+    /// Records the outcome of a sync's creates. If the sync no longer needs to create pods, clears
+    /// the rejection.
     pub(super) fn note_creates(
         &self,
         view: &View<'_>,
@@ -36,23 +37,23 @@ impl Writer {
     ) {
         let rs = view.rs;
         if !step.acts() || !matches!(step.plan, Plan::Create(_)) {
-            // Something else than the rejection keeps this sync from creating.
-            if step.may == May::Act && view.record.refused.is_some() {
+            // This sync creates nothing although it may: the rejection is obsolete.
+            if step.may == May::Act && view.record.rejected.is_some() {
                 self.memories.creates_not_needed(rs);
             }
             return;
         }
-        let refused = match managed {
+        let rejected = match managed {
             Ok(()) => None,
             Err(SyncError::Batch { error, .. })
                 if self.options.retry_backoff != RetryBackoff::Kcm =>
             {
-                Refusal::of(error).map(|it| (it, bounded(&error.to_string())))
+                Rejection::of(error).map(|it| (it, bounded(&error.to_string())))
             }
             Err(_) => return,
         };
-        let is_of_quota = matches!(refused, Some((Refusal::Quota(_), _)));
-        self.memories.creates_tried(rs, refused);
+        let is_of_quota = matches!(rejected, Some((Rejection::Quota(_), _)));
+        self.memories.creates_tried(rs, rejected);
         // ORDER: the ReplicaSet is in the queue before the watch starts, whose first events wake
         // it.
         if is_of_quota {
@@ -67,7 +68,7 @@ impl Writer {
         if !creates_later && !matches!(step.may, May::Report(_)) {
             return None;
         }
-        let message = |it: &mut Memory| it.last_refusal().map(str::to_owned);
+        let message = |it: &mut Memory| it.last_rejection().map(str::to_owned);
         let message = self.memories.get(rs, message).flatten()?;
         Some(self.failure(Plan::Create(1), &message))
     }
@@ -79,21 +80,21 @@ impl Writer {
 }
 
 impl ReplicaSetController {
-    /// Records that a pod or a ReplicaSet of `namespace` may have freed quota. Where quotas are
-    /// watched, their status alone decides: it also shows when the API server counts what was
-    /// freed.
+    /// Records that a pod or a ReplicaSet of `namespace` may have freed quota. If quotas are
+    /// watched, waits for their status instead: the API server frees quota only some time after the
+    /// pod is gone.
     pub(super) fn may_free_quota(&self, namespace: &str) {
         if !self.memories.quota_watch.is_open.load(Ordering::Relaxed) {
-            self.enqueue_turns(self.memories.wake(namespace, None));
+            self.enqueue_retries(self.memories.wake(namespace, None));
         }
     }
 
     /// Records that the quota of this name has changed.
     pub fn handle_quota_change(&self, namespace: &str, quota: &str) {
-        self.enqueue_turns(self.memories.wake(namespace, Some(quota)));
+        self.enqueue_retries(self.memories.wake(namespace, Some(quota)));
     }
 
-    pub(super) fn enqueue_turns(&self, turns: Vec<(ObjectKey, Duration)>) {
+    pub(super) fn enqueue_retries(&self, turns: Vec<(ObjectKey, Duration)>) {
         for (key, delay) in turns {
             self.add_to_queue(&key, Priority::High, delay);
         }
@@ -106,20 +107,23 @@ impl ReplicaSetController {
 }
 
 /// Describes a quota's error and when a create is tried again. `missing` pods are to be created.
-pub(super) fn why_quota_refuses(
+pub(super) fn describe_full_quota(
     backed_off: &BackedOff,
     error: &str,
     missing: usize,
 ) -> Option<String> {
-    let (Refusal::Quota(quota), Some(position)) = (&backed_off.refusal, backed_off.position) else {
+    let (Rejection::Quota(quota), Some(position)) = (&backed_off.rejection, backed_off.position)
+    else {
         return None;
     };
     let why = match error.split_once(", used: ") {
         Some((_, used)) => format!("is full (used: {used})"),
         None => format!("rejects pods ({error})"),
     };
+    let plural = if missing == 1 { "" } else { "s" };
     Some(format!(
-        "quota \"{quota}\" {why}: {missing} pods missing, position {} of {}, next attempt in {:?}",
+        "quota \"{quota}\" {why}; {missing} pod{plural} missing; number {} of {} waiting for this \
+         quota; next attempt in {:?}",
         position.n_before + 1,
         position.len,
         in_milliseconds(position.next_try_in),

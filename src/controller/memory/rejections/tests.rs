@@ -1,10 +1,10 @@
-//! Kinds of refusal, waits, and queues in the memory.
+//! Kinds of rejection, waits, and queues in the memory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Memories, Memory};
-use super::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Refusal};
+use super::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Rejection};
 use crate::api::{ObjectKey, ReplicaSet, Status};
 use crate::controller::testing::replica_set;
 use crate::stdx::clock::Clock;
@@ -21,14 +21,14 @@ fn memories() -> (Memories, Arc<FakeClock>) {
     )
 }
 
-fn quota(name: &str) -> Refusal {
-    Refusal::Quota(name.into())
+fn quota(name: &str) -> Rejection {
+    Rejection::Quota(name.into())
 }
 
-/// A create of `rs` is refused.
-fn refuse(memories: &Memories, rs: &ReplicaSet, refusal: Refusal) {
+/// A create of `rs` is rejected.
+fn reject(memories: &Memories, rs: &ReplicaSet, rejection: Rejection) {
     memories.with(rs, |_| {});
-    memories.creates_tried(rs, Some((refusal, String::new())));
+    memories.creates_tried(rs, Some((rejection, String::new())));
 }
 
 /// Its wait.
@@ -68,9 +68,9 @@ fn waits(memories: &Memories, namespace: &str, quota: Option<&str>) -> bool {
 fn each_quota_has_a_queue_of_its_own() {
     let (memories, clock) = memories();
     let all: Vec<ReplicaSet> = ["a", "b", "c"].map(|name| replica_set(name, 1)).into();
-    refuse(&memories, &all[0], quota("cpu"));
-    refuse(&memories, &all[1], quota("cpu"));
-    refuse(&memories, &all[2], quota("pods"));
+    reject(&memories, &all[0], quota("cpu"));
+    reject(&memories, &all[1], quota("cpu"));
+    reject(&memories, &all[2], quota("pods"));
     let mut due = turns(&memories, &all[1]);
     due.sort();
     assert_eq!(due, [at("a", 1500), at("c", 1500)]);
@@ -78,7 +78,7 @@ fn each_quota_has_a_queue_of_its_own() {
     assert!(waits(&memories, "default", Some("pods")));
     assert!(!waits(&memories, "default", Some("other")));
     assert!(!waits(&memories, "elsewhere", None));
-    let backed_off = memories.backed_off(&all[1]).expect("b is held back");
+    let backed_off = memories.backed_off(&all[1]).expect("b is backed off");
     let position = backed_off.position.map(|it| (it.n_before, it.len));
     assert_eq!(position, Some((1, 2)));
     assert!(memories.backed_off(&all[0]).is_none(), "a may try");
@@ -89,7 +89,7 @@ fn each_accepted_create_lets_the_next_one_try() {
     let (memories, clock) = memories();
     let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
     for rs in &all {
-        refuse(&memories, rs, quota("pods"));
+        reject(&memories, rs, quota("pods"));
     }
     assert_eq!(turns(&memories, &all[2]), [at("a", 1500)]);
     clock.advance(PACE);
@@ -97,23 +97,23 @@ fn each_accepted_create_lets_the_next_one_try() {
     assert_eq!(turns(&memories, &all[0]), [at("b", 0)]);
     accept(&memories, &all[1]);
     assert_eq!(turns(&memories, &all[1]), [at("c", 0)]);
-    refuse(&memories, &all[2], quota("pods"));
+    reject(&memories, &all[2], quota("pods"));
     assert_eq!(turns(&memories, &all[2]), [at("c", 1500)]);
 }
 
 /// A new generation tries at once. The work queue may have brought the key back meanwhile, so its
 /// sync must ask for the turn, and not for the end of the new wait.
 #[test]
-fn who_is_refused_again_before_its_turn_still_has_it() {
+fn who_is_rejected_again_before_its_turn_still_has_it() {
     let (memories, clock) = memories();
     let mut rs = replica_set("a", 1);
-    refuse(&memories, &rs, quota("pods"));
+    reject(&memories, &rs, quota("pods"));
     assert_eq!(turns(&memories, &rs), [at("a", 1500)]);
     clock.advance(SECOND);
     rs.generation += 1;
-    refuse(&memories, &rs, quota("pods"));
+    reject(&memories, &rs, quota("pods"));
     assert_eq!(turns(&memories, &rs), [], "it is on its way");
-    let wait = memories.with(&rs, |memory| memory.refused(clock.now()));
+    let wait = memories.with(&rs, |memory| memory.rejected(clock.now()));
     assert_eq!(
         wait,
         Some((rs.generation, Some(Duration::from_millis(500))))
@@ -125,8 +125,8 @@ fn who_is_refused_again_before_its_turn_still_has_it() {
 fn who_does_not_try_passes_the_turn() {
     let (memories, clock) = memories();
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
-    refuse(&memories, &a, quota("pods"));
-    refuse(&memories, &b, quota("pods"));
+    reject(&memories, &a, quota("pods"));
+    reject(&memories, &b, quota("pods"));
     assert_eq!(turns(&memories, &b), [at("a", 1500)]);
     assert_eq!(turns(&memories, &a), [], "its time has not come");
     clock.advance(PACE);
@@ -140,12 +140,12 @@ fn who_does_not_try_passes_the_turn() {
 fn pauses_grow_to_30_s_unless_something_may_free_quota() {
     let (memories, clock) = memories();
     let a = replica_set("a", 1);
-    refuse(&memories, &a, quota("pods"));
+    reject(&memories, &a, quota("pods"));
     let next = || {
         let due = turns(&memories, &a);
         let delay = due.first().expect("a turn").1;
         clock.advance(Duration::from_millis(u64::try_from(delay).expect("short")));
-        refuse(&memories, &a, quota("pods"));
+        reject(&memories, &a, quota("pods"));
         delay
     };
     let pauses: Vec<u128> = (0..9).map(|_| next()).collect();
@@ -157,7 +157,7 @@ fn pauses_grow_to_30_s_unless_something_may_free_quota() {
     clock.advance(PAUSE_MAX / 2);
     let woken = memories.wake("default", None);
     assert_eq!(woken, [(a.key.clone(), Duration::ZERO)]);
-    refuse(&memories, &a, quota("pods"));
+    reject(&memories, &a, quota("pods"));
     for _ in 0..3 {
         memories.wake("default", None);
     }
@@ -170,7 +170,7 @@ fn the_queues_share_a_budget() {
     let pace = || super::pace(memories.state.lock().queues.len());
     for n in 0..50 {
         let rs = replica_set(&format!("rs-{n}"), 1);
-        refuse(&memories, &rs, quota(&format!("quota-{n}")));
+        reject(&memories, &rs, quota(&format!("quota-{n}")));
     }
     assert_eq!(pace(), 10 * SECOND, "5 a second for 50");
     for n in 0..50 {
@@ -185,44 +185,44 @@ fn the_queues_share_a_budget() {
 fn a_queue_ends_with_its_last_replica_set() {
     let (memories, _) = memories();
     let (a, b) = (replica_set("a", 1), replica_set("b", 1));
-    refuse(&memories, &a, quota("pods"));
-    refuse(&memories, &b, quota("pods"));
-    assert_eq!(memories.totals().refused, [2, 0, 0, 0]);
+    reject(&memories, &a, quota("pods"));
+    reject(&memories, &b, quota("pods"));
+    assert_eq!(memories.totals().rejected, [2, 0, 0, 0]);
     accept(&memories, &a);
     assert!(waits(&memories, "default", None));
     memories.forget(&b.key, Some(&b.uid));
     assert!(!waits(&memories, "default", None));
-    assert_eq!(memories.totals().refused, [0, 0, 0, 0]);
+    assert_eq!(memories.totals().rejected, [0, 0, 0, 0]);
     assert!(memories.state.lock().queues.is_empty());
 }
 
 #[test]
-fn another_refusal_takes_a_replica_set_out_of_its_queue() {
+fn another_rejection_takes_a_replica_set_out_of_its_queue() {
     let (memories, _) = memories();
     let a = replica_set("a", 1);
-    refuse(&memories, &a, quota("pods"));
-    refuse(&memories, &a, quota("cpu"));
+    reject(&memories, &a, quota("pods"));
+    reject(&memories, &a, quota("cpu"));
     assert!(!waits(&memories, "default", Some("pods")));
     assert!(waits(&memories, "default", Some("cpu")));
-    refuse(&memories, &a, Refusal::Invalid);
+    reject(&memories, &a, Rejection::Invalid);
     assert!(!waits(&memories, "default", None));
-    assert_eq!(memories.totals().refused, [0, 0, 1, 0]);
+    assert_eq!(memories.totals().rejected, [0, 0, 1, 0]);
 }
 
 /// Otherwise a webhook that fails would dissolve the queue at once.
 #[test]
-fn a_try_that_meets_another_refusal_is_followed_by_a_pause() {
-    let overload = || Some(Refusal::Overload { retry_after: None });
-    for refusal in [overload(), None] {
+fn a_try_that_meets_another_rejection_is_followed_by_a_pause() {
+    let overload = || Some(Rejection::Overload { retry_after: None });
+    for rejection in [overload(), None] {
         let (memories, clock) = memories();
         let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
         for rs in &all {
-            refuse(&memories, rs, quota("pods"));
+            reject(&memories, rs, quota("pods"));
         }
         assert_eq!(turns(&memories, &all[2]), [at("a", 1500)]);
         clock.advance(PACE);
-        match refusal {
-            Some(refusal) => refuse(&memories, &all[0], refusal),
+        match rejection {
+            Some(rejection) => reject(&memories, &all[0], rejection),
             None => memories.creates_tried(&all[0], None),
         }
         assert_eq!(turns(&memories, &all[0]), [at("b", 1500)]);
@@ -238,9 +238,9 @@ fn a_recreated_replica_set_inherits_no_wait() {
     let (memories, clock) = memories();
     let (old, mut new) = (replica_set("a", 1), replica_set("a", 1));
     new.uid = "another".into();
-    refuse(&memories, &old, quota("pods"));
+    reject(&memories, &old, quota("pods"));
     memories.with(&new, |memory| {
-        assert_eq!(memory.refused(clock.now()), None);
+        assert_eq!(memory.rejected(clock.now()), None);
     });
     assert!(!waits(&memories, "default", None));
 }
@@ -249,11 +249,11 @@ fn a_recreated_replica_set_inherits_no_wait() {
 fn a_wait_ends_with_its_time_or_a_generation() {
     let (memories, clock) = memories();
     let rs = replica_set("web", 1);
-    refuse(&memories, &rs, Refusal::Invalid);
+    reject(&memories, &rs, Rejection::Invalid);
     let until = wait(&memories, &rs).expect("it waits");
     let of = |generation| {
         let now = clock.now();
-        let wait = memories.get(&rs, |memory| memory.refused(now)).flatten();
+        let wait = memories.get(&rs, |memory| memory.rejected(now)).flatten();
         wait.filter(|(of, _)| *of == generation)
             .and_then(|(_, wait)| wait)
     };
@@ -263,15 +263,15 @@ fn a_wait_ends_with_its_time_or_a_generation() {
 }
 
 #[test]
-fn only_refusals_of_one_kind_count_together() {
+fn only_rejections_of_one_kind_count_together() {
     let (memories, clock) = memories();
     let rs = replica_set("web", 1);
-    let overload = || Refusal::Overload { retry_after: None };
-    let row = |refusal| {
-        refuse(&memories, &rs, refusal);
+    let overload = || Rejection::Overload { retry_after: None };
+    let row = |rejection| {
+        reject(&memories, &rs, rejection);
         let backed_off = memories.backed_off(&rs).expect("it waits");
         (
-            backed_off.n_refusals,
+            backed_off.n_rejections,
             backed_off.since,
             backed_off.remaining,
         )
@@ -281,42 +281,42 @@ fn only_refusals_of_one_kind_count_together() {
     let (n, since, second) = row(overload());
     assert_eq!((n, since), (2, SECOND));
     assert!(second > first);
-    let (n, since, _) = row(Refusal::Invalid);
+    let (n, since, _) = row(Rejection::Invalid);
     assert_eq!((n, since), (1, Duration::ZERO));
 }
 
 #[test]
-fn refusals_between_accepted_creates_are_no_row() {
+fn rejections_between_accepted_creates_are_no_row() {
     let (memories, _) = memories();
     let rs = replica_set("a", 1);
-    let refuse = || {
-        refuse(&memories, &rs, Refusal::Overload { retry_after: None });
+    let reject = || {
+        reject(&memories, &rs, Rejection::Overload { retry_after: None });
         wait(&memories, &rs)
     };
-    let waits = [refuse(), refuse(), refuse()];
+    let waits = [reject(), reject(), reject()];
     assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
     memories.get(&rs, Memory::create_was_accepted);
-    assert_eq!(refuse(), waits[0]);
+    assert_eq!(reject(), waits[0]);
     let backed_off = memories.backed_off(&rs).expect("it waits");
-    assert_eq!(backed_off.n_refusals, 1);
+    assert_eq!(backed_off.n_rejections, 1);
 }
 
 /// The kind of the error as writes report it: from 500 on, its outcome is unknown.
-fn of(code: u16, reason: &str, message: &str) -> Option<Refusal> {
+fn of(code: u16, reason: &str, message: &str) -> Option<Rejection> {
     let status = Status::new(code, reason, message);
-    Refusal::of(&match code {
+    Rejection::of(&match code {
         500.. => WriteError::Unknown {
             message: message.to_owned(),
             status: Some(status),
         },
-        _ => WriteError::Refused(status),
+        _ => WriteError::Rejected(status),
     })
 }
 
 #[test]
-fn each_refusal_has_its_kind() {
-    let overload = Some(Refusal::Overload { retry_after: None });
-    let (quota, denied) = (Some(Refusal::Quota("q".into())), Some(Refusal::Denied));
+fn each_rejection_has_its_kind() {
+    let overload = Some(Rejection::Overload { retry_after: None });
+    let (quota, denied) = (Some(Rejection::Quota("q".into())), Some(Rejection::Denied));
     let exceeded = "pods \"a\" is forbidden: exceeded quota: q, requested: pods=1";
     for (code, reason, message, expected) in [
         (403, "Forbidden", exceeded, quota),
@@ -339,7 +339,7 @@ fn each_refusal_has_its_kind() {
             422,
             "Invalid",
             "spec.containers: Required",
-            Some(Refusal::Invalid),
+            Some(Rejection::Invalid),
         ),
         (429, "TooManyRequests", "", overload.clone()),
         (503, "ServiceUnavailable", "", overload.clone()),
@@ -349,8 +349,11 @@ fn each_refusal_has_its_kind() {
     ] {
         assert_eq!(of(code, reason, message), expected, "{code} {message}");
     }
-    assert_eq!(Refusal::of(&WriteError::unknown("connection reset")), None);
-    assert_eq!(Refusal::of(&WriteError::Stopped), None);
+    assert_eq!(
+        Rejection::of(&WriteError::unknown("connection reset")),
+        None
+    );
+    assert_eq!(Rejection::of(&WriteError::Stopped), None);
 }
 
 #[test]
@@ -358,7 +361,7 @@ fn an_overload_waits_for_retry_after_and_at_most_30_s() {
     let uid = "uid".into();
     let wait = |seconds: Option<u64>, n| {
         let retry_after = seconds.map(Duration::from_secs);
-        Refusal::Overload { retry_after }.wait(&uid, n)
+        Rejection::Overload { retry_after }.wait(&uid, n)
     };
     for n in 1..40 {
         let without = wait(None, n);
@@ -377,7 +380,7 @@ fn an_overload_waits_for_retry_after_and_at_most_30_s() {
         assert!(waits.iter().all(|wait| *wait <= OVERLOAD_WAIT_MAX));
         assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");
     }
-    let other = Refusal::Overload {
+    let other = Rejection::Overload {
         retry_after: Some(Duration::from_secs(1)),
     };
     assert_ne!(
@@ -390,13 +393,13 @@ fn an_overload_waits_for_retry_after_and_at_most_30_s() {
 #[test]
 fn a_rejected_pod_is_tried_at_least_every_5_min() {
     let uid = "uid".into();
-    for (refusal, first_ms, most_in_an_hour) in
-        [(Refusal::Invalid, 1000, 30), (Refusal::Denied, 5, 40)]
+    for (rejection, first_ms, most_in_an_hour) in
+        [(Rejection::Invalid, 1000, 30), (Rejection::Denied, 5, 40)]
     {
         let mut at = Duration::ZERO;
         let mut tries = Vec::new();
         for n in 1..50 {
-            let wait = refusal.wait(&uid, n);
+            let wait = rejection.wait(&uid, n);
             assert!(wait <= DENIED_WAIT_MAX, "{n}: {wait:?}");
             at += wait;
             tries.push(at);

@@ -1,5 +1,5 @@
-//! Deletes Failed pods that a ReplicaSet does not keep. They have no part in the number of
-//! replicas, so no sync waits for them, and an error is no failure of the sync.
+//! Deletes old Failed pods. They do not count as replicas, so a sync does not wait for them and
+//! does not fail with them.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ const PER_SYNC: usize = 8;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Delay after a delete was rejected, or if all deletes of a sync met a conflict.
-const REFUSED_PAUSE: Duration = Duration::from_mins(1);
+const REJECTED_PAUSE: Duration = Duration::from_mins(1);
 
 impl Writer {
     /// Deletes some old Failed pods of `rs`, unless creates and deletes that the ReplicaSets need
     /// take up the rate limit, and adds the time of the others to `next`. If the sync has failed,
     /// its retry deletes the others. Blocks for one request each.
-    pub(in crate::controller) fn delete_leftovers(
+    pub(in crate::controller) fn delete_old_failed_pods(
         &self,
         rs: &ReplicaSet,
         step: &Step,
         has_failed: bool,
         next: &mut Next,
     ) {
-        let leftovers = step.effects.extra_deletes();
-        if leftovers.is_empty() {
+        let old = step.effects.extra_deletes();
+        if old.is_empty() {
             return;
         }
         let now = self.clock.now();
-        let not_before = |memory: &mut Memory| memory.next_leftovers;
+        let not_before = |memory: &mut Memory| memory.next_old_failed_pods;
         let not_before = self.memories.get(rs, not_before).flatten();
         if let Some(at) = not_before.filter(|at| *at > now) {
             return next.to_report(at);
@@ -50,20 +50,21 @@ impl Writer {
         } else {
             self.pod_control.n_spare_requests()
         };
-        let count = leftovers.len().min(PER_SYNC).min(n_spare);
-        let results = leftovers[..count]
-            .iter()
-            .map(|pod| self.delete_leftover(rs, pod));
-        let result: Result<Vec<Deleted>, WriteError> = results.collect();
+        let count = old.len().min(PER_SYNC).min(n_spare);
+        let results = old[..count].iter().map(|pod| {
+            self.delete_old_failed_pod(rs, pod)
+                .map_err(|it| (it, &pod.key.name))
+        });
+        let result: Result<Vec<Deleted>, _> = results.collect();
         let pause = match result {
-            // Perhaps only the lease's renewal is late.
-            Err(WriteError::Stopped) => return next.to_report(now + PAUSE),
-            Err(error) => {
+            // The lease renewal may just be late; retry.
+            Err((WriteError::Stopped, _)) => return next.to_report(now + PAUSE),
+            Err((error, name)) => {
                 log::warn!(
                     object:% = self.kind.named(&rs.key), error:%;
-                    "cannot delete an old Failed pod, next attempt in a minute"
+                    "cannot delete old Failed pod {name}; retrying in a minute"
                 );
-                REFUSED_PAUSE
+                REJECTED_PAUSE
             }
             Ok(deleted) => {
                 let n_of = |how: Deleted| deleted.iter().filter(|it| **it == how).count();
@@ -71,29 +72,29 @@ impl Writer {
                 if n_deleted > 0 {
                     log::info!(
                         object:% = self.kind.named(&rs.key),
-                        deleted = n_deleted, wanted = leftovers.len();
+                        deleted = n_deleted, wanted = old.len();
                         "deleted {n_deleted} of {} old Failed pods",
-                        leftovers.len()
+                        old.len()
                     );
                 }
                 // A webhook may reject every delete as a conflict.
                 if count > 0 && n_of(Deleted::Superseded) == count {
-                    REFUSED_PAUSE
+                    REJECTED_PAUSE
                 } else {
                     PAUSE
                 }
             }
         };
-        let wait = |memory: &mut Memory| memory.next_leftovers = Some(now + pause);
+        let wait = |memory: &mut Memory| memory.next_old_failed_pods = Some(now + pause);
         self.memories.with(rs, wait);
-        if count < leftovers.len() || pause == REFUSED_PAUSE {
+        if count < old.len() || pause == REJECTED_PAUSE {
             next.to_report(now + pause);
         }
     }
 
     /// Deletes one pod unless it has changed since the cache saw it: it may have a finalizer now,
     /// or another owner.
-    fn delete_leftover(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Deleted, WriteError> {
+    fn delete_old_failed_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Deleted, WriteError> {
         let precondition = Precondition::SameVersion;
         let deleted = self.pod_control.delete_pod_quietly(rs, pod, precondition);
         self.queue.progressed(&rs.key);
@@ -103,7 +104,7 @@ impl Writer {
             Err(error) if error.is_conflict() => (WriteOutcome::NotNeeded, Ok(Deleted::Superseded)),
             Err(error) => (outcome_of(&error), Err(error)),
         };
-        self.metrics.leftovers_deleted.count(outcome);
+        self.metrics.old_failed_pods_deleted.count(outcome);
         result
     }
 }

@@ -1,4 +1,4 @@
-//! Refused creates, with the handlers, the queue and a manual clock.
+//! Rejected creates, with the handlers, the queue and a manual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, RetryBackoff, Status};
 use crate::controller::testing::{
-    Fixture, key, owned_pod, pod, read_replica_set, refused, replica_set, replica_set_json,
+    Fixture, key, owned_pod, pod, read_replica_set, rejected, replica_set, replica_set_json,
 };
 use crate::stdx::clock::Clock;
 use crate::writes::WriteError;
@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn exceeded() -> WriteError {
     let message = "pods \"x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, \
         limited: pods=2";
-    refused(403, "Forbidden", message)
+    rejected(403, "Forbidden", message)
 }
 
 /// A ReplicaSet created in this second of 2026.
@@ -74,8 +74,8 @@ fn tried(fixture: &Fixture) -> Vec<String> {
 
 /// Another ReplicaSet's pod, which leaves the cluster.
 fn end_a_pod(fixture: &Fixture) {
-    fixture.cache_silently(None, [pod("stranger")]);
-    fixture.deliver_pod_deleted(pod("stranger"));
+    fixture.cache_silently(None, [pod("foreign")]);
+    fixture.deliver_pod_deleted(pod("foreign"));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn one_takes_at_once_the_quota_that_a_pod_frees() {
 
 /// A hazard: pods of Jobs end all the time in front of a full quota.
 #[test]
-fn pods_that_come_and_go_cost_two_refused_creates_in_3_s() {
+fn pods_that_come_and_go_cost_two_rejected_creates_in_3_s() {
     for is_watched in [false, true] {
         let (fixture, free) = with_quota(0);
         for i in 0..40 {
@@ -198,7 +198,7 @@ fn events_now_and_then_let_each_replica_set_try() {
 }
 
 #[test]
-fn where_quotas_are_watched_their_status_alone_wakes_the_queue() {
+fn watched_quotas_trigger_retries_by_their_status_alone() {
     let (fixture, _) = with_quota(0);
     fixture.deliver_replica_set(created_at("web", 1, 1));
     work(&fixture);
@@ -214,7 +214,7 @@ fn where_quotas_are_watched_their_status_alone_wakes_the_queue() {
 }
 
 #[test]
-fn room_that_the_quota_counts_late_is_found_within_2_s() {
+fn late_quota_release_is_used_within_2_s() {
     for late in [20, 90, 400, 900, 8000] {
         let (fixture, free) = with_quota(0);
         fixture.deliver_replica_set(created_at("web", 1, 1));
@@ -229,18 +229,18 @@ fn room_that_the_quota_counts_late_is_found_within_2_s() {
 }
 
 #[test]
-fn what_may_free_quota_wakes_the_queue() {
+fn possibly_freed_quota_triggers_a_retry() {
     type Sign = fn(&Fixture);
     let signs: [(&str, Sign); 5] = [
         ("the quota changes", |it| quota_changes(it, "few")),
         ("a pod is gone", end_a_pod),
         ("a pod ends", |fixture| {
-            fixture.cache_silently(None, [pod("stranger")]);
+            fixture.cache_silently(None, [pod("foreign")]);
             let ended = PodPhase::Succeeded;
             fixture.deliver_pod(Pod {
                 phase: ended,
                 resource_version: "2".into(),
-                ..pod("stranger")
+                ..pod("foreign")
             });
         }),
         ("a ReplicaSet shrinks", |fixture| {
@@ -312,11 +312,11 @@ fn a_watched_quota_costs_no_request_more_than_an_unwatched_one() {
 }
 
 #[test]
-fn the_first_refusal_of_a_quota_asks_for_the_watch() {
+fn the_first_rejection_of_a_quota_asks_for_the_watch() {
     for (code, reason) in [(422, "Invalid"), (429, "TooManyRequests")] {
         let fixture = Fixture::new();
-        let refuse = move |_, _: &_| Some(Err(refused(code, reason, "no")));
-        fixture.writes.on_create(refuse);
+        let reject = move |_, _: &_| Some(Err(rejected(code, reason, "no")));
+        fixture.writes.on_create(reject);
         fixture.deliver_replica_set(created_at("web", 1, 1));
         work(&fixture);
         assert!(!fixture.controller.memories.quota_watch.is_needed.is_set());
@@ -354,7 +354,7 @@ fn nothing_else_wakes_it() {
 fn a_new_generation_tries_at_once() {
     for (error, name) in [
         (exceeded(), "quota"),
-        (refused(422, "Invalid", "no"), "invalid"),
+        (rejected(422, "Invalid", "no"), "invalid"),
     ] {
         let fixture = Fixture::new();
         fixture
@@ -378,8 +378,8 @@ fn an_invalid_pod_is_tried_again_soon_and_then_every_5_min() {
         let (fixture, is_lifted) = (Fixture::new(), Arc::new(AtomicBool::new(false)));
         let lifted = Arc::clone(&is_lifted);
         fixture.writes.on_create(move |_, _| {
-            let is_refused = !lifted.load(Ordering::Relaxed);
-            is_refused.then(|| Err(refused(422, "Invalid", "no")))
+            let is_rejected = !lifted.load(Ordering::Relaxed);
+            is_rejected.then(|| Err(rejected(422, "Invalid", "no")))
         });
         fixture.deliver_replica_set(created_at("web", 1, 5));
         work(&fixture);
@@ -393,7 +393,7 @@ fn an_invalid_pod_is_tried_again_soon_and_then_every_5_min() {
     let fixture = Fixture::new();
     fixture
         .writes
-        .on_create(|_, _| Some(Err(refused(422, "Invalid", "no"))));
+        .on_create(|_, _| Some(Err(rejected(422, "Invalid", "no"))));
     fixture.deliver_replica_set(created_at("web", 1, 5));
     work(&fixture);
     pass(&fixture, 3600 * SECOND);
@@ -411,7 +411,7 @@ fn an_overload_is_waited_for_as_long_as_the_server_says() {
     let status = Status::from_body(429, status.to_string().as_bytes());
     fixture
         .writes
-        .on_create(move |_, _| Some(Err(WriteError::Refused(status.clone()))));
+        .on_create(move |_, _| Some(Err(WriteError::Rejected(status.clone()))));
     let web = created_at("web", 1, 5);
     fixture.deliver_replica_set(web.clone());
     work(&fixture);
@@ -499,22 +499,22 @@ fn the_condition_goes_when_pods_are_accepted_or_not_needed() {
         let last = fixture.writes.status_updates().pop().expect("a status");
         assert_eq!(last.conditions, [], "shrinks: {shrinks}");
         assert_eq!(
-            fixture.controller.inspector().totals().refused,
+            fixture.controller.inspector().totals().rejected,
             [0, 0, 0, 0]
         );
     }
 }
 
 #[test]
-fn an_error_of_no_kind_ends_the_hold() {
+fn an_unclassified_error_ends_the_back_off() {
     let (fixture, _) = with_quota(0);
     fixture.deliver_replica_set(created_at("a", 1, 1));
     work(&fixture);
-    let n_backed_off = || fixture.controller.memories.totals().refused;
+    let n_backed_off = || fixture.controller.memories.totals().rejected;
     assert_eq!(n_backed_off(), [1, 0, 0, 0]);
     fixture
         .writes
-        .on_create(|_, _| Some(Err(refused(404, "NotFound", "no such namespace"))));
+        .on_create(|_, _| Some(Err(rejected(404, "NotFound", "no such namespace"))));
     pass(&fixture, 2 * SECOND);
     assert_eq!(n_backed_off(), [0, 0, 0, 0]);
     assert!(fixture.queue.num_requeues(&key("a")) > 0);
@@ -522,7 +522,7 @@ fn an_error_of_no_kind_ends_the_hold() {
 
 /// Its creates are answered, but none is accepted.
 #[test]
-fn a_terminating_namespace_does_not_hasten_the_queue() {
+fn a_terminating_namespace_does_not_trigger_a_quota_retry() {
     let (fixture, _) = with_quota(0);
     for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         fixture.deliver_replica_set(created_at(name, 1, 1));
@@ -532,7 +532,7 @@ fn a_terminating_namespace_does_not_hasten_the_queue() {
     fixture.writes.on_create(|_, _| {
         let status = Status::new(403, "Forbidden", "being terminated");
         let status = status.with_cause("NamespaceTerminating", "being terminated");
-        Some(Err(WriteError::Refused(status)))
+        Some(Err(WriteError::Rejected(status)))
     });
     end_a_pod(&fixture);
     pass(&fixture, 2 * SECOND);
@@ -561,9 +561,9 @@ fn deletes_go_on_while_creates_are_backed_off() {
     assert_eq!(fixture.writes.deleted(), ["web-a"]);
 }
 
-/// A hazard: 10,000 refused ReplicaSets must not use up the bucket of all retries.
+/// A hazard: 10,000 rejected ReplicaSets must not use up the bucket of all retries.
 #[test]
-fn refused_replica_sets_take_no_token_of_the_shared_bucket() {
+fn rejected_replica_sets_take_no_token_of_the_shared_bucket() {
     let fixture = Fixture::new();
     fixture.writes.on_create(|_, name| {
         let error = if name.starts_with("healthy") {
@@ -585,7 +585,7 @@ fn refused_replica_sets_take_no_token_of_the_shared_bucket() {
 
 /// A hazard: a daemon that stops leading keeps its queues, and no timer of theirs may be lost.
 #[test]
-fn a_standby_wakes_nobody_and_goes_on_as_leader() {
+fn a_standby_triggers_no_retry_and_a_new_leader_does() {
     let (fixture, free) = with_quota(0);
     fixture.deliver_replica_set(created_at("web", 1, 1));
     work(&fixture);
@@ -601,9 +601,9 @@ fn a_standby_wakes_nobody_and_goes_on_as_leader() {
     assert_eq!(free.load(Ordering::Relaxed), 0);
 }
 
-/// As kube-controller-manager: 5 ms, doubled, whatever the refusal is.
+/// As kube-controller-manager: 5 ms, doubled, whatever the rejection is.
 #[test]
-fn the_rhythm_of_upstream_can_be_had() {
+fn upstreams_retry_delays_can_be_chosen() {
     let fixture = Fixture::with_retry_backoff(RetryBackoff::Kcm);
     fixture.writes.on_create(|_, _| Some(Err(exceeded())));
     fixture.deliver_replica_set(created_at("web", 1, 1));
@@ -617,17 +617,17 @@ fn the_rhythm_of_upstream_can_be_had() {
         work(&fixture);
     }
     assert_eq!(
-        fixture.controller.inspector().totals().refused,
+        fixture.controller.inspector().totals().rejected,
         [0, 0, 0, 0]
     );
 }
 
 #[test]
-fn a_failed_status_does_not_replace_the_reported_refusal() {
+fn a_failed_status_does_not_replace_the_reported_rejection() {
     let (fixture, _) = with_quota(0);
     let web = created_at("web", 1, 1);
     fixture.writes.on_update_status(|_, _| {
-        let error = refused(503, "ServiceUnavailable", "no status now");
+        let error = rejected(503, "ServiceUnavailable", "no status now");
         Some(Err(error))
     });
     fixture.deliver_replica_set(web);
