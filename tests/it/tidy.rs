@@ -495,9 +495,9 @@ const OF_OPT_INS: [&str; 7] = [
     "optional::failed_pods",
     "optional::order",
     "optional::protection",
-    "opt_ins.back_off",
-    "opt_ins.block",
-    "opt_ins.old_failed_pods",
+    "effects.back_off",
+    "effects.block",
+    "effects.old_failed_pods",
     "scale_down_protection",
 ];
 
