@@ -305,7 +305,7 @@ mod tests {
         let after = |seconds| check_watch(&stats, start + Duration::from_secs(seconds));
         stats.set_outage(Some((start, "text/html: sign in".to_owned())));
         assert_eq!(after(60), Ok(()));
-        let expected = "no list or watch for 61 s: text/html: sign in";
+        let expected = "lists and watches have failed for 61 s: text/html: sign in";
         assert_eq!(after(61), Err(expected.to_owned()));
         stats.set_outage(None);
         assert_eq!(after(350), Ok(()));

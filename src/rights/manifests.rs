@@ -282,7 +282,7 @@ mod tests {
         let daemon = account("system:serviceaccount:shop:daemon");
         assert_eq!(
             warning(&grants(&in_shop(true)), &daemon),
-            "# WARNING: anyone who can create pods in shop can run them as daemon, and then \
+            "# WARNING: anyone who can create pods in shop can use the account daemon and with it \
              authorize readers of metrics and debug pages in the whole cluster.\n"
         );
         assert_eq!(warning(&grants(&in_shop(false)), &daemon), "");

@@ -536,7 +536,7 @@ fn errors_name_missing_contexts_clusters_and_users() {
         home.check_error(&flags(Some(&home.path("config")), None, None), parts);
     };
     let context = "contexts: [{name: it, context: {cluster: c, user: u}}]\n";
-    check(context, &["no current-context", "--context: it"]);
+    check(context, &["no current-context", "--context; contexts: it"]);
     let context = format!("current-context: it\n{context}");
     check(
         &context,
