@@ -5,9 +5,9 @@
 #   replicaset-controller-VERSION.tgz       for npm, with all programs
 #   replicaset-controller-VERSION-go.tar.gz for Go's `replace`, without a program
 #
-# Usage: libraries.sh OUTPUT-FOLDER PROGRAM-FOLDER... A PROGRAM-FOLDER is named after its target,
-# such as x86_64-unknown-linux-musl, and contains the program and, if they are there, LICENCES and
-# sbom.cdx.json. SOURCE_DATE_EPOCH dates the files.
+# Usage: libraries.sh OUTPUT-FOLDER PROGRAM-FOLDER...
+# A PROGRAM-FOLDER is named after its target, such as x86_64-unknown-linux-musl, and contains the program
+# and, if they are there, LICENCES and sbom.cdx.json. SOURCE_DATE_EPOCH dates the files.
 set -eu
 umask 022
 export LC_ALL=C TZ=UTC
