@@ -2,10 +2,13 @@
 //! implementations send requests to the API server on the threads `sync-*` and `batch-*`, and
 //! record events about the outcome.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use prost::Message;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::pod_body::{create_body, delete_body};
 use super::{EventRecorder, EventType, ObjectReference, WriteError};
@@ -144,11 +147,12 @@ impl PodControl for RealPodControl {
         let body = create_body(rs, self.kind, name)?;
         let path = collection_path(CORE, "pods", Some(&rs.key.namespace));
         let request = Request::post(path).object(body).accept(ACCEPT);
-        match self.send(rs, request) {
-            Ok(response) => {
+        let sent = self.send(rs, request);
+        match sent.and_then(|response| WrittenPod::read(&response.body)) {
+            Ok(written) => {
                 let message = format!("Created pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulCreate", &message);
-                Ok(WrittenPod::read(&response.body))
+                Ok(written)
             }
             Err(error) => {
                 if is_failed_create(&error) {
@@ -191,7 +195,7 @@ impl PodControl for RealPodControl {
         let request = Request::delete(pod_path(&pod.key))
             .body("application/json", body)
             .accept(ACCEPT);
-        self.send(rs, request).map(drop)
+        check_object(&self.send(rs, request)?.body)
     }
 
     fn n_spare_requests(&self) -> usize {
@@ -211,7 +215,7 @@ impl PodControl for RealPodControl {
         let request = Request::patch(pod_path(&pod.key))
             .body("application/strategic-merge-patch+json", patch)
             .accept(ACCEPT);
-        Ok(WrittenPod::read(&self.send(rs, request)?.body))
+        WrittenPod::read(&self.send(rs, request)?.body)
     }
 }
 
@@ -233,9 +237,31 @@ fn pod_path(key: &ObjectKey) -> String {
 }
 
 // Decodes the response to a pod write. Pure.
-//
-// The write succeeded regardless of the response body, so an unreadable body only leaves the
-// version unknown.
+
+/// Returns an error of unknown outcome unless a successful response has an object: a proxy's page
+/// has code 200, too.
+fn check_object(body: &[u8]) -> Result<(), WriteError> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(default, borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    if body.starts_with(&protobuf::MAGIC) {
+        return Ok(());
+    }
+    match serde_json::from_slice::<Head<'_>>(body) {
+        Ok(head) if head.kind != "Status" => Ok(()),
+        Ok(head) if head.status.is_some_and(|it| it.get() == r#""Success""#) => Ok(()),
+        Ok(_) => Err(WriteError::unknown(
+            "the response is a Status without success",
+        )),
+        Err(error) => Err(WriteError::unknown(format!(
+            "the response is not an object: {error}"
+        ))),
+    }
+}
 
 /// What the response to a create or a patch says about the stored pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -246,17 +272,17 @@ pub struct WrittenPod {
 }
 
 impl WrittenPod {
-    pub(super) fn read(body: &[u8]) -> Self {
+    /// # Errors
+    /// Of unknown outcome, if the response is not a readable pod.
+    pub(super) fn read(body: &[u8]) -> Result<Self, WriteError> {
+        check_object(body)?;
         let written = if body.starts_with(&protobuf::MAGIC) {
             Self::from_protobuf(body).map_err(|error| error.to_string())
         } else {
             let pod = Pod::from_answer(body);
             pod.map(Self::from).map_err(|error| error.to_string())
         };
-        written.unwrap_or_else(|error| {
-            log::warn!(error:%; "the API server's response is not a readable pod");
-            Self::default()
-        })
+        written.map_err(|error| WriteError::unknown(format!("the response is not a pod: {error}")))
     }
 
     fn from_protobuf(body: &[u8]) -> Result<Self, ProtobufError> {
@@ -342,7 +368,7 @@ impl ReplicaSetControl for RealReplicaSetControl {
 
 #[cfg(test)]
 mod tests {
-    use super::{WrittenPod, is_failed_create, is_failed_delete};
+    use super::{WrittenPod, check_object, is_failed_create, is_failed_delete};
     use crate::api::Status;
     use crate::api::protobuf::Envelope;
     use crate::client::ClientError;
@@ -370,15 +396,29 @@ mod tests {
 
     #[test]
     fn both_encodings_decode_to_the_same_pod() {
-        let written = WrittenPod::read(PROTOBUF);
-        assert_eq!(written, WrittenPod::read(JSON));
+        let [written, from_json] =
+            [PROTOBUF, JSON].map(|body| WrittenPod::read(body).expect("a pod"));
+        assert_eq!(written, from_json);
         assert!(!written.resource_version.is_empty() && written.controller.is_some());
     }
 
     #[test]
-    fn an_unreadable_body_leaves_the_version_unknown() {
-        for body in [&b"no"[..], &Envelope::seal("v1", "Pod", &[]), b"k8s\0\xff"] {
-            assert_eq!(WrittenPod::read(body), WrittenPod::default());
+    fn an_unreadable_body_leaves_the_outcome_unknown() {
+        let failure = br#"{"kind":"Status","status":"Failure","code":503}"#;
+        let no_metadata = &Envelope::seal("v1", "Pod", &[]);
+        for body in [&b"<html>"[..], b"", failure, no_metadata, b"k8s\0\xff"] {
+            let error = WrittenPod::read(body).expect_err("no pod");
+            assert!(error.is_unknown(), "{error}");
+        }
+        for (body, is_done) in [
+            (&b"<html>"[..], false),
+            (b"", false),
+            (failure, false),
+            (br#"{"kind":"Status","status":"Success"}"#, true),
+            (JSON, true),
+            (PROTOBUF, true),
+        ] {
+            assert_eq!(check_object(body).is_ok(), is_done);
         }
     }
 }

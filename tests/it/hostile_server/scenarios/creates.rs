@@ -18,13 +18,13 @@ pub(super) const CREATES: &[Scenario] = &[
     row(
         "a create answered by garbage",
         Creates,
-        "not a readable pod",
+        "the response is not an object",
         |_| Reply::whole("201 Created", "", b"\xff\x00garbage"),
     ),
     row(
         "a create answered by 204",
         Creates,
-        "not a readable pod",
+        "the response is not an object",
         |_| Reply::raw("HTTP/1.1 204 No Content\r\n\r\n", Then::Next),
     ),
     row(
