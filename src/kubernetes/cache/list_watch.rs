@@ -105,6 +105,7 @@ pub struct ListWatch {
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
     refused_backoff: Backoff,
+    unreachable_backoff: Backoff,
     expiry_backoff: Backoff,
     /// The version of the last message or list; empty before the first list.
     last_resource_version: ResourceVersion,
@@ -172,6 +173,7 @@ impl ListWatch {
             random: Box::new(random),
             backoff: Backoff::new(BACKOFF),
             refused_backoff: Backoff::new(REFUSED_BACKOFF),
+            unreachable_backoff: Backoff::new(REFUSED_BACKOFF),
             expiry_backoff: Backoff::new(BACKOFF),
             last_resource_version: ResourceVersion::default(),
             is_unavailable: false,
@@ -464,6 +466,8 @@ impl WatchQuery {
 pub enum Failure {
     /// No process listens at the server's address.
     ConnectionRefused,
+    /// The connection broke, or a proxy found no server: 502, 503 or 504.
+    Unreachable,
     /// The server requests a later retry.
     TooManyRequests,
     /// The requested version is no longer in the server's history.
@@ -488,6 +492,8 @@ impl Failure {
             Self::Unauthorized
         } else if status.is_forbidden() {
             Self::Forbidden
+        } else if matches!(status.code(), 502..=504) {
+            Self::Unreachable
         } else {
             Self::Other
         }
@@ -570,7 +576,7 @@ impl ListWatch {
                     Reaction::Retry
                 }
             }
-            Failure::Other => self.fall_back(),
+            Failure::Unreachable | Failure::Other => self.fall_back(),
         }
     }
 
@@ -624,6 +630,7 @@ impl ListWatch {
     fn pause(&mut self, failure: Failure, now: Instant) -> Duration {
         let backoff = match failure {
             Failure::ConnectionRefused => &mut self.refused_backoff,
+            Failure::Unreachable => &mut self.unreachable_backoff,
             _ => &mut self.backoff,
         };
         let delay = backoff.step(now, (self.random)());
@@ -693,9 +700,10 @@ const BACKOFF: BackoffParameters = BackoffParameters {
     reset_after: Duration::from_mins(2),
 };
 
-/// The back-off while no process listens at the API server's address. With its jitter the longest
-/// pause is 3.2 s, however long the outage lasts. Such an attempt is cheap for everyone, and all
-/// watches use a restarted API server within this time.
+/// The back-off while no process listens at the API server's address, or while a balancer in front
+/// of it has no server. With its jitter the longest pause is 3.2 s, however long the outage lasts.
+/// Such an attempt is cheap for everyone, and all watches use a restarted API server within this
+/// time.
 ///
 /// DIFFERS: upstream takes these steps from the one back-off of its reflector, up to a minute.
 const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {

@@ -569,6 +569,7 @@ impl End {
         let failure = match error.status() {
             Some(status) => Failure::of(status),
             None if error.is_connection_refused() => Failure::ConnectionRefused,
+            None if error.is_closed() => Failure::Unreachable,
             None => Failure::Other,
         };
         Self::Failed(failure, report(error))

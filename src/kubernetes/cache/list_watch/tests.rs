@@ -579,6 +579,26 @@ fn j_29_a_streamed_list_outlasts_a_refused_connection() {
     script.expect(&["wait 800ms", "stream"]);
 }
 
+/// An API server that restarts behind a balancer is used as soon as one without.
+#[test]
+fn unreachable_servers_are_retried_within_four_seconds() {
+    for code in [502, 503, 504] {
+        assert_eq!(
+            Failure::of(&Status::new(code, "", "")),
+            Failure::Unreachable
+        );
+    }
+    let mut script = Script::with_random(false, 1.0);
+    let first = script.step();
+    for n_failed in 0..20 {
+        let before = script.passed();
+        script.fail(Failure::Unreachable).step();
+        let waited = script.passed().saturating_sub(before);
+        assert!(waited <= Duration::from_secs(4), "{n_failed}: {waited:?}");
+        assert_eq!(script.step(), first);
+    }
+}
+
 #[test]
 fn refused_connections_are_retried_within_four_seconds() {
     for streams_lists in [true, false] {
