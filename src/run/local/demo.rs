@@ -12,6 +12,7 @@ mod stage;
 use std::collections::HashMap;
 use std::io;
 use std::io::Write;
+use std::iter::repeat_n;
 use std::time::Duration;
 
 use self::chapters::CHAPTERS;
@@ -27,9 +28,10 @@ const RECORDER_LENGTH: usize = 1_000_000;
 
 /// What the demo is, for a first-time user.
 const INTRODUCTION: &str = "\
-This process runs an API server in memory, simulated nodes and the ReplicaSet controller. The
-server listens on this machine only and ends with the demo: nothing leaves this machine, and no
-cluster is touched. Each chapter changes objects and waits for the controller's reaction.";
+This process runs an API server in memory, simulated nodes and the ReplicaSet
+controller. The server listens on this machine only and ends with the demo:
+nothing leaves this machine, and no cluster is touched. Each chapter changes
+objects and waits for the controller's reaction.";
 
 /// Pace for people.
 const STEADY: Pace = Pace {
@@ -157,11 +159,14 @@ fn peak_memory_mib(status: &str) -> Option<u64> {
 /// Minimum time between two lines about the counts of one ReplicaSet.
 const ROW_PERIOD: Duration = Duration::from_millis(400);
 
+/// The width of the terminal that everybody has.
+const COLUMNS: usize = 80;
+
 /// The meaning of the lines.
 const SIGNS: &str = "\
-desired is spec.replicas; current, ready and available are the status that the controller wrote;
-pods counts the pods themselves. A chapter ends with ok if the API server's objects are as they
-should be.";
+desired is spec.replicas; current, ready and available are the status that the
+controller wrote; pods counts the pods themselves. A chapter ends with ok if the
+API server's objects are as they should be.";
 
 /// What there is to print about a chapter at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -225,8 +230,21 @@ impl<W: Write> Lines<W> {
         }
     }
 
+    /// Prints a line, broken between words before column 80 unless it is a command.
     fn line(&mut self, at: Duration, text: &str) {
-        writeln!(self.out, "{:6.1} s  {text}", at.as_secs_f64()).unwrap_or_default();
+        let mut line = format!("{:6.1} s  ", at.as_secs_f64());
+        let words = text.trim_start();
+        let indent = line.len() + text.len() - words.len();
+        line.extend(repeat_n(' ', indent - line.len()));
+        for word in words.split_inclusive(' ') {
+            let is_full = line.len() + word.trim_end().len() > COLUMNS && line.len() > indent;
+            if is_full && !words.starts_with('$') {
+                writeln!(self.out, "{}", line.trim_end()).unwrap_or_default();
+                line = " ".repeat(indent);
+            }
+            line += word;
+        }
+        writeln!(self.out, "{}", line.trim_end()).unwrap_or_default();
     }
 
     fn show_row(&mut self, row: &Row, at: Duration) {
@@ -239,8 +257,8 @@ impl<W: Write> Lines<W> {
             return;
         }
         let line = format!(
-            "  {:12} desired {desired:3}  current {current:3}  ready {ready:3}  available \
-             {available:3}  pods {pods:3}",
+            "  {:12} desired {desired:3} current {current:3} ready {ready:3} available \
+             {available:3} pods {pods:3}",
             row.name
         );
         self.line(at, &line);
@@ -332,6 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn lines_break_between_words_and_keep_the_indent() {
+        let mut out = Vec::new();
+        let mut lines = Lines::new(&mut out);
+        let command = format!("  $ kubectl {}", "word ".repeat(20).trim_end());
+        lines.line(Duration::ZERO, &command);
+        lines.line(Duration::ZERO, &format!("  {}", "word ".repeat(20)));
+        let text = String::from_utf8(out).expect("text");
+        let words = |n| ["word"; 13][..n].join(" ");
+        let note = format!("   0.0 s    {}\n            {}\n", words(13), words(7));
+        assert_eq!(text, format!("   0.0 s  {command}\n{note}"));
+        for text in [super::INTRODUCTION, super::SIGNS] {
+            assert!(text.lines().all(|line| line.len() <= super::COLUMNS));
+        }
+    }
+
+    #[test]
     fn the_lines_are_explained_first() {
         let mut out = Vec::new();
         Lines::new(&mut out).introduce("One process.");
@@ -354,11 +388,11 @@ mod tests {
         }
         let expected = "   0.0 s  2/6 A pod is killed
    0.0 s    $ kubectl delete pod web-1
-   0.0 s    web          desired   3  current   3  ready   0  available   0  pods   3
+   0.0 s    web          desired   3 current   3 ready   0 available   0 pods   3
    0.1 s    one
-   0.5 s    web          desired   3  current   3  ready   2  available   2  pods   3
+   0.5 s    web          desired   3 current   3 ready   2 available   2 pods   3
    0.5 s    two
-   0.5 s    web          desired   3  current   3  ready   3  available   3  pods   3
+   0.5 s    web          desired   3 current   3 ready   3 available   3 pods   3
    1.0 s    ok: replaced
    1.0 s    FAILED: no pod came
 ";
