@@ -232,7 +232,7 @@ impl<W: Write> Lines<W> {
 
     /// Prints a line, broken between words before column 80 unless it is a command.
     fn line(&mut self, at: Duration, text: &str) {
-        let mut line = format!("{:6.1} s  ", at.as_secs_f64());
+        let mut line = format!("{:5.1} s  ", at.as_secs_f64());
         let words = text.trim_start();
         let indent = line.len() + text.len() - words.len();
         line.extend(repeat_n(' ', indent - line.len()));
@@ -357,9 +357,9 @@ mod tests {
         lines.line(Duration::ZERO, &command);
         lines.line(Duration::ZERO, &format!("  {}", "word ".repeat(20)));
         let text = String::from_utf8(out).expect("text");
-        let words = |n| ["word"; 13][..n].join(" ");
-        let note = format!("   0.0 s    {}\n            {}\n", words(13), words(7));
-        assert_eq!(text, format!("   0.0 s  {command}\n{note}"));
+        let words = |n| ["word"; 14][..n].join(" ");
+        let note = format!("  0.0 s    {}\n           {}\n", words(14), words(6));
+        assert_eq!(text, format!("  0.0 s  {command}\n{note}"));
         for text in [super::INTRODUCTION, super::SIGNS] {
             assert!(text.lines().all(|line| line.len() <= super::COLUMNS));
         }
@@ -386,15 +386,15 @@ mod tests {
         for outcome in [Ok("replaced".to_owned()), Err("no pod came".to_owned())] {
             lines.end_chapter(&outcome, Duration::from_secs(1));
         }
-        let expected = "   0.0 s  2/6 A pod is killed
-   0.0 s    $ kubectl delete pod web-1
-   0.0 s    web          desired   3 current   3 ready   0 available   0 pods   3
-   0.1 s    one
-   0.5 s    web          desired   3 current   3 ready   2 available   2 pods   3
-   0.5 s    two
-   0.5 s    web          desired   3 current   3 ready   3 available   3 pods   3
-   1.0 s    ok: replaced
-   1.0 s    FAILED: no pod came
+        let expected = "  0.0 s  2/6 A pod is killed
+  0.0 s    $ kubectl delete pod web-1
+  0.0 s    web          desired   3 current   3 ready   0 available   0 pods   3
+  0.1 s    one
+  0.5 s    web          desired   3 current   3 ready   2 available   2 pods   3
+  0.5 s    two
+  0.5 s    web          desired   3 current   3 ready   3 available   3 pods   3
+  1.0 s    ok: replaced
+  1.0 s    FAILED: no pod came
 ";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
     }
