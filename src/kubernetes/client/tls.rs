@@ -111,6 +111,24 @@ struct Verifier {
     authorities: Option<(Arc<Vec<CertificateDer<'static>>>, Arc<WebPkiServerVerifier>)>,
 }
 
+impl Verifier {
+    /// The outcome of a check of the handshake's signature. A server that is not authenticated may
+    /// have a certificate that the TLS library cannot read, such as of X.509 version 1.
+    fn checked(
+        &self,
+        checked: Result<HandshakeSignatureValid, rustls::Error>,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match checked {
+            Err(rustls::Error::InvalidCertificate(problem))
+                if self.authorities.is_none() && problem != CertificateError::BadSignature =>
+            {
+                Ok(HandshakeSignatureValid::assertion())
+            }
+            checked => checked,
+        }
+    }
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -155,7 +173,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        self.checked(verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.algorithms,
+        ))
     }
 
     fn verify_tls13_signature(
@@ -164,7 +187,12 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        self.checked(verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.algorithms,
+        ))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -207,10 +207,18 @@ fn tls_server_name_is_verified_in_the_certificate() {
 
 #[test]
 fn insecure_trusts_any_server() {
-    let server = Server::tls(Authority::new().server(&["elsewhere"], None), ok());
-    let insecure = [("insecure-skip-tls-verify", "true")];
-    let (client, _) = client_with(&server.url(), &insecure, &[]);
-    client.send(&Request::get("/a")).expect("anyone is trusted");
+    let version_1 = include_str!("../../../../tests/data/tls/version-1.pem");
+    let identity = base64(version_1);
+    let user = [(CERTIFICATE, identity.as_str()), (KEY, &identity)];
+    for config in [
+        Authority::new().server(&["elsewhere"], None),
+        server_of(version_1.as_bytes()),
+    ] {
+        let server = Server::tls(config, ok());
+        let insecure = [("insecure-skip-tls-verify", "true")];
+        let (client, _) = client_with(&server.url(), &insecure, &user);
+        client.send(&Request::get("/a")).expect("anyone is trusted");
+    }
 }
 
 #[test]
