@@ -14,6 +14,7 @@ use super::memory::positions::Versions;
 use super::memory::{Memory, RecordView};
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::cache::Cache;
+use crate::cache::pods::PodBucket;
 
 impl ReplicaSetController {
     /// Captures the record of `key`. Call this before the caches are read.
@@ -125,7 +126,8 @@ impl ReplicaSetController {
     }
 
     /// Returns `counts` with the pods that have been Ready for `minReadySeconds` as available, and
-    /// the time until the next pod becomes available.
+    /// the time until the next pod becomes available. Visits the pods in place, without a list of
+    /// them.
     pub(super) fn count_available(
         &self,
         rs: &ReplicaSet,
@@ -134,11 +136,13 @@ impl ReplicaSetController {
     ) -> (Counts, Option<Duration>) {
         let mut availability = Availability::default();
         // Every active pod matches the selector here; otherwise the tallies return no counts.
-        for pod in self.cache.pods_owned_by(&self.owner_key(rs)) {
+        let add = &mut |pod: &Pod| {
             if pod.is_active() {
-                availability.add(&pod, rs.min_ready_seconds, now);
+                availability.add(pod, rs.min_ready_seconds, now);
             }
-        }
+        };
+        let owned = PodBucket::OwnedBy(self.owner_key(rs));
+        self.cache.pods.visit(&owned, add);
         let counts = Counts {
             // A pod may have become Ready after the tallies were read.
             available: availability.n_available.min(counts.ready),

@@ -5,8 +5,8 @@
 //! # Locks
 //!
 //! Each [`Store`] has one `RwLock` around its objects, indexes and tallies. Its watch thread
-//! writes; workers, `http-N` and `systemd` read. [`Store::visit_all`] runs a callback under the
-//! lock, which only counts.
+//! writes; workers, `http-N` and `systemd` read. [`Store::visit`] and [`Store::visit_all`] run a
+//! callback under the lock, so their callbacks only count.
 
 pub mod decode;
 mod json_frames;

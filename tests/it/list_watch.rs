@@ -560,7 +560,7 @@ fn after_an_outage_failed_syncs_are_retried_at_once() {
     let mut door = cluster.open_door("127.0.0.1:0", |faults| Arc::new(faults));
     cluster.start_daemon_at(&door.url());
     cluster.synced();
-    let denied = Status::new(403, "Forbidden", "denied by the test");
+    let denied = Status::new(405, "MethodNotAllowed", "denied by the test");
     let _rule = cluster.fault("create", "pods", Action::refuse(denied));
     cluster.create_replica_set(&new_replica_set("a", 1));
     let n_tried = || cluster.recorded("create", "pods").len();

@@ -106,8 +106,18 @@ impl<T: Indexed> Store<T> {
         })
     }
 
-    /// Calls `visit` with each object, in no order: some 10 ms for 50,000. Writers wait meanwhile,
-    /// so `visit` must be quick and must not call this store.
+    /// Calls `visit` with each object of one bucket. Writers wait meanwhile, so `visit` must be
+    /// quick and must not call this store.
+    pub fn visit(&self, bucket: &T::Bucket, visit: &mut dyn FnMut(&T)) {
+        let state = self.state.read();
+        let objects = state.buckets.get(bucket).map(|group| &group.objects);
+        objects
+            .into_iter()
+            .flatten()
+            .for_each(|object| visit(object));
+    }
+
+    /// As [`visit`](Self::visit), but with all objects, in no order: some 10 ms for 50,000.
     pub fn visit_all(&self, visit: &mut dyn FnMut(&T)) {
         let state = self.state.read();
         state.entries.objects().for_each(|object| visit(object));
