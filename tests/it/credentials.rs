@@ -173,7 +173,7 @@ fn a_rejected_token_is_named_once_with_the_remedy() {
     };
     for part in [
         &server.url()[8..],
-        "code 401",
+        "(401 Unauthorized)",
         "the token of user \"it\"",
         "it expired at 2026-01-01T00:00:00Z",
         "kubectl -n kube-system create token rs",

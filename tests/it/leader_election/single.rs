@@ -135,7 +135,7 @@ fn l_04_l_05_l_07_a_standby_waits_for_the_lease_to_expire() {
     cluster.send(&request).expect("the other holder's lease");
     let process = start(&cluster);
     cluster.eventually("the standby logs the leader", || {
-        process.log().contains(" is held by another until ")
+        process.log().contains(" is held by another; ")
     });
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.eventually("both resources are listed", || {
