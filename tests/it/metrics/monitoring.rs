@@ -34,7 +34,7 @@ const RARE: [&str; 2] = [
 ];
 
 /// What `pods_created_total` and its like, `syncs_total` and `events_total` report.
-const OUTCOMES: [&str; 14] = [
+const OUTCOMES: [&str; 13] = [
     "success",
     "not_needed",
     "rejected",
@@ -47,7 +47,6 @@ const OUTCOMES: [&str; 14] = [
     "panicked",
     "sent",
     "filtered",
-    "failed",
     "dropped",
 ];
 

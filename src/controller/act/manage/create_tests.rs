@@ -1,6 +1,6 @@
 //! Groups B and G, the part about creates.
 
-use crate::api::Pod;
+use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::testing::{
@@ -9,6 +9,13 @@ use crate::controller::testing::{
 };
 use crate::stdx::clock::Clock;
 use crate::writes::WriteError;
+
+/// The names that a daemon draws for the pods of `rs`; another one draws the same.
+fn names_drawn_for(rs: &ReplicaSet) -> Vec<String> {
+    let twin = fixture(rs, []);
+    twin.sync_ok("web");
+    creates(&twin)
+}
 
 #[test]
 fn b_14_failed_and_skipped_creates_are_not_expected() {
@@ -129,9 +136,7 @@ fn a_rejected_create_is_retried_under_its_name() {
 #[test]
 fn unsent_names_are_drawn_next() {
     let rs = replica_set("web", 7);
-    let twin = fixture(&rs, []);
-    twin.sync_ok("web");
-    let first = creates(&twin);
+    let first = names_drawn_for(&rs);
     let fixture = fixture(&rs, []);
     fixture
         .writes
@@ -147,9 +152,7 @@ fn unsent_names_are_drawn_next() {
 #[test]
 fn a_pod_shown_after_the_plan_takes_up_its_create() {
     let rs = replica_set("web", 3);
-    let twin = fixture(&rs, []);
-    twin.sync_ok("web");
-    let names = creates(&twin);
+    let names = names_drawn_for(&rs);
     let after = fixture(&rs, [pod("orphan")]);
     let shown = owned_pod(&names[0], &rs);
     after.writes.set_live_replica_set(Ok(rs.clone()));
@@ -172,9 +175,7 @@ fn a_pod_shown_after_the_plan_takes_up_its_create() {
 #[test]
 fn the_name_of_a_pod_adopted_by_this_sync_is_not_chosen() {
     let rs = replica_set("web", 2);
-    let twin = fixture(&rs, []);
-    twin.sync_ok("web");
-    let names = creates(&twin);
+    let names = names_drawn_for(&rs);
     let after = fixture(&rs, [pod(&names[0])]);
     after.writes.set_live_replica_set(Ok(rs.clone()));
     let (cache, adopted) = (after.cache.clone(), owned_pod(&names[0], &rs));
@@ -192,9 +193,7 @@ fn the_name_of_a_pod_adopted_by_this_sync_is_not_chosen() {
 #[test]
 fn names_of_cached_foreign_pods_are_not_chosen() {
     let rs = replica_set("web", 2);
-    let twin = fixture(&rs, []);
-    twin.sync_ok("web");
-    let names = creates(&twin);
+    let names = names_drawn_for(&rs);
     let foreign = Pod {
         key: key(&names[0]),
         controller: Some(controller_ref("StatefulSet", "db", "uid-db")),

@@ -84,8 +84,8 @@ fn each_quota_has_a_queue_of_its_own() {
     assert!(memories.backed_off(&all[0]).is_none(), "a may try");
 }
 
-#[test]
-fn each_accepted_create_lets_the_next_one_try() {
+/// ReplicaSets `a`, `b` and `c` in the queue of one quota; the pause of `a` is over.
+fn queue_whose_head_may_try() -> (Memories, Arc<FakeClock>, [ReplicaSet; 3]) {
     let (memories, clock) = memories();
     let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
     for rs in &all {
@@ -93,6 +93,12 @@ fn each_accepted_create_lets_the_next_one_try() {
     }
     assert_eq!(turns(&memories, &all[2]), [at("a", 1500)]);
     clock.advance(PACE);
+    (memories, clock, all)
+}
+
+#[test]
+fn each_accepted_create_lets_the_next_one_try() {
+    let (memories, _, all) = queue_whose_head_may_try();
     accept(&memories, &all[0]);
     assert_eq!(turns(&memories, &all[0]), [at("b", 0)]);
     accept(&memories, &all[1]);
@@ -214,13 +220,7 @@ fn another_rejection_takes_a_replica_set_out_of_its_queue() {
 fn a_try_that_meets_another_rejection_is_followed_by_a_pause() {
     let overload = || Some(Rejection::Overload { retry_after: None });
     for rejection in [overload(), None] {
-        let (memories, clock) = memories();
-        let all = ["a", "b", "c"].map(|name| replica_set(name, 1));
-        for rs in &all {
-            reject(&memories, rs, quota("pods"));
-        }
-        assert_eq!(turns(&memories, &all[2]), [at("a", 1500)]);
-        clock.advance(PACE);
+        let (memories, clock, all) = queue_whose_head_may_try();
         match rejection {
             Some(rejection) => reject(&memories, &all[0], rejection),
             None => memories.creates_tried(&all[0], None),

@@ -579,6 +579,21 @@ fn j_29_a_streamed_list_outlasts_a_refused_connection() {
     script.expect(&["wait 800ms", "stream"]);
 }
 
+/// Repeats this failure, and checks each pause and the request after it.
+#[track_caller]
+fn retried_within_four_seconds(streams_lists: bool, failure: Failure) -> Script {
+    let mut script = Script::with_random(streams_lists, 1.0);
+    let first = script.step();
+    for n_failed in 0..20 {
+        let before = script.passed();
+        script.fail(failure).step();
+        let waited = script.passed().saturating_sub(before);
+        assert!(waited <= Duration::from_secs(4), "{n_failed}: {waited:?}");
+        assert_eq!(script.step(), first);
+    }
+    script
+}
+
 /// An API server that restarts behind a balancer is used as soon as one without.
 #[test]
 fn unreachable_servers_are_retried_within_four_seconds() {
@@ -588,29 +603,13 @@ fn unreachable_servers_are_retried_within_four_seconds() {
             Failure::Unreachable
         );
     }
-    let mut script = Script::with_random(false, 1.0);
-    let first = script.step();
-    for n_failed in 0..20 {
-        let before = script.passed();
-        script.fail(Failure::Unreachable).step();
-        let waited = script.passed().saturating_sub(before);
-        assert!(waited <= Duration::from_secs(4), "{n_failed}: {waited:?}");
-        assert_eq!(script.step(), first);
-    }
+    retried_within_four_seconds(false, Failure::Unreachable);
 }
 
 #[test]
 fn refused_connections_are_retried_within_four_seconds() {
     for streams_lists in [true, false] {
-        let mut script = Script::with_random(streams_lists, 1.0);
-        let first = script.step();
-        for n_refused in 0..20 {
-            let before = script.passed();
-            script.fail(Failure::ConnectionRefused).step();
-            let waited = script.passed().saturating_sub(before);
-            assert!(waited <= Duration::from_secs(4), "{n_refused}: {waited:?}");
-            assert_eq!(script.step(), first);
-        }
+        let mut script = retried_within_four_seconds(streams_lists, Failure::ConnectionRefused);
         // Status errors of the running API server have their own back-off.
         script
             .fail(Failure::TooManyRequests)
