@@ -211,9 +211,9 @@ control-plane: ## Build a real etcd, kube-apiserver and kubectl into target/cont
 test-control-plane: ## Run the integration tests against the real control plane (K8S)
 	$(CONTROL_PLANE)/run.sh cargo test --locked --test it
 
-bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS, BENCH_AUDIT)
+bench: ## Compare with kube-controller-manager on one API server (K8S, BENCH_ARGS)
 	cargo build --release --locked
-	$(if $(BENCH_AUDIT),,CONTROL_PLANE_AUDIT_LOG=) $(CONTROL_PLANE)/run.sh cargo bench --locked --package side-by-side -- $(BENCH_ARGS)
+	CONTROL_PLANE_AUDIT_LOG= $(CONTROL_PLANE)/run.sh cargo bench --locked --package side-by-side -- $(BENCH_ARGS)
 
 bench-million: ## Measure one daemon beside 1,000,000 pods (K8S, BENCH_ARGS)
 	cargo build --release --locked

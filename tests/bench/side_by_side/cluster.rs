@@ -11,7 +11,6 @@ use replicaset_controller::client::{
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::audit::HARNESS;
 use crate::cpu::cpu_seconds;
 
 /// Connections that send in parallel.
@@ -47,7 +46,7 @@ impl Cluster {
         let options = ClientOptions {
             qps: 0.0,
             connections: SENDERS,
-            user_agent: HARNESS.to_owned(),
+            user_agent: "side-by-side".to_owned(),
             ..ClientOptions::default()
         };
         let client = Client::new(&config, &options, &Stop::new());

@@ -2,14 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use replicaset_controller::api::protobuf::{
-    Envelope, Fields, MEDIA_TYPE, ObjectMeta, Parts, ProtobufError, put_bytes,
-};
 use replicaset_controller::client::Request;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::figures::RAW_RATE;
 use crate::load::in_parallel;
 use crate::options::Options;
 use crate::pods::template;
@@ -37,20 +33,13 @@ pub(crate) fn measure(
     report: &mut Report,
 ) -> Result<(), String> {
     let count = options.pods.min(PODS_MAX);
-    for (rate, name, n_observers) in [
-        ("raw creates a second, JSON", "JSON", None),
-        ("raw creates a second, protobuf", "protobuf", Some(0)),
-        // Two observers: the benchmark's, and one in place of a controller's watches.
-        (RAW_RATE, "protobuf, two watching", Some(2)),
-    ] {
-        let cost = match n_observers {
-            None => create_json(cluster, count)?,
-            Some(n_observers) => create_protobuf(cluster, count, n_observers)?,
-        };
-        report.add(FLOOR, rate, cost.rate);
-        let figure = format!("raw creates, API server's CPU ms a pod, {name}");
-        report.add(FLOOR, &figure, cost.server_cpu);
-    }
+    let cost = create_json(cluster, count)?;
+    report.add(FLOOR, "raw creates a second", cost.rate);
+    report.add(
+        FLOOR,
+        "raw creates, API server's CPU ms a pod",
+        cost.server_cpu,
+    );
     cluster.collect_garbage()?;
     let latencies = create_and_see(cluster)?;
     add_latencies(report, FLOOR, "raw create until it is seen", latencies);
@@ -92,66 +81,17 @@ fn pod(name: &str, owner: &str) -> Value {
     pod
 }
 
+/// Creates pods while two observers watch: the benchmark's, and one in place of a controller's.
 fn create_json(cluster: &Cluster, count: usize) -> Result<Cost, String> {
     let namespace = cluster.new_namespace()?;
-    cost(cluster, &namespace, count, |n| {
-        let body = pod(&format!("raw-{n}"), "raw").to_string();
-        Ok(Request::post(pods(&namespace)).body("application/json", body))
-    })
-}
-
-/// Creates the same pods in protobuf. Their bytes come from a sample that the API server returns.
-fn create_protobuf(cluster: &Cluster, count: usize, n_observers: usize) -> Result<Cost, String> {
-    let namespace = cluster.new_namespace()?;
-    let observers = (0..n_observers).map(|_| Observer::start(cluster, &namespace));
-    let observers: Vec<_> = observers.collect();
-    cluster.post(&pods(&namespace), &pod("sample", "raw"))?;
-    let sample = Request::get(format!("{}/sample", pods(&namespace))).accept(MEDIA_TYPE);
-    let sample = cluster.send(&sample)?.body;
-    let sample = Envelope::open(&sample).map_err(|error| error.to_string())?;
-    let sample = Parts::of(sample.raw).map_err(|error| error.to_string())?;
-    let metadata = metadata_to_create(sample.metadata).map_err(|error| error.to_string())?;
-    if sample.spec.is_empty() || metadata.is_empty() {
-        return Err("the sample has no spec or no labels".to_owned());
-    }
-    let cost = cost(cluster, &namespace, count, |n| {
-        let mut metadata = metadata.clone();
-        put_bytes(ObjectMeta::NAME, format!("raw-{n}"), &mut metadata);
-        put_bytes(ObjectMeta::NAMESPACE, &namespace, &mut metadata);
-        let fields = [(Parts::METADATA, &metadata[..]), (Parts::SPEC, sample.spec)];
-        let body = Envelope::seal("v1", "Pod", &fields);
-        Ok(Request::post(pods(&namespace))
-            .body(MEDIA_TYPE, body)
-            .accept(MEDIA_TYPE))
-    });
-    drop(observers);
-    cost
-}
-
-/// The fields of a pod's metadata that a create request contains, except for the name.
-fn metadata_to_create(metadata: &[u8]) -> Result<Vec<u8>, ProtobufError> {
-    let mut kept = Vec::new();
-    for field in Fields::of(metadata) {
-        let field = field?;
-        if let ObjectMeta::LABELS | ObjectMeta::ANNOTATIONS | ObjectMeta::OWNER_REFERENCES =
-            field.tag
-        {
-            kept.extend_from_slice(field.whole);
-        }
-    }
-    Ok(kept)
-}
-
-fn cost(
-    cluster: &Cluster,
-    namespace: &str,
-    count: usize,
-    request: impl Fn(usize) -> Result<Request, String> + Sync,
-) -> Result<Cost, String> {
+    let _observers = [(); 2].map(|()| Observer::start(cluster, &namespace));
     let (began, cpu) = (Instant::now(), cluster.cpu()?);
-    in_parallel(count, |n| cluster.send(&request(n)?).map(drop))?;
+    in_parallel(count, |n| {
+        let pod = pod(&format!("raw-{n}"), "raw");
+        cluster.post(&pods(&namespace), &pod).map(drop)
+    })?;
     let (seconds, cpu) = (began.elapsed().as_secs_f64(), cluster.cpu()? - cpu);
-    delete_pods(cluster, namespace)?;
+    delete_pods(cluster, &namespace)?;
     Ok(Cost {
         rate: number(count) / seconds,
         server_cpu: cpu * 1000.0 / number(count),

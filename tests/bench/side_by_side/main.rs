@@ -3,19 +3,14 @@
 //! `make bench` starts the control plane and runs this. In each round both controllers do the same
 //! work, one after the other. The order alternates from round to round.
 
-mod audit;
-mod bare_list;
 mod cluster;
 mod contestant;
 mod cpu;
-mod derived;
-mod figures;
 mod floor;
 mod journal;
 mod load;
 mod machine;
 mod options;
-mod plot;
 mod pods;
 mod probe;
 mod report;
@@ -65,17 +60,12 @@ fn run(options: &Options) -> Result<(), String> {
     let mut report = Report::default();
     let measured = measure(&cluster, contestants, options, &mut report);
     // Prints and writes the figures so far even after a failure, as a run may take hours.
-    derived::add(&mut report, options);
     report.print();
     let written = match &options.json {
         Some(file) => write_json(file, options, &machine, &report, measured.as_ref().err()),
         None => Ok(()),
     };
-    let drawn = match &options.plots {
-        Some(folder) => report.write_charts(folder),
-        None => Ok(()),
-    };
-    measured.and(written).and(drawn)
+    measured.and(written)
 }
 
 fn measure(

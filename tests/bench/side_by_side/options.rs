@@ -19,8 +19,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing`, `leftovers`,
-    /// `giants`, `protected` and `scale-down-order`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing` and `giants`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -57,10 +56,6 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
 
-    /// Draw the figures over time of some scenarios into this folder, such as target.
-    #[arg(long)]
-    pub(crate) plots: Option<PathBuf>,
-
     /// `cargo bench` passes it.
     #[arg(long, hide = true)]
     bench: bool,
@@ -91,8 +86,6 @@ pub(crate) enum Scenario {
     LatencyBusy,
     /// Time from a lost pod to the status that shows the loss, in roll-outs of a Deployment.
     Loss,
-    /// Scale-downs of a ReplicaSet that opts in to protection, with and without marked pods.
-    Protected,
     /// Memory during an hour of churn.
     Soak,
     /// Thousands of ReplicaSets with one pod, each beside nine old revisions at zero.
@@ -101,12 +94,8 @@ pub(crate) enum Scenario {
     Quota,
     /// Pods created for a node that rejects them all, and the time until all run afterwards.
     Failing,
-    /// Failed pods that are left while pods are evicted.
-    Leftovers,
     /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
     Giants,
-    /// Which pods a scale-down deletes, with preferences: emptied nodes, and skew of zones.
-    ScaleDownOrder,
 }
 
 impl Options {
@@ -117,10 +106,7 @@ impl Options {
                 | Scenario::Small
                 | Scenario::Quota
                 | Scenario::Failing
-                | Scenario::Leftovers
                 | Scenario::Giants
-                | Scenario::Protected
-                | Scenario::ScaleDownOrder
         );
         (self.scenarios.is_empty() && !is_apart) || self.scenarios.contains(&scenario)
     }

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::plot::{self, Series};
 use crate::statistics::{format_number, median, spread};
 
 /// The name of this daemon in the report.
@@ -20,31 +18,11 @@ pub(crate) const FLOOR: &str = "API server";
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     order: Vec<String>,
-    figures: BTreeMap<String, BTreeMap<&'static str, Vec<Figure>>>,
+    figures: BTreeMap<String, BTreeMap<&'static str, Vec<f64>>>,
     /// Single values behind some figures: a list per measurement.
     samples: BTreeMap<String, BTreeMap<&'static str, Vec<Vec<f64>>>>,
-    /// Charts by file name: the title and the lines.
-    charts: BTreeMap<&'static str, (String, Vec<Series>)>,
     /// The contestants of each round, in their order.
     rounds: Vec<Vec<&'static str>>,
-}
-
-/// A value of a figure in one round.
-#[derive(Clone, Copy, Debug)]
-struct Figure {
-    round: usize,
-    value: f64,
-}
-
-/// A figure derived from others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Derived {
-    pub(crate) who: &'static str,
-    pub(crate) figure: &'static str,
-    /// The figure above it in the table.
-    pub(crate) below: &'static str,
-    pub(crate) round: usize,
-    pub(crate) value: f64,
 }
 
 impl Report {
@@ -59,80 +37,14 @@ impl Report {
         if !self.figures.contains_key(figure) {
             self.order.push(figure.to_owned());
         }
-        self.push(who, figure, self.rounds.len(), value);
+        let of_all = self.figures.entry(figure.to_owned()).or_default();
+        of_all.entry(who).or_default().push(value);
     }
 
     /// Adds the single values behind some figures.
     pub(crate) fn add_samples(&mut self, who: &'static str, what: &str, values: Vec<f64>) {
         let of_all = self.samples.entry(what.to_owned()).or_default();
         of_all.entry(who).or_default().push(values);
-    }
-
-    /// Adds a line to the chart `file`, unless an earlier round has added it.
-    pub(crate) fn add_line(
-        &mut self,
-        who: &str,
-        file: &'static str,
-        title: &str,
-        points: Vec<(f64, f64)>,
-    ) {
-        let new = || (title.to_owned(), Vec::new());
-        let (_, lines) = self.charts.entry(file).or_insert_with(new);
-        if lines.iter().all(|line| line.name != who) {
-            let name = who.to_owned();
-            lines.push(Series { name, points });
-        }
-    }
-
-    /// Writes the charts into this folder.
-    pub(crate) fn write_charts(&self, folder: &Path) -> Result<(), String> {
-        for (file, (title, lines)) in &self.charts {
-            plot::write(&folder.join(file), title, lines)?;
-        }
-        Ok(())
-    }
-
-    /// Adds a derived figure of an earlier round.
-    pub(crate) fn add_derived(&mut self, derived: &Derived) {
-        let figure = derived.figure;
-        if !self.figures.contains_key(figure) {
-            let place = self.order.iter().position(|known| known == derived.below);
-            let place = place.map_or(self.order.len(), |place| place + 1);
-            self.order.insert(place, figure.to_owned());
-        }
-        self.push(derived.who, figure, derived.round, derived.value);
-    }
-
-    fn push(&mut self, who: &'static str, figure: &str, round: usize, value: f64) {
-        let of_all = self.figures.entry(figure.to_owned()).or_default();
-        of_all.entry(who).or_default().push(Figure { round, value });
-    }
-
-    /// The median of a figure over all rounds; `None` if it was not measured.
-    pub(crate) fn median(&self, who: &str, figure: &str) -> Option<f64> {
-        self.median_of(who, figure, |_| true)
-    }
-
-    /// The median of a figure in one round, counted from 1; `None` if it was not measured.
-    pub(crate) fn of_round(&self, who: &str, figure: &str, round: usize) -> Option<f64> {
-        self.median_of(who, figure, |it| it.round == round)
-    }
-
-    /// Number of rounds so far.
-    pub(crate) fn n_rounds(&self) -> usize {
-        self.rounds.len()
-    }
-
-    fn median_of(
-        &self,
-        who: &str,
-        figure: &str,
-        is_selected: impl Fn(&Figure) -> bool,
-    ) -> Option<f64> {
-        let figures = self.figures.get(figure)?.get(who)?.iter();
-        let selected = figures.filter(|it| is_selected(it));
-        let values: Vec<f64> = selected.map(|it| it.value).collect();
-        (!values.is_empty()).then(|| median(&values))
     }
 
     /// Prints the table of medians, spreads and ratios.
@@ -144,12 +56,14 @@ impl Report {
         print_line("| figure | kube-controller-manager | this daemon | ratio |");
         print_line("|---|---|---|---|");
         for figure in &self.order {
-            let cell = |who: &str| self.figures[figure].get(who).map(|of| spread(&plain(of)));
+            let of = |who: &str| self.figures[figure].get(who);
+            let cell = |who: &str| of(who).map(|values| spread(values));
             if let Some(floor) = cell(FLOOR) {
                 print_line(&format!("| {figure} | {floor} (API server) | | |"));
                 continue;
             }
-            let medians = (self.median(OURS, figure), self.median(ORIGINAL, figure));
+            let median = |who: &str| of(who).map(|values| median(values));
+            let medians = (median(OURS), median(ORIGINAL));
             let ratio = match medians {
                 (Some(ours), Some(original)) if original > 0.0 => format_number(ours / original),
                 _ => String::new(),
@@ -162,17 +76,8 @@ impl Report {
 
     /// All single figures, as members of a JSON object.
     pub(crate) fn to_json(&self) -> Value {
-        let figures = self.figures.iter().map(|(figure, of_all)| {
-            let values = of_all.iter().map(|(who, of)| (*who, plain(of)));
-            (figure, values.collect::<BTreeMap<_, _>>())
-        });
-        let figures: BTreeMap<_, _> = figures.collect();
-        json!({"order": self.rounds, "figures": figures, "samples": self.samples})
+        json!({"order": self.rounds, "figures": self.figures, "samples": self.samples})
     }
-}
-
-fn plain(figures: &[Figure]) -> Vec<f64> {
-    figures.iter().map(|figure| figure.value).collect()
 }
 
 /// Prints a line to standard output.

@@ -3,12 +3,9 @@
 mod failing;
 mod giants;
 mod latency;
-mod leftovers;
 mod loss;
-mod protected;
 mod quota;
 mod replicas;
-mod scale_down_order;
 mod small;
 mod soak;
 
@@ -16,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use replicaset_controller::client::Request;
 
-use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::contestant::{Contestant, Process};
 use crate::options::{Options, Scenario};
@@ -112,24 +108,15 @@ pub(crate) fn run_all(
         stage.enter()?;
         loss::loss(&mut stage)?;
     }
-    if stage.includes(Scenario::ScaleDownOrder) {
-        stage.audited("order", scale_down_order::all)?;
-    }
-    if stage.includes(Scenario::Protected) {
-        stage.audited("protected", |stage| protected::all(stage, &process))?;
-    }
     process.stop()?;
     if stage.includes(Scenario::Small) {
         small::all(&mut stage)?;
     }
     if stage.includes(Scenario::Quota) {
-        stage.audited("quota", quota::all)?;
+        quota::all(&mut stage)?;
     }
     if stage.includes(Scenario::Failing) {
-        stage.audited("failing", failing::all)?;
-    }
-    if stage.includes(Scenario::Leftovers) {
-        stage.audited("leftovers", leftovers::all)?;
+        failing::all(&mut stage)?;
     }
     if stage.includes(Scenario::Giants) && contestant.name == OURS {
         giants::all(&mut stage)?;
@@ -137,22 +124,7 @@ pub(crate) fn run_all(
     Ok(())
 }
 
-impl<'a> Stage<'a> {
-    /// Runs a scenario, and adds what the audit log says of it, if there is one.
-    fn audited(
-        &mut self,
-        name: &str,
-        run: impl FnOnce(&mut Stage<'a>) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let audit = Audit::begin();
-        run(self)?;
-        let Some(audit) = audit else { return Ok(()) };
-        for (request, n) in audit.requests_of(self.contestant.name)? {
-            self.add(&format!("{name}, audit log, {request}"), number(n));
-        }
-        Ok(())
-    }
-
+impl Stage<'_> {
     /// Scales these ReplicaSets, which have all their pods, to zero. Returns when the last pod was
     /// gone.
     pub(crate) fn scale_to_zero(&self, names: &[String]) -> Result<Instant, String> {

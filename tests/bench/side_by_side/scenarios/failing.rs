@@ -24,9 +24,6 @@ const REPLICAS: usize = 10;
 /// The waits of this daemon.
 const BACKOFF: &str = "10s..5m";
 
-/// Interval between two points of the chart.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-
 const NAME: &str = "web";
 
 /// Runs the scenario with a new process.
@@ -67,11 +64,6 @@ pub(super) fn all(stage: &mut Stage<'_>) -> Result<(), String> {
         &format!("{what}, s from recovery until all run"),
         measured.recovery.as_secs_f64(),
     );
-    let title = format!("Pods created for {REPLICAS} replicas on a node that rejects them");
-    let name = stage.contestant.name;
-    stage
-        .report
-        .add_line(name, "failed.svg", &title, measured.created);
     Ok(())
 }
 
@@ -79,8 +71,6 @@ struct Measured {
     n_created: usize,
     n_status_writes: usize,
     recovery: Duration,
-    /// Seconds, and pods created until then.
-    created: Vec<(f64, f64)>,
 }
 
 fn measure(stage: &Stage<'_>, node: &Node, minutes: u64) -> Result<Measured, String> {
@@ -90,14 +80,8 @@ fn measure(stage: &Stage<'_>, node: &Node, minutes: u64) -> Result<Measured, Str
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": REPLICAS}});
     let path = format!("{}/{NAME}", collection(namespace));
     let request = Request::patch(path).body("application/merge-patch+json", patch.to_string());
-    let began = Instant::now();
     cluster.send(&request)?;
-    let mut created = vec![(0.0, 0.0)];
-    while began.elapsed() < Duration::from_mins(minutes) {
-        pause(SAMPLE_EVERY);
-        let n_created = node.n_seen.load(Ordering::Relaxed);
-        created.push((began.elapsed().as_secs_f64(), number(n_created)));
-    }
+    pause(Duration::from_mins(minutes));
     let n_created = node.n_seen.load(Ordering::Relaxed);
     let n_status_writes = stage.observer.lock().n_status_writes(|_| true);
     node.has_recovered.store(true, Ordering::Relaxed);
@@ -111,7 +95,6 @@ fn measure(stage: &Stage<'_>, node: &Node, minutes: u64) -> Result<Measured, Str
         n_created,
         n_status_writes,
         recovery: at.saturating_duration_since(recovered),
-        created,
     })
 }
 

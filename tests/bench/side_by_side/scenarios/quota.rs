@@ -1,7 +1,6 @@
 //! Thousands of ReplicaSets in front of one ResourceQuota: what they cost, and how soon a freed
 //! place is taken.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -25,9 +24,6 @@ const MEASURED: Duration = Duration::from_mins(3);
 
 /// When the last minute of that time begins.
 const LAST_MINUTE: Duration = Duration::from_mins(2);
-
-/// Interval of the points of the chart.
-const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
 /// Interval at which the quota's usage is read while a place is free.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -121,35 +117,20 @@ fn cost(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let (cluster, namespace) = (stage.cluster, &*stage.namespace);
     let (before, cpu_before) = (writes(cluster)?, process.usage()?.cpu);
     let start = Instant::now();
-    let created = Mutex::new(Ok(()));
-    let mut points = vec![(0.0, 0.0)];
-    let mut at_last_minute = None;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let result = in_parallel(n_waiting, |n| {
+    let (then, cpu_then, at) = std::thread::scope(|scope| {
+        let creates = scope.spawn(|| {
+            in_parallel(n_waiting, |n| {
                 create(cluster, namespace, &format!("{WAITING}-{n:05}"), 1)
-            });
-            *created
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner) = result;
+            })
         });
-        let mut next = start;
-        while next < start + MEASURED {
-            next += SAMPLE_EVERY;
-            pause_until(next);
-            let sum = writes(cluster)?.all - before.all;
-            points.push((start.elapsed().as_secs_f64(), sum));
-            if at_last_minute.is_none() && start.elapsed() >= LAST_MINUTE {
-                at_last_minute = Some((writes(cluster)?, process.usage()?.cpu, Instant::now()));
-            }
-        }
-        Ok::<(), String>(())
+        pause_until(start + LAST_MINUTE);
+        let then = (writes(cluster)?, process.usage()?.cpu, Instant::now());
+        pause_until(start + MEASURED);
+        let created = creates.join();
+        let created = created.unwrap_or_else(|_| Err("the creating thread panicked".to_owned()));
+        created.map(|()| then)
     })?;
-    created
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)?;
     let (after, cpu_after) = (writes(cluster)?, process.usage()?.cpu);
-    let name = stage.contestant.name;
     stage.add("quota, ReplicaSets that wait", number(n_waiting));
     stage.add(
         "quota, creates sent in 3 minutes",
@@ -157,18 +138,13 @@ fn cost(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     );
     stage.add("quota, all writes in 3 minutes", after.all - before.all);
     stage.add("quota, CPU s in 3 minutes", cpu_after - cpu_before);
-    if let Some((then, cpu_then, at)) = at_last_minute {
-        let seconds = at.elapsed().as_secs_f64();
-        let minute = |value: f64| value / seconds * 60.0;
-        stage.add(
-            "quota, creates in the last minute",
-            minute(after.pod_creates - then.pod_creates),
-        );
-        let part = (cpu_after - cpu_then) / seconds * 100.0;
-        stage.add("quota, per cent of a core in the last minute", part);
-    }
-    let title = format!("Writes behind a full quota, {n_waiting} ReplicaSets");
-    stage.report.add_line(name, "refusals.svg", &title, points);
+    let seconds = at.elapsed().as_secs_f64();
+    stage.add(
+        "quota, creates in the last minute",
+        (after.pod_creates - then.pod_creates) / seconds * 60.0,
+    );
+    let part = (cpu_after - cpu_then) / seconds * 100.0;
+    stage.add("quota, per cent of a core in the last minute", part);
     Ok(())
 }
 

@@ -6,9 +6,7 @@ use jiff::Timestamp;
 use replicaset_controller::client::Request;
 
 use super::{PATIENCE, SETTLE, Stage};
-use crate::bare_list;
 use crate::contestant::Process;
-use crate::figures::{MEMORY_EMPTY, MEMORY_FULL, RESTART_MEMORY, RESTART_PEAK, RESTART_SECONDS};
 use crate::load::{in_parallel, pause};
 use crate::options::Scenario;
 use crate::pods::ready_status;
@@ -37,7 +35,7 @@ pub(super) struct Start {
 /// Measures the memory of a controller without pods.
 pub(super) fn empty(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     pause(SETTLE);
-    stage.add(MEMORY_EMPTY, process.usage()?.resident);
+    stage.add("memory without pods, MiB", process.usage()?.resident);
     Ok(())
 }
 
@@ -104,19 +102,8 @@ pub(super) fn up(
     let began = Instant::now();
     let (cluster, namespace) = (stage.cluster, &*stage.namespace);
     in_parallel(names.len(), |n| scale(cluster, namespace, &names[n], each))?;
-    let mut line = vec![(0.0, 0.0)];
-    let is_up = |state: &State| {
-        let n_pods = state.sums().replicas;
-        line.push((began.elapsed().as_secs_f64(), number(n_pods)));
-        n_pods == total
-    };
+    let is_up = |state: &State| state.sums().replicas == total;
     let ended = stage.observer.wait("scaled up", PATIENCE, is_up)?;
-    line.dedup_by_key(|point| point.1.to_bits());
-    if names.len() == 1 {
-        let title = "Scale-up of one ReplicaSet: pods in its status";
-        let name = stage.contestant.name;
-        stage.report.add_line(name, "scale-up.svg", title, line);
-    }
     let (after, server) = (process.usage()?, stage.cluster.cpu()? - server);
     let seconds = (ended - began).as_secs_f64();
     stage.add(&format!("{what}, pods a second"), number(total) / seconds);
@@ -184,7 +171,7 @@ fn idle(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
     let usage = process.usage()?;
     let (spent, seconds) = (usage.cpu - before, began.elapsed().as_secs_f64());
     stage.add("idle, CPU ms a second", spent * 1000.0 / seconds);
-    stage.add(MEMORY_FULL, usage.resident);
+    stage.add("memory with all pods, MiB", usage.resident);
     stage.add("peak memory so far, MiB", usage.peak);
     Ok(())
 }
@@ -197,12 +184,11 @@ fn restart(
     replicas: usize,
 ) -> Result<Process, String> {
     process.stop()?;
-    bare_list::measure(stage.cluster, stage.report)?;
     let (process, start) = start_behind(stage, name, replicas)?;
-    stage.add(RESTART_SECONDS, start.seconds);
+    stage.add("restart, seconds to the first pod", start.seconds);
     stage.add("restart, CPU s to the first pod", start.cpu);
-    stage.add(RESTART_MEMORY, start.resident);
-    stage.add(RESTART_PEAK, start.peak);
+    stage.add("restart, memory after it, MiB", start.resident);
+    stage.add("restart, peak memory, MiB", start.peak);
     stage.add_overshoot("restart")?;
     Ok(process)
 }
