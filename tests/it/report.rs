@@ -5,12 +5,9 @@
 
 /// The record of the bugs.
 mod bugs;
-/// Times, small scopes, Kubernetes' tests and properties.
-mod parts;
-/// Tables of the long runs.
-mod runs;
+/// Sums of the long runs, and the properties.
+mod totals;
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
@@ -29,15 +26,13 @@ type Line = Map<String, Value>;
 /// A page, the name of a block on it, and what makes the text.
 type Block = (&'static str, &'static str, fn() -> String);
 
-const BLOCKS: [Block; 10] = [
-    (REPORT, "parts", parts::parts),
-    (REPORT, "properties", parts::properties),
-    (REPORT, "simulation", runs::simulation),
-    (REPORT, "scopes", parts::scopes),
-    (REPORT, "fuzz", runs::fuzz),
-    (REPORT, "chaos", runs::chaos),
-    (REPORT, "upstream", parts::upstream),
-    (REPORT, "mutants", runs::mutants),
+const BLOCKS: [Block; 8] = [
+    (REPORT, "properties", totals::properties),
+    (REPORT, "simulation", totals::simulation),
+    (REPORT, "scopes", totals::scopes),
+    (REPORT, "fuzz", totals::fuzz),
+    (REPORT, "chaos", totals::chaos),
+    (REPORT, "mutants", totals::mutants),
     (BUGS, "summary", bugs::summary),
     (BUGS, "bugs", bugs::rows),
 ];
@@ -68,42 +63,6 @@ fn lines(name: &str) -> Vec<Line> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let parse = |line| serde_json::from_str(line).expect("a line of figures");
     text.lines().map(parse).collect()
-}
-
-/// The sum of a count over all lines.
-fn sum(lines: &[Line], key: &str) -> u64 {
-    let counts = lines.iter().filter_map(|line| line.get(key)?.as_u64());
-    counts.sum()
-}
-
-/// The sum of a time over all lines.
-fn time(lines: &[Line], key: &str) -> f64 {
-    let times = lines.iter().filter_map(|line| line.get(key)?.as_f64());
-    times.sum()
-}
-
-/// The sums of a map of counts over all lines.
-fn sums(lines: &[Line], key: &str) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for map in lines.iter().filter_map(|line| line.get(key)?.as_object()) {
-        for (name, count) in map {
-            *sums.entry(name.clone()).or_default() += count.as_u64().expect("a count");
-        }
-    }
-    sums
-}
-
-/// A count with commas.
-fn commas(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A table with one row for each list of cells.

@@ -76,20 +76,13 @@ pub(super) fn summary() -> String {
         let of = |severity| {
             count(&|bug| is_found(bug) && bug.is_of_daemon() && bug.severity == severity)
         };
-        let [pods, crash, security, stall, status, usage] = SEVERITIES.map(of);
-        let of_daemon = count(&|bug| is_found(bug) && bug.is_of_daemon());
-        let of_server = count(&|bug| is_found(bug) && !bug.is_of_daemon());
         let or_zero = |n: String| if n.is_empty() { "0".to_owned() } else { n };
+        let daemon = or_zero(count(&|bug| is_found(bug) && bug.is_of_daemon()));
+        let server = or_zero(count(&|bug| is_found(bug) && !bug.is_of_daemon()));
+        let [pods, crash, security, stall, status, usage] = SEVERITIES.map(of);
+        let name = name.to_owned();
         [
-            name.to_owned(),
-            pods,
-            crash,
-            security,
-            stall,
-            status,
-            usage,
-            or_zero(of_daemon),
-            or_zero(of_server),
+            name, pods, crash, security, stall, status, usage, daemon, server,
         ]
     };
     let mut rows: Vec<_> = FOUND
@@ -97,16 +90,9 @@ pub(super) fn summary() -> String {
         .into();
     rows.push(row("**all**", &|_| true));
     let [pods, crash, security, stall, status, usage] = SEVERITIES;
+    let (daemon, server) = ("daemon", "dev server");
     let head = [
-        "found by",
-        pods,
-        crash,
-        security,
-        stall,
-        status,
-        usage,
-        "daemon",
-        "dev server",
+        "found by", pods, crash, security, stall, status, usage, daemon, server,
     ];
     let n_covered = bugs.iter().filter(|bug| !bug.tests.is_empty()).count();
     let mut text = table(head, rows);
