@@ -11,7 +11,6 @@ use self::drawn::{Drawn, Stock};
 use super::{Claim, claim_of};
 use super::{Doubt, May, Plan, Pods, Step, View};
 use crate::api::{Pod, ScaleDownMark, Uid};
-use crate::controller::simulation::seeds;
 use crate::controller::testing::now;
 use crate::stdx::HashSet;
 
@@ -42,9 +41,8 @@ fn ensure(holds: bool, property: &str) -> Checked {
 #[test]
 fn every_drawn_decision_is_safe_and_comes_back() {
     let (stock, mut seen) = (Stock::new(), Seen::default());
-    let seeds = seeds(0..20_000);
-    let n_views = seeds.end.saturating_sub(seeds.start);
-    for seed in seeds {
+    let n_views = 20_000;
+    for seed in 0..n_views {
         let drawn = stock.draw(seed);
         let checked = check(&drawn, &mut seen);
         if let Err(property) = checked {
@@ -72,10 +70,10 @@ fn every_drawn_decision_is_safe_and_comes_back() {
         at_rest,
     ];
     let is_varied = rarest.iter().all(|n| u64::from(*n) * 1_000 > n_views);
-    assert!(n_views < 10_000 || is_varied, "{seen:?} of {n_views}");
+    assert!(is_varied, "{seen:?} of {n_views}");
 }
 
-/// PROPERTY P49: Whatever the view, the decision acts only if nothing in the record forbids it,
+/// PROPERTY P19: Whatever the view, the decision acts only if nothing in the record forbids it,
 /// never plans past `spec.replicas` or the burst, never chooses a protected pod before the timeout,
 /// chooses as upstream does without opt-ins, is the same from counts where they suffice, and names
 /// when it changes unless the ReplicaSet is at rest.

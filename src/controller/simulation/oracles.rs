@@ -117,9 +117,6 @@ impl World {
         let Some((rs, counts)) = counted.filter(|(rs, _)| rs.uid == *uid) else {
             return;
         };
-        if self.lock().has_threads {
-            return;
-        }
         let is_reported = reports_each_loss(&Counts::from(&rs.status), &counts);
         if !is_reported && !daemon.queue.state_of(key).is_waiting {
             let wrong = format!("{key} waits with {:?} though it has {counts:?}", rs.status);
@@ -129,8 +126,8 @@ impl World {
 
     /// Records that this much time passes without any event.
     ///
-    /// PROPERTY P18: In calm periods, and when the faults have ended, no ReplicaSet that has not
-    /// converged waits for more than 20 s, or for more than its back-off.
+    /// PROPERTY P18: While nothing else can happen, no ReplicaSet that has not converged waits for
+    /// more than 20 s, or for more than its back-off.
     pub(super) fn note_wait(&self, daemon: &Daemon, time: Duration) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -164,9 +161,7 @@ impl World {
 }
 
 impl State {
-    /// Returns the ReplicaSets that have not converged, and the reasons.
-    ///
-    /// PROPERTY P19: Within 30 minutes after the faults have ended every ReplicaSet has
+    /// Returns the ReplicaSets that have not converged, and the reasons: each must have
     /// `spec.replicas` active pods, and a status that counts its pods and its ready pods and has
     /// its generation.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (ObjectKey, String)> {

@@ -1,7 +1,5 @@
 //! The daemon's requests in the simulation, and their outcomes: answered, rejected, lost or late.
 
-use std::fmt::{Debug, Display};
-
 use super::server::{Late, has_its_template};
 use super::{State, World};
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector};
@@ -15,85 +13,37 @@ use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, Wri
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fate {
     Responded,
-    Rejected,
     ResponseLost,
     RequestLost,
     Late,
 }
 
-impl State {
-    /// Returns the fate of a request, and whether the daemon dies while it is under way.
-    fn draw_fate(&mut self, may_be_late: bool, may_be_killed: bool) -> (Fate, bool) {
-        if let Some(script) = &mut self.script {
-            return script.draw_fate(may_be_late);
-        }
-        let is_killed = self.is_troubled && may_be_killed && self.rng.u32(..60) == 0;
-        let fate = match self.rng.u32(..40) {
-            _ if !self.is_troubled => Fate::Responded,
-            0..20 if is_killed && may_be_late => Fate::Late,
-            0 | 1 => Fate::Rejected,
-            2 | 3 => Fate::ResponseLost,
-            4 => Fate::RequestLost,
-            5 if may_be_late => Fate::Late,
-            _ => Fate::Responded,
-        };
-        (fate, is_killed)
-    }
-}
-
-impl State {
-    /// Returns a rejection of a request: of a kind with a back-off of its own, or another.
-    fn draw_rejection(&mut self) -> WriteError {
-        let kind = if self.script.is_some() {
-            0
-        } else {
-            self.rng.u32(..6)
-        };
-        let (code, reason, message) = match kind {
-            1 | 2 => (403, "Forbidden", "exceeded quota: few, requested: pods=1"),
-            3 => (429, "TooManyRequests", "later"),
-            4 => (422, "Invalid", "no pod"),
-            _ => (403, "Forbidden", "rejected"),
-        };
-        rejected(code, reason, message)
-    }
-}
-
 impl World {
     /// Executes one request or drops it, and returns or loses its response.
-    fn request<T: Debug>(
+    fn request<T>(
         &self,
-        what: &dyn Display,
         late: Option<Late>,
         carry_out: impl FnOnce(&mut State) -> Result<T, WriteError>,
     ) -> Result<T, WriteError> {
-        if self.lock().script.is_none() {
-            self.deliver_some();
-        }
         let mut state = self.lock();
-        let (fate, is_killed) = state.draw_fate(late.is_some(), self.trouble.kills);
-        let before = state.server.n_lines();
+        let (fate, is_killed) = state.script.draw_fate(late.is_some());
         let response: Option<Result<T, WriteError>> = match fate {
             Fate::Responded | Fate::ResponseLost => Some(carry_out(&mut state)),
             Fate::Late => {
                 state.server.late.extend(late);
                 None
             }
-            Fate::Rejected | Fate::RequestLost => None,
+            Fate::RequestLost => None,
         };
         state.is_killed = is_killed;
-        let changed = state.server.n_lines() > before;
-        let line = format!("{what}: {fate:?}, changed {changed}, killed {is_killed}");
-        state.history.push(line);
         drop(state);
         if is_killed {
             // Unwinds like a panic, but without one message for each of thousands.
             std::panic::resume_unwind(Box::new("the daemon is killed"));
         }
-        self.deliver_some();
+        self.deliver_by_script();
         match response {
             Some(response) if fate == Fate::Responded => response,
-            _ if fate == Fate::Rejected => Err(self.lock().draw_rejection()),
             _ => Err(WriteError::unknown("the response was lost")),
         }
     }
@@ -122,9 +72,9 @@ impl PodControl for World {
             );
             self.lock().wrong.push(wrong);
         }
-        self.request(&format_args!("create {name}"), Some(late), |state| {
+        self.request(Some(late), |state| {
             let (active, wanted) = (state.server.n_active(rs), rs.replicas);
-            let response = state.server.add_pod(rs, name, true);
+            let response = state.server.add_pod(rs, name);
             if response.is_ok() && active >= usize::try_from(wanted).unwrap_or(0) {
                 let wrong = format!("{name} is created though {active} of {wanted} are there");
                 state.wrong.push(wrong);
@@ -133,8 +83,8 @@ impl PodControl for World {
         })
     }
 
-    /// PROPERTY P14: In histories without deaths of pods and recreated ReplicaSets, no delete
-    /// leaves fewer active pods than the `spec.replicas` by which the sync acts.
+    /// PROPERTY P14: No delete leaves fewer active pods than the `spec.replicas` by which the sync
+    /// acts.
     fn delete_pod(
         &self,
         rs: &ReplicaSet,
@@ -143,24 +93,17 @@ impl PodControl for World {
     ) -> Result<(), WriteError> {
         let now = self.clock.wall();
         let late = Late::Delete(pod.clone(), now);
-        self.request(
-            &format_args!("delete {}", pod.key.name),
-            Some(late),
-            |state| {
-                let active = state.server.n_active(rs);
-                let response = state.server.delete_pod(pod, now);
-                let wanted = usize::try_from(rs.replicas).unwrap_or(0);
-                // Only pods that die unseen may cause a surplus deletion.
-                let is_guarded = !self.trouble.deaths && !self.trouble.recreations;
-                if is_guarded && state.server.n_active(rs) < active.min(wanted) {
-                    let name = &pod.key.name;
-                    let wrong =
-                        format!("{name} is deleted though only {active} of {wanted} are there");
-                    state.wrong.push(wrong);
-                }
-                response
-            },
-        )
+        self.request(Some(late), |state| {
+            let active = state.server.n_active(rs);
+            let response = state.server.delete_pod(pod, now);
+            let wanted = usize::try_from(rs.replicas).unwrap_or(0);
+            if state.server.n_active(rs) < active.min(wanted) {
+                let name = &pod.key.name;
+                let wrong = format!("{name} is deleted though only {active} of {wanted} are there");
+                state.wrong.push(wrong);
+            }
+            response
+        })
     }
 
     fn patch_pod(
@@ -170,9 +113,7 @@ impl PodControl for World {
         patch: Vec<u8>,
     ) -> Result<WrittenPod, WriteError> {
         self.take_time();
-        self.request(&format_args!("patch {}", pod.key.name), None, |state| {
-            state.server.patch_pod(&pod.key.name, &patch)
-        })
+        self.request(None, |state| state.server.patch_pod(&pod.key.name, &patch))
     }
 }
 
@@ -187,16 +128,14 @@ impl ReplicaSetControl for World {
             let wrong = format!("the status of {} is written without its spec", rs.key);
             self.lock().wrong.push(wrong);
         }
-        self.request(&format_args!("status of {}", rs.key), None, |state| {
-            state.server.update_status(rs, status)
-        })
+        self.request(None, |state| state.server.update_status(rs, status))
     }
 }
 
 impl LiveReader for World {
     fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, WriteError> {
         self.take_time();
-        self.request(&format_args!("get {key}"), None, |state| {
+        self.request(None, |state| {
             let found = state.server.replica_sets.get(&key.name).cloned();
             found.ok_or_else(|| rejected(404, "NotFound", "replicaset not found"))
         })
@@ -204,14 +143,12 @@ impl LiveReader for World {
 
     fn find_pod(&self, _rs: &ReplicaSet, name: &str) -> Result<Option<Pod>, WriteError> {
         self.take_time();
-        self.request(&format_args!("find {name}"), None, |state| {
-            Ok(state.server.pods.get(name).cloned())
-        })
+        self.request(None, |state| Ok(state.server.pods.get(name).cloned()))
     }
 
     fn list_pods(&self, _rs: &ReplicaSet, selector: &Selector) -> Result<Vec<Pod>, WriteError> {
         self.take_time();
-        self.request(&"list pods", None, |state| {
+        self.request(None, |state| {
             let is_selected = |pod: &&Pod| selector.matches(&pod.labels);
             let pods = state.server.pods.values().filter(is_selected);
             Ok(pods.cloned().collect())
@@ -220,7 +157,7 @@ impl LiveReader for World {
 
     fn newest_versions(&self, _namespace: &str) -> Result<[ResourceVersion; 2], WriteError> {
         self.take_time();
-        self.request(&"newest versions", None, |state| {
+        self.request(None, |state| {
             Ok([state.server.version(), state.server.version()])
         })
     }

@@ -16,22 +16,19 @@
 //! | kubelets | pods become Ready, fail, and end after their deletion |
 //! | other daemons | the leader is killed, also in the middle of a request |
 //!
-//! So that it ends, it leaves out what the other scopes and the random histories have: watches
-//! that deliver one event by one or during a sync (these deliver everything after each step, unless
-//! they have stopped), rejected requests, throttled statuses, orphans, and a leader that is paused,
-//! which sends no more than a killed one.
+//! So that it ends, it leaves out what the other scopes and the histories of whole daemons have:
+//! watches that deliver one event by one or during a sync (these deliver everything after each
+//! step, unless they have stopped), rejected requests, throttled statuses, orphans, and a leader
+//! that is paused, which sends no more than a killed one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use fastrand::Rng;
-
+use super::World;
 use super::requests::Fate;
 use super::server::{Late, Line, Server};
-use super::{Trouble, World};
 use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet};
-use crate::batches::FairPool;
 use crate::controller::decide::status::Counts;
 use crate::stdx::clock::Clock;
 use crate::stdx::testing::FakeClock;
@@ -213,33 +210,17 @@ impl World {
         server.add_replica_set(NAME, scope.replicas);
         let rs = server.replica_sets[NAME].clone();
         for number in 0..scope.n_pods {
-            let added = server.add_pod(&rs, &format!("old-{number}"), true);
+            let added = server.add_pod(&rs, &format!("old-{number}"));
             added.expect("no pod has this name");
         }
-        let trouble = Trouble {
-            deaths: false,
-            orphans: false,
-            recreations: false,
-            kills: true,
-            relists: true,
-            calms: false,
-        };
-        let clock = FakeClock::starting(*START);
-        let world = Self::of(
-            server,
-            clock,
-            10,
-            Rng::with_seed(0),
-            trouble,
-            Arc::new(FairPool::default()),
-        );
-        world.lock().script = Some(Script {
+        let script = Script {
             choices: Vec::new(),
             sides: Vec::new(),
             left: scope.left,
             has_standby: false,
             has_stalled: [false; 2],
-        });
+        };
+        let world = Self::of(server, FakeClock::starting(*START), script);
         world.start_daemon();
         world.script(|script| script.has_standby = scope.has_standby);
         world
@@ -251,7 +232,7 @@ impl World {
     }
 
     fn script<R>(&self, with: impl FnOnce(&mut Script) -> R) -> R {
-        with(self.lock().script.as_mut().expect("a scope has one"))
+        with(&mut self.lock().script)
     }
 
     fn left(&self) -> Left {
@@ -298,20 +279,24 @@ impl World {
         self.take_alone(step, choices);
         let [pods, replica_sets] = self.script(|script| script.has_stalled.map(|it| !it));
         if self.script(|script| script.has_standby) {
-            while pods && self.undelivered().0 && self.deliver_pod() {}
-            while replica_sets && self.undelivered().1 && self.deliver_replica_set() {}
+            while pods && self.undelivered().0 {
+                self.deliver_pod();
+            }
+            while replica_sets && self.undelivered().1 {
+                self.deliver_replica_set();
+            }
         }
     }
 
     fn take_alone(&self, step: Step, choices: Vec<u32>) {
-        if let Some(script) = &mut self.lock().script {
+        self.script(|script| {
             script.choices = choices;
             script.sides.clear();
-        }
+        });
         match step {
             Step::Sync => self.work(),
-            Step::DeliverPod => drop(self.deliver_pod()),
-            Step::DeliverReplicaSet => drop(self.deliver_replica_set()),
+            Step::DeliverPod => self.deliver_pod(),
+            Step::DeliverReplicaSet => self.deliver_replica_set(),
             Step::ArriveLate => self.lock().server.see_late(self.clock.wall()),
             Step::RelistPods => {
                 self.spend(|left| left.relists -= 1);
@@ -355,13 +340,11 @@ impl World {
                 self.change_by_script();
             }
             Step::Timer => {
-                if self.is_busy() {
+                let is_busy = self.is_busy();
+                if is_busy {
                     self.spend(|left| left.early_timers -= 1);
                 }
-                let due = self.daemon().queue.next_deadline();
-                let wait = due.map(|due| due.saturating_duration_since(self.clock.now()));
-                self.clock.advance(wait.unwrap_or_default());
-                self.daemon().queue.advance(self.clock.now());
+                self.wait(!is_busy);
             }
         }
     }
@@ -406,9 +389,7 @@ impl World {
         let (server, cache) = (&state.server, &daemon.cache);
         let cached = (cache.pods.list(), cache.replica_sets.list());
         let replica_set_lines = &server.replica_set_log[state.replica_sets_seen..];
-        let replica_set_lines = replica_set_lines.iter().map(|line| match line {
-            Line::Put(rs) | Line::Gone(rs) => of_replica_set(rs),
-        });
+        let replica_set_lines = replica_set_lines.iter().map(of_replica_set);
         let late = server.late.iter().map(|late| match late {
             Late::Create(_, name) | Late::CreateOfKilled(_, name) => name.to_string(),
             Late::Delete(pod, sent) => format!("{} {sent}", pod.key.name),
@@ -435,8 +416,7 @@ impl World {
             late.collect(),
             standby.into_iter().collect(),
         ];
-        let left = state.script.as_ref();
-        let left = left.map(|script| (script.left, script.has_stalled));
+        let left = (state.script.left, state.script.has_stalled);
         let memories = format!("{:?}", daemon.controller.memories);
         let mut hasher = DefaultHasher::new();
         (objects, format!("{queue:?} {left:?}"), memories).hash(&mut hasher);
@@ -517,7 +497,7 @@ impl Reached {
             } else {
                 Err(wrong.join("; "))
             },
-            next: world.lock().script.as_ref().and_then(Script::next),
+            next: world.lock().script.next(),
             path,
         };
         // The daemon and the world refer to each other.

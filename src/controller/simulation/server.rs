@@ -1,62 +1,31 @@
 //! The API server of the simulation: its store, and the log that the watches read.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::replica_set::Template;
-use crate::api::{ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::api::{ResourceVersion, Uid};
 use crate::controller::testing::{controller_ref, read_replica_set, rejected, replica_set_json};
 use crate::writes::{WriteError, WrittenPod};
 
-/// One event of a watch.
+/// One event of the pod watch.
 #[derive(Clone, Debug)]
-pub(super) enum Line<T> {
-    Put(T),
-    Gone(T),
+pub(super) enum Line {
+    Put(Pod),
+    Gone(Pod),
 }
 
-impl Line<Pod> {
+impl Line {
     /// The ReplicaSet that owns the pod.
     pub(super) fn owner(&self) -> Option<(ObjectKey, Uid)> {
         let (Self::Put(pod) | Self::Gone(pod)) = self;
         let owner = pod.controller.as_ref()?;
         let key = ObjectKey::new("default", &*owner.name);
         Some((key, owner.uid.clone()))
-    }
-}
-
-impl fmt::Display for Line<Pod> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, pod) = match self {
-            Self::Put(pod) => ("is", pod),
-            Self::Gone(pod) => ("was", pod),
-        };
-        let owner = pod.controller.as_ref().map(|owner| owner.uid.to_string());
-        write!(
-            f,
-            "pod {} {what} {:?} {} of {owner:?}, active {}, version {}",
-            pod.key.name,
-            pod.phase,
-            pod.labels,
-            pod.is_active(),
-            pod.resource_version
-        )
-    }
-}
-
-impl fmt::Display for Line<ReplicaSet> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, rs) = match self {
-            Self::Put(rs) => ("wants", rs),
-            Self::Gone(rs) => ("wanted", rs),
-        };
-        let (name, uid, version) = (&rs.key.name, &rs.uid, &rs.resource_version);
-        write!(f, "{name} {uid} {what} {}, version {version}", rs.replicas)
     }
 }
 
@@ -91,8 +60,8 @@ pub(super) struct Server {
     n_uids: u64,
     pub(super) pods: BTreeMap<Arc<str>, Pod>,
     pub(super) replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
-    pub(super) pod_log: Vec<Line<Pod>>,
-    pub(super) replica_set_log: Vec<Line<ReplicaSet>>,
+    pub(super) pod_log: Vec<Line>,
+    pub(super) replica_set_log: Vec<ReplicaSet>,
     pub(super) late: Vec<Late>,
     /// The ReplicaSet versions at which names were first drawn. The daemon retries a rejected name
     /// at later versions, but the next daemon does not (differences.md, "Pod names").
@@ -116,34 +85,18 @@ impl Server {
         Uid::new(&format!("uid-{}", self.n_uids))
     }
 
-    /// Stores a new ReplicaSet and replaces one of the same name.
+    /// Stores a new ReplicaSet.
     pub(super) fn add_replica_set(&mut self, name: &str, replicas: i32) {
         let mut rs = replica_set(name, replicas, 1);
         rs.uid = self.next_uid();
-        self.remove_replica_set(name);
         self.put_replica_set(rs);
-    }
-
-    pub(super) fn remove_replica_set(&mut self, name: &str) {
-        if let Some(mut rs) = self.replica_sets.remove(name) {
-            rs.resource_version = self.next_version();
-            self.replica_set_log.push(Line::Gone(rs));
-        }
-    }
-
-    /// Changes `spec.replicas`, and the template as a Deployment that rolls back.
-    pub(super) fn change_spec(&mut self, rs: &ReplicaSet, replicas: i32) {
-        let mut changed = replica_set(&rs.key.name, replicas, rs.generation + 1);
-        changed.uid = rs.uid.clone();
-        changed.status = rs.status.clone();
-        self.put_replica_set(changed);
     }
 
     fn put_replica_set(&mut self, mut rs: ReplicaSet) -> ReplicaSet {
         rs.resource_version = self.next_version();
         self.replica_sets
             .insert(Arc::clone(&rs.key.name), rs.clone());
-        self.replica_set_log.push(Line::Put(rs.clone()));
+        self.replica_set_log.push(rs.clone());
         rs
     }
 
@@ -183,23 +136,22 @@ impl Server {
         }
     }
 
-    /// Stores a new pod of `rs`, or an orphan that `rs` would adopt.
+    /// Stores a new pod of `rs`.
     pub(super) fn add_pod(
         &mut self,
         rs: &ReplicaSet,
         name: &str,
-        is_owned: bool,
     ) -> Result<WrittenPod, WriteError> {
         if self.pods.contains_key(name) {
             let message = format!("pods \"{name}\" already exists");
             return Err(rejected(409, "AlreadyExists", &message));
         }
-        let owner = || controller_ref("ReplicaSet", &rs.key.name, &rs.uid.to_string());
+        let owner = controller_ref("ReplicaSet", &rs.key.name, &rs.uid.to_string());
         let pod = Pod {
             key: ObjectKey::new("default", name),
             uid: self.next_uid(),
             labels: rs.template_labels.clone(),
-            controller: is_owned.then(owner),
+            controller: Some(owner),
             phase: PodPhase::Pending,
             ..Pod::default()
         };
@@ -230,7 +182,7 @@ impl Server {
         Ok(())
     }
 
-    /// Applies an adoption or a release.
+    /// Applies a release.
     pub(super) fn patch_pod(&mut self, name: &str, patch: &[u8]) -> Result<WrittenPod, WriteError> {
         let patch: Value = serde_json::from_slice(patch).expect("a patch is JSON");
         let metadata = &patch["metadata"];
@@ -242,23 +194,9 @@ impl Server {
             return Err(rejected(422, "Invalid", "metadata.uid: field is immutable"));
         }
         let owner = &metadata["ownerReferences"][0];
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let is_owner = |owner: &Arc<ControllerRef>| owner.uid == text("uid").into();
-        if owner["$patch"] == "delete" {
-            pod.controller = pod.controller.filter(|owner| !is_owner(owner));
-        } else if pod
-            .controller
-            .as_ref()
-            .is_some_and(|owner| !is_owner(owner))
-        {
-            return Err(rejected(
-                422,
-                "Invalid",
-                "only one reference can have controller set",
-            ));
-        } else {
-            pod.controller = Some(controller_ref(text("kind"), text("name"), text("uid")));
-        }
+        assert_eq!(owner["$patch"], "delete", "no pod here is to be adopted");
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        pod.controller = pod.controller.filter(|owner| owner.uid != uid.into());
         let controller = pod.controller.as_ref().map(|owner| owner.uid.clone());
         Ok(WrittenPod {
             resource_version: self.put_pod(pod),
@@ -288,13 +226,13 @@ impl Server {
     /// Executes one request whose client has given up long ago.
     pub(super) fn see_late(&mut self, now: Timestamp) {
         match self.late.pop() {
-            Some(Late::Create(rs, name)) => drop(self.add_pod(&rs, &name, true)),
+            Some(Late::Create(rs, name)) => drop(self.add_pod(&rs, &name)),
             Some(Late::CreateOfKilled(rs, name)) => {
                 let stored = self.replica_sets.get(&rs.key.name);
                 if stored.is_some_and(|stored| stored.resource_version == rs.resource_version) {
                     let is_wanted =
                         i32::try_from(self.n_active(&rs)).is_ok_and(|n| n < rs.replicas);
-                    if self.add_pod(&rs, &name, true).is_ok() && !is_wanted {
+                    if self.add_pod(&rs, &name).is_ok() && !is_wanted {
                         self.surplus.push(name);
                     }
                 }
@@ -319,11 +257,6 @@ impl Server {
         if pod.is_terminating() || !has_owner {
             self.remove_pod(name);
         }
-    }
-
-    /// Returns the number of changes so far.
-    pub(super) fn n_lines(&self) -> usize {
-        self.pod_log.len() + self.replica_set_log.len()
     }
 
     /// Returns how many pods `rs` really has.
@@ -352,9 +285,6 @@ fn replica_set(name: &str, replicas: i32, generation: i64) -> ReplicaSet {
     let template = &mut object["spec"]["template"]["metadata"];
     template["labels"]["type"] = name.into();
     template["annotations"] = json!({"revision": generation.to_string()});
-    if name == "two" {
-        object["spec"]["minReadySeconds"] = 5.into();
-    }
     read_replica_set(&object)
 }
 

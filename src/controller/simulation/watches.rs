@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::oracles::Waits;
-use super::scopes::Script;
 use super::server::{Late, Line};
 use super::{Daemon, State, World};
 use crate::api::ReplicaSet;
@@ -18,7 +17,7 @@ impl World {
     /// Replaces the running daemon by a new one. Requests in progress arrive before its first list
     /// or never, except that a create may arrive later while its ReplicaSet is unchanged.
     pub(super) fn start_daemon(&self) {
-        if self.lock().script.as_ref().is_some_and(Script::has_standby) {
+        if self.lock().script.has_standby() {
             return self.fail_over();
         }
         self.bury_requests();
@@ -46,9 +45,7 @@ impl World {
             self.stall_standby();
         }
         let mut state = self.lock();
-        if let Some(script) = &mut state.script {
-            script.stall([has_stalled; 2]);
-        }
+        state.script.stall([has_stalled; 2]);
         let standby = state.standby.take();
         state.lead(standby);
         drop(state);
@@ -67,10 +64,10 @@ impl World {
             pod_control: Arc::clone(&this) as Arc<_>,
             replica_set_control: this,
             queue: Arc::clone(&queue),
-            batches: Arc::clone(&self.batches),
+            batches: Arc::clone(&self.batches) as Arc<_>,
             clock: Arc::clone(&self.clock) as Arc<_>,
             options: Options {
-                burst_replicas: self.burst,
+                burst_replicas: 10,
                 status_update_interval,
                 ..Options::default()
             },
@@ -91,7 +88,7 @@ impl World {
         state.waits = Waits::default();
         let mut later = Vec::new();
         while let Some(late) = state.server.late.pop() {
-            match (state.dice(3), late) {
+            match (state.script.choose(3), late) {
                 (0, late) => {
                     state.server.late.push(late);
                     state.server.see_late(self.clock.wall());
@@ -127,23 +124,7 @@ impl World {
         daemon.controller.handle_cache_advanced();
     }
 
-    /// The pod watch breaks and relists. Pods created in between may be gone again.
-    pub(super) fn relist_pods_after_a_gap(&self) {
-        if self.trouble.deaths {
-            let mut state = self.lock();
-            let unseen = state.server.pod_log[state.pods_seen..].to_vec();
-            for line in unseen {
-                if let Line::Put(pod) = line
-                    && state.rng.bool()
-                {
-                    state.server.remove_pod(&pod.key.name);
-                }
-            }
-        }
-        self.relist_pods();
-    }
-
-    pub(super) fn relist_replica_sets(&self) {
+    fn relist_replica_sets(&self) {
         let daemon = self.daemon();
         let mut state = self.lock();
         state.replica_sets_seen = state.server.replica_set_log.len();
@@ -162,28 +143,17 @@ impl World {
         daemon.controller.handle_cache_advanced();
     }
 
-    /// Delivers one line of the pod watch, or a bookmark without one. Returns false if there was no
-    /// line.
-    pub(super) fn deliver_pod(&self) -> bool {
+    /// Delivers the next line of the pod watch, which has one.
+    pub(super) fn deliver_pod(&self) {
         let daemon = self.daemon();
         let mut state = self.lock();
-        let line = state.server.pod_log.get(state.pods_seen).cloned();
-        if let Some(line) = &line {
-            let seen = format!("seen: {line}");
-            state.history.push(seen);
-        }
-        state.pods_seen += usize::from(line.is_some());
-        let version = state.server.version();
+        let line = state.server.pod_log[state.pods_seen].clone();
+        state.pods_seen += 1;
         drop(state);
-        let is_line = line.is_some();
-        let owner = line.as_ref().and_then(Line::owner);
+        let owner = line.owner();
         let event = match line {
-            Some(Line::Put(pod)) => daemon.cache.pods.apply(pod),
-            Some(Line::Gone(pod)) => daemon.cache.pods.apply_deleted(pod),
-            None => {
-                daemon.cache.pods.apply_bookmark(&version);
-                None
-            }
+            Line::Put(pod) => daemon.cache.pods.apply(pod),
+            Line::Gone(pod) => daemon.cache.pods.apply_deleted(pod),
         };
         if let Some(event) = event {
             daemon.controller.handle_pod_event(&event);
@@ -194,31 +164,16 @@ impl World {
             }
         }
         daemon.controller.handle_cache_advanced();
-        is_line
     }
 
     /// As [`Self::deliver_pod`], for ReplicaSets.
-    pub(super) fn deliver_replica_set(&self) -> bool {
+    pub(super) fn deliver_replica_set(&self) {
         let daemon = self.daemon();
         let mut state = self.lock();
-        let line = state.server.replica_set_log.get(state.replica_sets_seen);
-        let line = line.cloned();
-        if let Some(line) = &line {
-            let seen = format!("seen: {line}");
-            state.history.push(seen);
-        }
-        state.replica_sets_seen += usize::from(line.is_some());
-        let version = state.server.version();
+        let rs = state.server.replica_set_log[state.replica_sets_seen].clone();
+        state.replica_sets_seen += 1;
         drop(state);
-        let is_line = line.is_some();
-        let event = match line {
-            Some(Line::Put(rs)) => daemon.cache.replica_sets.apply(rs.for_cache()),
-            Some(Line::Gone(rs)) => daemon.cache.replica_sets.apply_deleted(rs),
-            None => {
-                daemon.cache.replica_sets.apply_bookmark(&version);
-                None
-            }
-        };
+        let event = daemon.cache.replica_sets.apply(rs.for_cache());
         if let Some(event) = event {
             daemon.controller.handle_replica_set_event(&event);
             if let CacheEvent::Updated { new, .. } = &event {
@@ -226,24 +181,6 @@ impl World {
             }
         }
         daemon.controller.handle_cache_advanced();
-        is_line
-    }
-
-    /// The watches deliver while a sync waits for its response.
-    pub(super) fn deliver_some(&self) {
-        if self.lock().has_threads {
-            return std::thread::yield_now();
-        }
-        if self.lock().script.is_some() {
-            return self.deliver_by_script();
-        }
-        for _ in 0..self.dice(3) {
-            if self.dice(3) == 0 {
-                self.deliver_replica_set();
-            } else {
-                self.deliver_pod();
-            }
-        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Fault {
 }
 
 /// The kinds of faults that a history may have, as bits of [`Plan::fault_kinds`].
-pub(super) const KINDS: [&str; 10] = [
+pub(super) const KINDS: [&str; 11] = [
     "lost request",
     "lost answer",
     "late request",
@@ -38,6 +38,7 @@ pub(super) const KINDS: [&str; 10] = [
     "504 without Retry-After",
     "500",
     "422",
+    "403",
 ];
 
 /// Draws the faults of a history.
@@ -94,6 +95,8 @@ impl Faults {
             "504 without Retry-After" => Fault::Reject(504, None),
             "500" => Fault::Reject(500, None),
             "422" if request.method == "POST" => Fault::Reject(422, None),
+            // As of an admission webhook.
+            "403" if request.method == "POST" => Fault::Reject(403, None),
             _ => return Fault::None,
         };
         self.count(KINDS[kind]);
@@ -112,6 +115,7 @@ impl Fault {
             503 => "ServiceUnavailable",
             504 => "Timeout",
             422 => "Invalid",
+            403 => "Forbidden",
             _ => "InternalError",
         };
         let mut answer = rejection(code, reason, "the simulation rejects this request");
