@@ -177,7 +177,7 @@ fn read(
 }
 
 fn read_file(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    bounded_file::read(path).map_err(|error| format!("{flag} {}: {error}", path.display()))
+    bounded_file::read_regular(path).map_err(|error| format!("{flag} {}: {error}", path.display()))
 }
 
 fn build(
