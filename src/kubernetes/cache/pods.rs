@@ -135,6 +135,12 @@ impl CacheStats {
         now.saturating_duration_since(self.created + last_heard)
     }
 
+    /// True if something was read since then; within a millisecond, it counts.
+    pub(super) fn has_heard_since(&self, since: Instant) -> bool {
+        let ms = since.saturating_duration_since(self.created).as_millis();
+        u128::from(self.last_heard_ms.load(Ordering::Relaxed)) >= ms
+    }
+
     /// Duration of the current outage and the reason of its last failure; `None` if the last list
     /// or watch could be read.
     pub fn outage(&self, now: Instant) -> Option<(Duration, String)> {

@@ -14,6 +14,7 @@
 mod outage_log;
 
 use std::fmt::Debug;
+use std::io;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +33,10 @@ use crate::stdx::clock::Clock;
 use crate::stdx::escape::report;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::{thread, turns};
+
+/// How long bytes may arrive without an object or message that can be read. Bookmarks come once in
+/// 60 to 75 s.
+const UNREADABLE_MAX: Duration = Duration::from_secs(90);
 
 /// Receives the events of a watch. The watch thread calls it without holding a lock; a handler that
 /// blocks delays the watch.
@@ -179,7 +184,7 @@ impl<T: Decode> Reflector<T> {
         };
         let metadata = match self.read_page(body) {
             Ok(metadata) => metadata,
-            Err(error) => return End::Failed(Failure::Other, report(&error)),
+            Err(error) => return End::unread(&error),
         };
         match self.list_watch.on_page_end(&metadata, self.pace.now()) {
             PageEnd::Complete(resource_version) => self.replace(&resource_version),
@@ -196,11 +201,12 @@ impl<T: Decode> Reflector<T> {
     fn read_page(&mut self, body: Body) -> Result<ListMetadata, StreamError> {
         // Lent, since each object is collected while the list is read.
         let mut interner = std::mem::take(&mut self.interner);
+        let reader = self.bounded(body.reader);
         let mut collect = |object| {
             self.stats.heard(self.pace.now());
             self.collect(object);
         };
-        let page = read_list::<T>(&body.content_type, body.reader, &mut interner, &mut collect);
+        let page = read_list::<T>(&body.content_type, reader, &mut interner, &mut collect);
         self.interner = interner;
         page
     }
@@ -213,9 +219,9 @@ impl<T: Decode> Reflector<T> {
             Err(error) => return End::not_opened(&error),
         };
         count(&self.stats.watches);
-        let watch = match Watch::new(&body.content_type, body.reader) {
+        let watch = match Watch::new(&body.content_type, self.bounded(body.reader)) {
             Ok(watch) => watch,
-            Err(error) => return End::Failed(Failure::Other, report(&error)),
+            Err(error) => return End::unread(&error),
         };
         self.stream = Some(body.state);
         // With a streamed list, the watch begins once the list is complete (see `on_frame`).
@@ -241,8 +247,10 @@ impl<T: Decode> Reflector<T> {
                 },
                 Ok(None) => return End::Closed(None),
                 // A broken connection expires no version: the next watch continues from the last.
-                Err(error @ StreamError::Io(_)) => return End::Closed(Some(error)),
-                Err(error) => return End::Failed(Failure::Other, report(&error)),
+                Err(error @ StreamError::Io(_)) if Unreadable::in_error(&error).is_none() => {
+                    return End::Closed(Some(error));
+                }
+                Err(error) => return End::unread(&error),
             }
             if self.stop.is_stopped() {
                 return End::Closed(None);
@@ -287,6 +295,15 @@ impl<T: Decode> Reflector<T> {
             }
         }
         effect
+    }
+
+    fn bounded(&self, body: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+        Box::new(Bounded {
+            body,
+            stats: Arc::clone(&self.stats),
+            pace: Arc::clone(&self.pace),
+            unread: None,
+        })
     }
 
     /// Drops what an earlier, failed list has collected.
@@ -444,6 +461,8 @@ enum End {
     /// The list is complete, but older than the store.
     Older(Older),
     Failed(Failure, String),
+    /// Since then only bytes arrived, and nothing that can be read.
+    Unreadable(Instant, String),
 }
 
 impl<T: Decode> Reflector<T> {
@@ -458,6 +477,10 @@ impl<T: Decode> Reflector<T> {
             }
             End::Older(older) => self.on_older(older),
             End::Failed(failure, reason) => self.on_failed(failure, reason),
+            End::Unreadable(since, reason) => {
+                let reaction = self.list_watch.on_error(Failure::Other, self.pace.now());
+                self.fail(Failure::Other, reason, reaction, since);
+            }
         }
     }
 
@@ -502,7 +525,7 @@ impl<T: Decode> Reflector<T> {
             Reaction::Check(_) => {
                 log::debug!(error:% = reason; "watch of {resource} was silent, {reaction}");
             }
-            Reaction::BackOff(_) => self.fail(Failure::Other, reason, reaction),
+            Reaction::BackOff(_) => self.fail(Failure::Other, reason, reaction, now),
             Reaction::EndCycle(_) | Reaction::FallBack => {
                 log::warn!(error:% = reason; "watch of {resource} ended unexpectedly, {reaction}");
             }
@@ -510,8 +533,8 @@ impl<T: Decode> Reflector<T> {
     }
 
     fn on_failed(&mut self, failure: Failure, reason: String) {
-        let resource = T::RESOURCE;
-        match self.list_watch.on_error(failure, self.pace.now()) {
+        let (resource, now) = (T::RESOURCE, self.pace.now());
+        match self.list_watch.on_error(failure, now) {
             reaction @ (Reaction::Retry | Reaction::FallBack) => {
                 let is_known = self.outage_log.is_on();
                 let level = [log::Level::Info, log::Level::Debug][usize::from(is_known)];
@@ -520,14 +543,15 @@ impl<T: Decode> Reflector<T> {
             reaction @ Reaction::EndCycle(_) if failure == Failure::Expired => {
                 log::info!(error:% = reason; "watch of {resource} fell behind, {reaction}");
             }
-            reaction => self.fail(failure, reason, reaction),
+            reaction => self.fail(failure, reason, reaction, now),
         }
     }
 
-    /// Records and logs a failure that may be part of an outage.
-    fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction) {
+    /// Records and logs a failure that may be part of an outage. If it begins one, it does so at
+    /// `since`.
+    fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction, since: Instant) {
         let resource = T::RESOURCE;
-        let (began, is_due) = self.outage_log.failed(failure, self.pace.now());
+        let (began, is_due) = self.outage_log.failed(failure, since, self.pace.now());
         let denied = self.if_forbidden.as_deref();
         let denied = denied.filter(|_| failure == Failure::Forbidden);
         match denied {
@@ -565,6 +589,14 @@ impl<T: Decode> Reflector<T> {
 }
 
 impl End {
+    /// A list or a message cannot be read.
+    fn unread(error: &StreamError) -> Self {
+        match Unreadable::in_error(error) {
+            Some(unreadable) => Self::Unreadable(unreadable.since, report(error)),
+            None => Self::Failed(Failure::Other, report(error)),
+        }
+    }
+
     fn not_opened(error: &ClientError) -> Self {
         let failure = match error.status() {
             Some(status) => Failure::of(status),
@@ -592,6 +624,63 @@ pub struct Body {
     /// triggered, or when no bytes arrive for too long.
     pub reader: Box<dyn Read + Send>,
     pub state: StreamState,
+}
+
+/// A body that fails if bytes arrive for too long without anything that can be read: blanks, or a
+/// message without end. The body's own timeouts only limit its silence.
+struct Bounded {
+    body: Box<dyn Read + Send>,
+    stats: Arc<CacheStats>,
+    pace: Arc<dyn Pace>,
+    /// What has arrived since something was read.
+    unread: Option<Unreadable>,
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{n_bytes} bytes without a whole message; they begin with {start:?}")]
+struct Unreadable {
+    /// Arrival of the first byte and of the last one.
+    since: Instant,
+    last: Instant,
+    n_bytes: usize,
+    start: String,
+}
+
+impl Unreadable {
+    fn in_error(error: &StreamError) -> Option<&Self> {
+        let StreamError::Io(error) = error else {
+            return None;
+        };
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let is_long =
+            |from: Instant, to: Instant| to.saturating_duration_since(from) > UNREADABLE_MAX;
+        self.unread
+            .take_if(|unread| self.stats.has_heard_since(unread.since));
+        if let Some(unread) = &self.unread
+            && is_long(unread.since, self.pace.now())
+        {
+            return Err(io::Error::other(unread.clone()));
+        }
+        let n = self.body.read(buffer)?;
+        let now = self.pace.now();
+        // What arrives after a silence, which has its own limits, begins a message.
+        self.unread.take_if(|unread| is_long(unread.last, now));
+        if n > 0 {
+            let unread = self.unread.get_or_insert_with(|| Unreadable {
+                since: now,
+                last: now,
+                n_bytes: 0,
+                start: String::from_utf8_lossy(&buffer[..n.min(32)]).into_owned(),
+            });
+            (unread.last, unread.n_bytes) = (now, unread.n_bytes + n);
+        }
+        Ok(n)
+    }
 }
 
 pub struct Collection {

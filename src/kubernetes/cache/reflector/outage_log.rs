@@ -31,10 +31,16 @@ struct Outage {
 }
 
 impl OutageLog {
-    /// Records a failure. Returns when the outage began, and whether to log the failure.
-    pub(super) fn failed(&mut self, failure: Failure, now: Instant) -> (Instant, bool) {
+    /// Records a failure, which lasts since `since`. Returns when the outage began, and whether to
+    /// log the failure.
+    pub(super) fn failed(
+        &mut self,
+        failure: Failure,
+        since: Instant,
+        now: Instant,
+    ) -> (Instant, bool) {
         let outage = self.outage.get_or_insert_with(|| Outage {
-            began: now,
+            began: since,
             logged: Vec::new(),
             is_reopened: false,
         });
@@ -135,8 +141,10 @@ mod tests {
     fn failures_are_logged_at_once_and_then_every_minute() {
         let (mut log, start) = (OutageLog::default(), Instant::now());
         let mut logged_at = |failure, seconds: &mut dyn Iterator<Item = u64>| {
-            let is_logged =
-                |second: &u64| log.failed(failure, start + Duration::from_secs(*second)).1;
+            let is_logged = |second: &u64| {
+                let now = start + Duration::from_secs(*second);
+                log.failed(failure, now, now).1
+            };
             seconds.filter(is_logged).collect::<Vec<u64>>()
         };
         let refused = Failure::ConnectionRefused;
@@ -146,7 +154,12 @@ mod tests {
         let ended = log.end(start + Duration::from_secs(170));
         assert_eq!(ended, Some((Duration::from_secs(170), false)));
         assert_eq!(log.end(start), None);
-        assert!(log.failed(refused, start).1, "another outage");
+        let now = start + Duration::from_secs(9);
+        assert_eq!(
+            log.failed(refused, start, now),
+            (start, true),
+            "another outage"
+        );
     }
 
     #[test]
@@ -154,7 +167,7 @@ mod tests {
         let (mut log, now) = (OutageLog::default(), Instant::now());
         assert!(!log.reopened());
         for _ in 0..2 {
-            log.failed(Failure::Other, now);
+            log.failed(Failure::Other, now, now);
             assert_eq!([log.reopened(), log.reopened()], [true, false]);
             assert!(log.is_on());
         }

@@ -496,6 +496,34 @@ fn only_what_can_be_read_ends_an_outage() {
 }
 
 #[test]
+fn blanks_without_a_message_are_an_outage() {
+    let blanks = |n| std::iter::repeat_n("blank".to_owned(), n);
+    let endless = || Reply::watch(&blanks(12).collect::<Vec<_>>());
+    let padded: Vec<String> = (11..15)
+        .flat_map(|version| blanks(7).chain([bookmark(&version.to_string())]))
+        .collect();
+    let run = Run::new(paged()).play([
+        Reply::list("10", "", &["p1@5"]),
+        Reply::watch(&padded),
+        endless(),
+        endless(),
+        Reply::list("15", "", &["p1@5"]),
+    ]);
+    assert_eq!(
+        run.short_requests(),
+        [
+            "list 0", "watch 10", "watch 14", "list 14", "list 14", "watch 15"
+        ]
+    );
+    let outages = run.outages_at_requests();
+    assert_eq!(outages, [None, None, None, Some(100), Some(212), None]);
+
+    let run = Run::new(streaming()).play([endless(), Reply::list("10", "", &["p1@5"])]);
+    assert_eq!(run.short_requests(), ["stream ", "list 0", "watch 10"]);
+    assert_eq!(run.outages_at_requests(), [None, Some(100), None]);
+}
+
+#[test]
 fn an_open_watch_without_a_message_ends_no_outage() {
     let refused = || transport(TransportErrorKind::Refused);
     let run = Run::new(paged()).play([

@@ -43,7 +43,8 @@ pub(super) fn streaming() -> ReflectorOptions {
 pub(super) enum Reply {
     /// A complete body.
     Body(String),
-    /// A watch's messages. `stop`, `break` and `silence` take the place of a message.
+    /// A watch's messages. `stop`, `break`, `silence` and `blank`, which takes ten seconds, take
+    /// the place of a message.
     Watch(Vec<String>, Duration),
     /// No response, or a status error.
     Fail(ClientError),
@@ -465,6 +466,11 @@ impl Read for ScriptedWatch {
                     Some("silence") => Err(io::Error::other(silence())),
                     Some(_) => Err(io::ErrorKind::ConnectionReset.into()),
                 }
+            }
+            Some("blank") => {
+                self.pace.clock.advance(Duration::from_secs(10));
+                buffer[0] = b'\n';
+                Ok(1)
             }
             Some(message) => {
                 let is_allowed = self.state.coalesces();
