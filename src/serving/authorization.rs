@@ -2,6 +2,7 @@
 //! the rest. Runs on the connection's thread.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::authentication::User;
 use super::gate;
-use super::gate::Slots;
+use super::gate::{Slots, Standing};
 use crate::client::{Client, ClientError, Request};
 
 /// How long a decision stays valid, allowed or denied (apiserver
@@ -123,9 +124,17 @@ pub(super) enum ReviewError {
 /// The user of a token, or why the token is invalid.
 pub(super) type TokenFinding = Result<User, String>;
 
+/// How long an accepted token and its address are known: longer than the pause of any monitor, and
+/// than the life of the tokens that pods have.
+const KNOWN_TTL: Duration = Duration::from_hours(2);
+
 pub(super) struct Reviews {
     client: Client,
     slots: Slots,
+    /// Hashes of accepted tokens and of their addresses. A collision gives a token precedence, no
+    /// access.
+    known: TtlCache<u64, ()>,
+    hasher: RandomState,
 }
 
 impl Reviews {
@@ -134,7 +143,19 @@ impl Reviews {
         Self {
             client,
             slots: Slots::default(),
+            known: TtlCache::new(),
+            hasher: RandomState::new(),
         }
+    }
+
+    fn is_known(&self, what: impl Hash) -> bool {
+        let hash = self.hasher.hash_one(what);
+        self.known.get(&hash, Instant::now()).is_some()
+    }
+
+    fn note_known(&self, what: impl Hash) {
+        let hash = self.hasher.hash_one(what);
+        self.known.put(hash, (), Instant::now(), KNOWN_TTL);
     }
 
     /// Returns the token's user, or why the token is invalid. `address` is the client's. Blocks for
@@ -152,10 +173,12 @@ impl Reviews {
             ..TokenReview::default()
         };
         let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-        let client = gate::Client {
-            has_credentials: true,
-            address,
+        let standing = match address {
+            _ if self.is_known(token) => Standing::Known,
+            Some(address) if self.is_known(address) => Standing::KnownAddress,
+            _ => Standing::Unknown,
         };
+        let client = gate::Client { standing, address };
         let response: TokenReview = self.review(client, "TokenReview", path, &review)?;
         let status = response.status.unwrap_or_default();
         if status.authenticated != Some(true) {
@@ -163,6 +186,10 @@ impl Reviews {
             return Ok(Err(
                 why.unwrap_or_else(|| "the token is not valid".to_owned())
             ));
+        }
+        self.note_known(token);
+        if let Some(address) = address {
+            self.note_known(address);
         }
         let info = status.user.unwrap_or_default();
         let user = User {
@@ -199,10 +226,9 @@ impl Reviews {
             ..SubjectAccessReview::default()
         };
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let client = gate::Client {
-            has_credentials: *user != User::anonymous(),
-            address,
-        };
+        let is_anonymous = *user == User::anonymous();
+        let standing = [Standing::Known, Standing::Anonymous][usize::from(is_anonymous)];
+        let client = gate::Client { standing, address };
         let response: SubjectAccessReview =
             self.review(client, "SubjectAccessReview", path, &review)?;
         Ok(response.status.unwrap_or_default())
@@ -277,9 +303,74 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, mpsc};
     use std::time::{Duration, Instant};
 
-    use super::{ENTRIES_MAX, TtlCache};
+    use serde_json::{Value, json};
+
+    use super::{ENTRIES_MAX, ReviewError, Reviews, TtlCache};
+    use crate::client::{Client, ClientConfig, ClientOptions};
+    use crate::http_server::{Handler, Request, Response, Server, ServerOptions};
+    use crate::stdx::stop::{Latch, Stop};
+
+    /// Accepts the tokens that begin with "good", and holds the reviews of others.
+    #[derive(Default)]
+    struct Reviewer(Latch);
+
+    impl Handler for Reviewer {
+        fn handle(&self, request: Request) -> Response {
+            let mut review: Value = serde_json::from_slice(&request.body).expect("a review");
+            let token = review["spec"]["token"].as_str().expect("a token");
+            let is_good = token.starts_with("good");
+            if !is_good {
+                self.0.wait_timeout(Duration::from_mins(2));
+            }
+            let user = json!({"username": "monitor"});
+            review["status"] = json!({"authenticated": is_good, "user": user});
+            Response::json(201, review.to_string().into_bytes())
+        }
+    }
+
+    #[test]
+    fn new_tokens_keep_no_known_client_out() {
+        let (reviewer, stop) = (Arc::<Reviewer>::default(), Stop::new());
+        let options = ServerOptions {
+            accept_thread: "t-accept",
+            connection_thread: "t-conn-",
+            limits: None,
+            body_bytes: 1 << 20,
+            tls: None,
+            accept_hosts: None,
+        };
+        let server = Server::start("127.0.0.1:0", options, Arc::clone(&reviewer) as _, &stop);
+        let server = server.expect("a free port");
+        let config = ClientConfig::plain(&server.url());
+        let reviews = Reviews::new(Client::new(&config, &ClientOptions::default(), &stop));
+        let is_accepted = |token: &str, host: u8| {
+            let found = reviews.token(token, Some([10, 0, 0, host].into()));
+            found.map(|user| user.is_ok())
+        };
+        assert_eq!(is_accepted("good", 1).ok(), Some(true));
+        std::thread::scope(|scope| {
+            let (failed, failures) = mpsc::channel();
+            for number in 0..32 {
+                let (failed, is_accepted) = (failed.clone(), &is_accepted);
+                scope.spawn(move || {
+                    if let Err(error) = is_accepted(&format!("bad-{number}"), 2 + number % 8) {
+                        failed.send(error).expect("the test waits");
+                    }
+                });
+            }
+            // Those that have a slot or wait for one are at most half of them.
+            for error in failures.iter().take(16) {
+                assert!(matches!(error, ReviewError::TooMany), "{error}");
+            }
+            assert_eq!(is_accepted("good", 1).ok(), Some(true));
+            assert_eq!(is_accepted("good", 9).ok(), Some(true), "another address");
+            assert_eq!(is_accepted("good, renewed", 1).ok(), Some(true));
+            reviewer.0.set();
+        });
+    }
 
     #[test]
     fn entries_expire_and_their_number_is_bounded() {

@@ -186,22 +186,39 @@ pub(super) fn sanitized(text: &str) -> String {
 }
 
 // A bound on the reviews in progress, shared between the clients so that none keeps the others
-// out: clients without credentials have a few slots of their own, and no address has more than a
-// quarter. Connection threads take slots.
-
-/// Maximum reviews in progress for clients without credentials. Further ones fail.
-const ANONYMOUS: usize = 4;
-
-/// Maximum reviews in progress for clients with credentials, and maximum of clients that wait for a
-/// slot. Together well below the limit on connections.
-const WITH_CREDENTIALS: usize = 12;
+// out: clients of each standing have slots of their own, and no address has more than a quarter of
+// them. Connection threads take slots.
 
 /// How long a client with credentials waits for a slot.
 const WAIT: Duration = Duration::from_secs(2);
 
+/// What a client's credentials are worth before the review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    Anonymous,
+    /// A token that may be made up.
+    Unknown,
+    /// An unknown token of an address that has had an accepted one.
+    KnownAddress,
+    /// A token that was accepted before, or a user that is authenticated.
+    Known,
+}
+
+impl Standing {
+    /// Maximum reviews in progress, and maximum of clients that wait for a slot. For all together
+    /// below the limit on connections.
+    const fn slots(self) -> usize {
+        match self {
+            Self::Anonymous | Self::KnownAddress => 4,
+            Self::Unknown => 8,
+            Self::Known => 12,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Client {
-    pub(super) has_credentials: bool,
+    pub(super) standing: Standing,
     pub(super) address: Option<IpAddr>,
 }
 
@@ -231,7 +248,7 @@ impl Slots {
         let mut state = self.state.lock();
         if !has_room(&state.running, client) {
             // Without these bounds, waiting clients would hold all connections.
-            if !client.has_credentials || !has_room(&state.waiting, client) {
+            if client.standing == Standing::Anonymous || !has_room(&state.waiting, client) {
                 return None;
             }
             *state.waiting.entry(client).or_default() += 1;
@@ -259,14 +276,10 @@ impl Drop for Slot<'_> {
 }
 
 fn has_room(counts: &BTreeMap<Client, usize>, client: Client) -> bool {
-    let max = if client.has_credentials {
-        WITH_CREDENTIALS
-    } else {
-        ANONYMOUS
-    };
+    let max = client.standing.slots();
     let alike = counts
         .iter()
-        .filter(|(other, _)| other.has_credentials == client.has_credentials);
+        .filter(|(other, _)| other.standing == client.standing);
     let total: usize = alike.map(|(_, count)| count).sum();
     total < max && counts.get(&client).is_none_or(|own| *own < max / 4)
 }
@@ -285,8 +298,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{
-        ANONYMOUS, AllowedPaths, Client, Handler, Pages, PlainGate, Request, Response, Slots,
-        WITH_CREDENTIALS,
+        AllowedPaths, Client, Handler, Pages, PlainGate, Request, Response, Slots, Standing,
     };
     use crate::stdx::stop::Stop;
     use crate::stdx::thread::spawn;
@@ -332,10 +344,12 @@ mod tests {
         }
     }
 
-    fn client(has_credentials: bool, number: usize) -> Client {
+    const ANONYMOUS: usize = Standing::Anonymous.slots();
+
+    fn client(standing: Standing, number: usize) -> Client {
         let number = u8::try_from(number).expect("a small number");
         Client {
-            has_credentials,
+            standing,
             address: Some([10, 0, 0, number].into()),
         }
     }
@@ -343,26 +357,31 @@ mod tests {
     #[test]
     fn no_client_keeps_the_others_out() {
         let slots = Slots::default();
-        let mut taken = vec![slots.take(client(false, 0)).expect("the first one")];
-        assert!(slots.take(client(false, 0)).is_none(), "a quarter is one");
-        taken.extend((1..ANONYMOUS).map(|number| slots.take(client(false, number)).expect("free")));
-        assert!(slots.take(client(false, 9)).is_none(), "all are taken");
-        for number in 0..WITH_CREDENTIALS {
-            let slot = slots.take(client(true, number / 3));
-            taken.push(slot.expect("anonymous clients have none of these"));
+        let anonymous = |number| slots.take(client(Standing::Anonymous, number));
+        let mut taken = vec![anonymous(0).expect("the first one")];
+        assert!(anonymous(0).is_none(), "a quarter is one");
+        taken.extend((1..ANONYMOUS).map(|number| anonymous(number).expect("free")));
+        assert!(anonymous(9).is_none(), "all are taken");
+        for standing in [Standing::Unknown, Standing::KnownAddress, Standing::Known] {
+            let n = standing.slots();
+            for number in 0..n {
+                let slot = slots.take(client(standing, 4 * number / n));
+                taken.push(slot.expect("the others have none of these"));
+            }
         }
         taken.clear();
-        assert!(slots.take(client(false, 9)).is_some());
+        assert!(anonymous(9).is_some());
     }
 
     #[test]
     fn a_client_with_credentials_waits_for_a_slot() {
         let slots = Arc::new(Slots::default());
-        let own = || slots.take(client(true, 0)).expect("one is free");
+        let own = || slots.take(client(Standing::Known, 0)).expect("one is free");
         let taken = [own(), own(), own()];
         let waiting = Arc::clone(&slots);
         let thread = spawn("t-waits", &Stop::new(), move || {
-            waiting.take(client(true, 0)).expect("one becomes free");
+            let slot = waiting.take(client(Standing::Known, 0));
+            slot.expect("one becomes free");
         });
         while slots.state.lock().waiting.is_empty() && !thread.is_finished() {
             std::thread::yield_now();
