@@ -17,7 +17,7 @@ use rustls::{
     RootCertStore, SignatureScheme,
 };
 
-use crate::stdx::tls::{Certificate, certificates, certified_key, in_words, provider};
+use crate::stdx::tls::{Certificate, certificates, certified_key, client_provider, in_words};
 
 /// Certificate (with its intermediates) and key, in PEM.
 pub(super) type Identity = (Vec<u8>, Vec<u8>);
@@ -35,7 +35,7 @@ pub(super) fn client_config(
     authorities: Option<&Authorities>,
     identity: Option<&Identity>,
 ) -> Result<ClientConfig, String> {
-    let provider = provider();
+    let provider = Arc::new(client_provider());
     let signed = authorities.map(|Authorities { roots, listed }| {
         let (roots, own) = (Arc::clone(roots), Arc::clone(&provider));
         let signed = WebPkiServerVerifier::builder_with_provider(roots, own).build();

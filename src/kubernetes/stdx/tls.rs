@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};
-use der::{Decode, Reader as _, SliceReader, Tag, TagNumber, Tagged as _};
+use der::{Decode, Encode as _, Length, Reader as _, SliceReader, Tag, TagNumber, Tagged as _};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use rustls::crypto::CryptoProvider;
@@ -22,6 +22,14 @@ pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(p521::added_to(rustls::crypto::ring::default_provider())));
     Arc::clone(&PROVIDER)
+}
+
+/// The same for a client, which also offers P-521 for the key exchange: a server of TLS 1.2 takes
+/// the offered groups for all that certificates may have.
+pub fn client_provider() -> CryptoProvider {
+    let mut provider = CryptoProvider::clone(&provider());
+    provider.kx_groups.push(&p521::Group);
+    provider
 }
 
 /// The certificates in `pem`. `name` is for the error.
@@ -43,7 +51,7 @@ pub fn certified_key(
     let chain = certificates(name, certificate)?;
     let own = &chain[0];
     Certificate::parse(own).map_err(|error| format!("{name} cannot be used: {error}"))?;
-    let key = private_key(key_name, key)?;
+    let key = private_key(key_name, key, (name, own))?;
     // rustls compares the keys too, but does not parse certificates of X.509 version 1.
     if let Some(public) = key.public_key()
         && !own
@@ -55,8 +63,13 @@ pub fn certified_key(
     Ok(CertifiedKey::new(chain, key))
 }
 
-/// The first private key in `pem` (Go `crypto/tls/tls.go:X509KeyPair`, `parsePrivateKey`).
-fn private_key(name: &str, pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+/// The first private key in `pem`, of this certificate (Go `crypto/tls/tls.go:X509KeyPair`,
+/// `parsePrivateKey`).
+fn private_key(
+    name: &str,
+    pem: &[u8],
+    (certificate_name, certificate): (&str, &[u8]),
+) -> Result<Arc<dyn SigningKey>, String> {
     let text = String::from_utf8_lossy(pem);
     let block = blocks(&text).find(|block| block.label.ends_with("PRIVATE KEY"));
     let block = block.ok_or_else(|| format!("{name} contains no PEM private key"))?;
@@ -66,7 +79,9 @@ fn private_key(name: &str, pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
              restrict its mode (0600)"
         ));
     }
-    let der = block.der.as_slice();
+    let lacking = ec_secret_without_public_key(&block.der);
+    let completed = lacking.and_then(|secret| with_public_key(secret, certificate).ok()?);
+    let der = completed.as_deref().unwrap_or(&block.der);
     let formats: [PrivateKeyDer<'_>; 3] = [
         PrivateKeyDer::Pkcs1(der.into()),
         PrivateKeyDer::Pkcs8(der.into()),
@@ -74,12 +89,83 @@ fn private_key(name: &str, pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     ];
     let loads = |key: PrivateKeyDer<'_>| provider().key_provider.load_private_key(key.clone_key());
     let key = formats.into_iter().find_map(|key| loads(key).ok());
-    key.ok_or_else(|| {
-        format!(
+    key.ok_or_else(|| match completed {
+        Some(_) => format!("{name} does not belong to {certificate_name}"),
+        None => format!(
             "{name} cannot be used: it must be RSA with 2048 to 4096 bits, P-256, P-384, P-521 or \
              Ed25519; if it is one of these, re-encode it with `openssl pkey -in KEY -out NEW`"
-        )
+        ),
     })
+}
+
+/// The secret in an EC key (RFC 5915, also within PKCS#8) that lacks the optional public key.
+fn ec_secret_without_public_key(der: &[u8]) -> Option<&[u8]> {
+    let parts = AnyRef::from_der(der).and_then(|key| key.sequence(elements));
+    match *parts.ok()? {
+        [_, algorithm, key, ..]
+            if algorithm.tag() == Tag::Sequence && key.tag() == Tag::OctetString =>
+        {
+            ec_secret_without_public_key(key.value())
+        }
+        [_, secret, ref options @ ..] if secret.tag() == Tag::OctetString => {
+            let has_public = options.iter().any(|option| option.tag() == PUBLIC_KEY);
+            (!has_public).then(|| secret.value())
+        }
+        _ => None,
+    }
+}
+
+/// The optional public key of an EC key.
+const PUBLIC_KEY: Tag = Tag::ContextSpecific {
+    constructed: true,
+    number: TagNumber::N1,
+};
+
+/// The EC key with this secret and the public key of its certificate, since ring derives none;
+/// `None` for another kind of certificate. ring checks that they belong together.
+fn with_public_key(secret: &[u8], certificate: &[u8]) -> der::Result<Option<Vec<u8>>> {
+    let signed = AnyRef::from_der(certificate)?.sequence(elements)?;
+    let Some(fields) = signed.first() else {
+        return Ok(None);
+    };
+    let fields = fields.sequence(elements)?;
+    let has_version = fields
+        .first()
+        .is_some_and(|it| it.tag().is_context_specific());
+    let Some(public_key) = fields.get(5 + usize::from(has_version)) else {
+        return Ok(None);
+    };
+    let [algorithm, point] = public_key.sequence(elements)?[..] else {
+        return Ok(None);
+    };
+    let [_, curve] = algorithm.sequence(elements)?[..] else {
+        return Ok(None);
+    };
+    if curve.tag() != Tag::ObjectIdentifier {
+        return Ok(None);
+    }
+    let parts = [
+        element(0x02, &[1])?,
+        element(0x04, secret)?,
+        element(0xa0, &element(0x06, curve.value())?)?,
+        element(0xa1, &element(0x03, point.value())?)?,
+    ];
+    element(0x30, &parts.concat()).map(Some)
+}
+
+fn elements<'a>(sequence: &mut SliceReader<'a>) -> der::Result<Vec<AnyRef<'a>>> {
+    let mut all = Vec::new();
+    while !sequence.is_finished() {
+        all.push(AnyRef::decode(sequence)?);
+    }
+    Ok(all)
+}
+
+fn element(tag: u8, value: &[u8]) -> der::Result<Vec<u8>> {
+    let mut der = vec![tag];
+    Length::try_from(value.len())?.encode_to_vec(&mut der)?;
+    der.extend_from_slice(value);
+    Ok(der)
 }
 
 struct Block<'a> {
@@ -310,6 +396,24 @@ mod tests {
             problem.contains("K cannot be used") && problem.contains("P-521"),
             "{problem}"
         );
+    }
+
+    #[test]
+    fn an_ec_key_takes_its_public_part_from_the_certificate() {
+        // The key of VERSION_1 by `openssl ec -no_public` and `openssl pkcs8 -topk8 -nocrypt`.
+        for key in [
+            "-----BEGIN EC PRIVATE KEY-----\n\
+             MDECAQEEIEo3xHhP+tBff9wIi1KlrYWc65/y5n85asM6+b+THqdtoAoGCCqGSM49\n\
+             AwEH\n\
+             -----END EC PRIVATE KEY-----\n",
+            "-----BEGIN PRIVATE KEY-----\n\
+             MEECAQAwEwYHKoZIzj0CAQYIKoZIzj0DAQcEJzAlAgEBBCBKN8R4T/rQX3/cCItS\n\
+             pa2FnOuf8uZ/OWrDOvm/kx6nbQ==\n\
+             -----END PRIVATE KEY-----\n",
+        ] {
+            certified_key(("C", VERSION_1), ("K", key.as_bytes())).expect("they belong together");
+            assert_eq!(problem(P521, key.as_bytes()), "K does not belong to C");
+        }
     }
 
     #[test]

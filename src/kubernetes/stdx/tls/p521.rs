@@ -1,25 +1,31 @@
-//! ECDSA with the curve P-521 for rustls, which has it neither with ring nor in pure Rust. Pure,
-//! except that a signature takes chance from the system.
+//! The curve P-521 for rustls, which has it neither with ring nor in pure Rust: ECDSA, and key
+//! exchange. Pure, except that signatures and key exchanges take chance from the system.
 
 use std::fmt;
 use std::sync::Arc;
 
-use p521::SecretKey;
 use p521::ecdsa::signature::Signer as _;
 use p521::ecdsa::signature::hazmat::PrehashVerifier as _;
 use p521::ecdsa::{Signature, SigningKey, VerifyingKey};
+use p521::elliptic_curve::point::AffineCoordinates as _;
+use p521::elliptic_curve::rand_core::OsRng;
+use p521::elliptic_curve::sec1::ToEncodedPoint as _;
 use p521::pkcs8::DecodePrivateKey as _;
-use rustls::crypto::{CryptoProvider, KeyProvider, WebPkiSupportedAlgorithms};
+use p521::{PublicKey, SecretKey};
+use rustls::crypto::{
+    ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup,
+    WebPkiSupportedAlgorithms,
+};
 use rustls::pki_types::{
     AlgorithmIdentifier, InvalidSignature, PrivateKeyDer, SignatureVerificationAlgorithm,
     SubjectPublicKeyInfoDer, alg_id,
 };
 use rustls::sign::{Signer, public_key_to_spki};
-use rustls::{Error, SignatureAlgorithm, SignatureScheme};
+use rustls::{Error, NamedGroup, PeerMisbehaved, SignatureAlgorithm, SignatureScheme};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
-/// The signatures of a P-521 key. Certificates may have them with any hash, handshakes with
-/// SHA-512.
+/// The signatures of a P-521 key. Certificates and handshakes of TLS 1.2 may have them with any
+/// hash, handshakes of TLS 1.3 with SHA-512.
 static ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 3] = [
     &Verification {
         signature: alg_id::ECDSA_SHA512,
@@ -42,6 +48,15 @@ pub(super) fn added_to(provider: CryptoProvider) -> CryptoProvider {
     let known = provider.signature_verification_algorithms;
     let all: Vec<_> = known.all.iter().chain(&ALGORITHMS).copied().collect();
     let mut mapping = known.mapping.to_vec();
+    for (scheme, algorithms) in &mut mapping {
+        let own = match scheme {
+            SignatureScheme::ECDSA_NISTP384_SHA384 => ALGORITHMS[1],
+            SignatureScheme::ECDSA_NISTP256_SHA256 => ALGORITHMS[2],
+            _ => continue,
+        };
+        // ORDER: TLS 1.3, where a scheme has one curve, takes the first.
+        *algorithms = [algorithms, &[own][..]].concat().leak();
+    }
     mapping.push((SCHEME, &ALGORITHMS[..1]));
     let others = Box::leak(Box::new(provider.key_provider));
     CryptoProvider {
@@ -151,13 +166,63 @@ impl fmt::Debug for Key {
     }
 }
 
+/// Key exchange with P-521.
+#[derive(Debug)]
+pub(super) struct Group;
+
+impl SupportedKxGroup for Group {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
+        Ok(Box::new(KeyExchange::new(SecretKey::random(&mut OsRng))))
+    }
+
+    fn name(&self) -> NamedGroup {
+        NamedGroup::secp521r1
+    }
+}
+
+struct KeyExchange {
+    secret: SecretKey,
+    public: Box<[u8]>,
+}
+
+impl KeyExchange {
+    fn new(secret: SecretKey) -> Self {
+        let public = secret.public_key().to_encoded_point(false);
+        Self {
+            public: public.as_bytes().into(),
+            secret,
+        }
+    }
+}
+
+impl ActiveKeyExchange for KeyExchange {
+    fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
+        let peer = PublicKey::from_sec1_bytes(peer);
+        let peer = peer.map_err(|_opaque| PeerMisbehaved::InvalidKeyShare)?;
+        let shared = peer.to_projective() * *self.secret.to_nonzero_scalar();
+        Ok(SharedSecret::from(&shared.to_affine().x()[..]))
+    }
+
+    fn pub_key(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn group(&self) -> NamedGroup {
+        NamedGroup::secp521r1
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
 
-    use super::{ALGORITHMS, SCHEME};
-    use crate::stdx::tls::{certified_key, provider};
+    use p521::SecretKey;
+    use rustls::crypto::{ActiveKeyExchange as _, SupportedKxGroup as _};
+    use rustls::{NamedGroup, SignatureScheme};
+
+    use super::{Group, KeyExchange, SCHEME};
+    use crate::stdx::tls::{certified_key, client_provider, provider};
 
     const P521: &[u8] = include_bytes!("../../../../tests/data/tls/p521.pem");
 
@@ -181,10 +246,18 @@ mod tests {
         let point = &public[public.len() - 133..];
         let own = key.key.choose_scheme(&[SCHEME]).expect("it is the key's");
         let own = own.sign(b"message").expect("it signs");
+        let schemes = [
+            SCHEME,
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+        ];
         let verifies = |n: usize, message: &[u8], signature: &[u8]| {
-            ALGORITHMS[n]
-                .verify_signature(point, message, signature)
-                .is_ok()
+            let known = provider().signature_verification_algorithms;
+            let mut mapping = known.mapping.iter();
+            let of_scheme = mapping.find(|(scheme, _)| *scheme == schemes[n]);
+            let last = of_scheme.and_then(|(_, algorithms)| algorithms.last());
+            let verified = last.map(|it| it.verify_signature(point, message, signature));
+            verified.is_some_and(|verified| verified.is_ok())
         };
         assert!(verifies(0, b"message", &own));
         for (n, signature) in BY_OPENSSL.into_iter().enumerate() {
@@ -196,11 +269,39 @@ mod tests {
         }
     }
 
+    /// With this peer's public key by `openssl pkeyutl -derive`.
+    const PEER: &str = "BAE+iATgzH0a7kaoXeZ9bE7/3BqHfijgrGfU4MJI9x5+se83XJoY7lD+cELT1OKTNXgF\
+                        K6J9jgZuttaHelq3n7VhNgD195aP3+a/8vT3rNqDA5cInGZq6Dz8yO45J8xOQKizjnep\
+                        yTBJdcB64YA1lYjLI2Of8ou9I1qvo4IXZcdsTfzyig==";
+    const SHARED: &str = "Acgq8a7NaITjA2E1AdNin74cWAXAZrHdjTuLAk31LuwC2FinNhF7VbuOONcQzHPq+qYe\
+                          5wPtv7JE300lLkTkGLuc";
+
+    #[test]
+    fn keys_are_exchanged_as_by_openssl() {
+        let key = include_str!("../../../../tests/data/tls/p521-sec1.key");
+        let lines = key.lines().filter(|line| !line.starts_with('-'));
+        let decoded = |text: &str| STANDARD.decode(text).expect("it is base64");
+        let secret = SecretKey::from_sec1_der(&decoded(&lines.collect::<String>()));
+        let secret = secret.expect("a key");
+        let shared = Box::new(KeyExchange::new(secret)).complete(&decoded(PEER));
+        assert_eq!(shared.expect("a point").secret_bytes(), decoded(SHARED));
+
+        let [one, other] = [Group.start(), Group.start()].map(|it| it.expect("chance"));
+        let (public, peer) = (one.pub_key().to_vec(), other.pub_key().to_vec());
+        let shared = [one.complete(&peer), other.complete(&public)].map(|it| it.expect("a point"));
+        assert_eq!(shared[0].secret_bytes(), shared[1].secret_bytes());
+        let beyond = Group.start().expect("chance").complete(&[4; 133]);
+        assert!(beyond.is_err(), "no point of the curve");
+    }
+
     #[test]
     fn p521_is_offered_last() {
         let schemes = provider()
             .signature_verification_algorithms
             .supported_schemes();
         assert_eq!(schemes.last(), Some(&SCHEME));
+        let groups = client_provider().kx_groups;
+        let last = groups.last().map(|group| group.name());
+        assert_eq!(last, Some(NamedGroup::secp521r1));
     }
 }
