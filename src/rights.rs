@@ -12,6 +12,7 @@ use std::fmt::Write;
 
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::stdx::escape::shell_word;
 
 pub use self::self_check::{
     DEPLOYMENTS_FORBIDDEN, PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights,
@@ -220,7 +221,7 @@ pub fn rbac_command(options: &RightsOptions) -> String {
     let mut text = "replicaset-controller rbac".to_owned();
     let mut add = |flag: &str, value: &str| {
         // Writing to a string cannot fail.
-        write!(text, " --{flag}={value}").unwrap_or_default();
+        write!(text, " --{flag}={}", shell_word(value)).unwrap_or_default();
     };
     if let Some(namespace) = &options.namespace {
         add("namespace", namespace);
@@ -228,7 +229,7 @@ pub fn rbac_command(options: &RightsOptions) -> String {
     let deployments = options.deployments.then_some(DEPLOYMENT_CONTROLLER);
     match (options.workloads.as_slice(), deployments) {
         ([workload], None) if **workload == REPLICA_SET => {}
-        ([_, _, ..], None) => add("controllers", "'*'"),
+        ([_, _, ..], None) => add("controllers", "*"),
         (workloads, deployments) => {
             let names = workloads.iter().map(|workload| workload.controller);
             add(

@@ -15,9 +15,8 @@ use super::memory::history::Mistake;
 use super::memory::{Memories, Memory};
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::policy::SCALE_DOWN;
-use crate::api::{
-    ObjectKey, Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind,
-};
+use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind};
+use crate::stdx::escape::shell_word;
 
 /// Warns that `count` pods of `rs` have failed within this time, `pod` among them: a node rejects
 /// them, or a container cannot start. As upstream, the controller replaces each one at once
@@ -33,15 +32,15 @@ pub(in crate::controller) fn warn_of_failures(
         "{count} pods have failed within {:.0} s, and each is replaced at once: kubectl -n {} \
          describe pod {}; to slow the replacements down: {}",
         within.as_secs_f64().max(1.0),
-        pod.key.namespace,
-        pod.key.name,
+        shell_word(&pod.key.namespace),
+        shell_word(&pod.key.name),
         back_off_command(rs, kind.singular)
     );
 }
 
 /// The command that switches the back-off of `rs` on.
 pub fn back_off_command(rs: &ReplicaSet, resource: &str) -> String {
-    let ObjectKey { namespace, name } = &rs.key;
+    let (namespace, name) = (shell_word(&rs.key.namespace), shell_word(&rs.key.name));
     format!(
         "kubectl -n {namespace} annotate {resource} {name} \
          replicaset-controller/failed-pod-backoff=10s..5m"

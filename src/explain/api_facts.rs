@@ -21,6 +21,7 @@ use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::inspect::{ReplicaSetFacts, current_of_deployment};
 use crate::live::{LiveReader, RealLiveReader, Workloads};
 use crate::stdx::HashSet;
+use crate::stdx::escape::shell_word;
 
 /// Objects per list page.
 const PAGE: &str = "500";
@@ -44,7 +45,7 @@ fn way_out(kind: &str, key: &ObjectKey) -> String {
     if kind != REPLICA_SET.kind {
         return String::new();
     }
-    let ObjectKey { namespace, name } = key;
+    let (namespace, name) = (shell_word(&key.namespace), shell_word(&key.name));
     format!(
         "; if it is a Deployment without ReplicaSets: kubectl -n {namespace} describe deploy {name}"
     )

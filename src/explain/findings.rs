@@ -19,6 +19,7 @@ use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::rejections::{BackedOff, PAUSE_MAX, Rejection};
 use crate::controller::other_writers;
 use crate::controller::warnings::{back_off_command, no_gang};
+use crate::stdx::escape::shell_word;
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
 /// selector cannot be used.
@@ -180,11 +181,10 @@ fn blocked(block: &Block, rs: &ReplicaSet) -> String {
 }
 
 fn fix_of_block(block: &Block, report: &Report) -> String {
-    let Report {
-        namespace, name, ..
-    } = report;
+    let (namespace, name) = (shell_word(&report.namespace), shell_word(&report.name));
     let kind = report.kind.to_lowercase();
     let pod = block.names.first().map_or("POD", |name| name);
+    let pod = shell_word(pod);
     let timeout = match block.until {
         Some(_) => String::new(),
         None => format!(
@@ -274,8 +274,9 @@ fn stuck_pods(report: &Report, facts: &ReplicaSetFacts, now: Timestamp, found: &
     };
     let fix = format!(
         "the controller of its finalizer must remove the finalizer, or its node must respond: \
-         kubectl -n {} get pod {first} -o jsonpath='{{.metadata.finalizers}} {{.spec.nodeName}}'",
-        report.namespace
+         kubectl -n {} get pod {} -o jsonpath='{{.metadata.finalizers}} {{.spec.nodeName}}'",
+        shell_word(&report.namespace),
+        shell_word(first)
     );
     found.push(Finding::new(what, fix));
 }
@@ -295,6 +296,7 @@ fn is_namespace_terminating(message: &str) -> bool {
 }
 
 fn fix_of(message: &str, namespace: &str) -> Option<String> {
+    let namespace = shell_word(namespace);
     let fix = if message.contains("failed quota") {
         format!(
             "set the resources that the quota requires in the template, or add a LimitRange with \
@@ -308,7 +310,8 @@ fn fix_of(message: &str, namespace: &str) -> Option<String> {
     } else if message.contains("error looking up service account") {
         let name = message.rsplit_once("error looking up service account ");
         let name = name.and_then(|(_, rest)| rest.split_once('/')?.1.split(':').next());
-        let name = name.unwrap_or("NAME");
+        // The message may be that of any webhook.
+        let name = shell_word(name.unwrap_or("NAME"));
         format!(
             "create the service account that the error names: kubectl -n {namespace} create \
              serviceaccount {name}"
@@ -440,9 +443,10 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
         _ => format!("{n_backed_off} replacement pods are delayed; one is due now"),
     };
     let rs = &facts.replica_set;
-    let namespace = &rs.key.namespace;
+    let namespace = shell_word(&rs.key.namespace);
     let selector = rs.selector.as_ref().map(ToString::to_string);
     let selector = selector.unwrap_or_default();
+    let selector = shell_word(&selector);
     Finding {
         what: format!(
             "{}; current round since {}; {next}, one every {:.0} s",
@@ -452,14 +456,14 @@ pub(super) fn backing_off(back_off: &BackOff, facts: &ReplicaSetFacts, now: Time
         ),
         fix: Some(format!(
             "{}; the back-off ends when one pod is Ready or the Failed pods are deleted: kubectl \
-             -n {namespace} delete pods -l '{selector}' --field-selector status.phase=Failed",
+             -n {namespace} delete pods -l {selector} --field-selector status.phase=Failed",
             describe(&back_off.last)
         )),
     }
 }
 
 fn describe(pod: &Pod) -> String {
-    let (namespace, name) = (&pod.key.namespace, &pod.key.name);
+    let (namespace, name) = (shell_word(&pod.key.namespace), shell_word(&pod.key.name));
     format!("kubectl -n {namespace} describe pod {name}")
 }
 
@@ -478,6 +482,7 @@ pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: boo
                      takes effect within {longest} s because quotas are not watched"
                 )
             };
+            let (namespace, quota) = (shell_word(namespace), shell_word(quota));
             format!("{ways}: kubectl -n {namespace} describe quota {quota}")
         }
         Rejection::Overload { .. } => "no change of the ReplicaSet is needed: check the health of \
@@ -538,7 +543,7 @@ pub fn next_try(backed_off: &BackedOff) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{back_off_finding, why};
+    use super::{back_off_finding, fix_of, why};
     use crate::controller::memory::rejections::{BackedOff, QueuePosition, Rejection};
 
     fn backed_off(rejection: Rejection) -> BackedOff {
@@ -571,6 +576,17 @@ mod tests {
             let fix = finding.fix.expect("a way out");
             assert!(fix.contains("kubectl -n shop describe quota few"), "{fix}");
         }
+    }
+
+    #[test]
+    fn a_command_quotes_what_an_error_names() {
+        let quota = backed_off(Rejection::Quota("$(id)".into()));
+        let fix = back_off_finding(&quota, "shop", true).fix;
+        let fix = fix.expect("a remedy");
+        assert!(fix.ends_with("describe quota '$(id)'"), "{fix}");
+        let message = "error looking up service account shop/a;id: not found";
+        let fix = fix_of(message, "shop").expect("a remedy");
+        assert!(fix.ends_with("create serviceaccount 'a;id'"), "{fix}");
     }
 
     #[test]

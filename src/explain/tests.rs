@@ -609,7 +609,7 @@ fn pods_that_fail_as_fast_as_replaced_are_a_finding() {
              2025-12-31T23:59:40Z; 2 replacement pods are delayed; the next is created at \
              2026-01-01T00:00:09Z, one every 20 s",
             "fix: kubectl -n shop describe pod web-9; the back-off ends when one pod is Ready or \
-             the Failed pods are deleted: kubectl -n shop delete pods -l 'app=web' \
+             the Failed pods are deleted: kubectl -n shop delete pods -l app=web \
              --field-selector status.phase=Failed",
             "2 of them are delayed because earlier pods failed",
         ],

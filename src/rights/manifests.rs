@@ -1,6 +1,7 @@
 //! Renders the permissions as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
 
 use super::{Grant, Right, Role};
+use crate::stdx::escape::shell_word;
 
 /// Name of the daemon's own roles and bindings, or the prefix of their names.
 const NAME: &str = "replicaset-controller";
@@ -200,15 +201,6 @@ fn scalar(text: &str) -> String {
         text.to_owned()
     } else {
         serde_json::Value::from(text).to_string()
-    }
-}
-
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@,=+".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 

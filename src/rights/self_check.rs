@@ -272,11 +272,11 @@ pub const DEPLOYMENTS_FORBIDDEN: &str = "no Deployment is rolled out until this 
 
 /// The consequence if the account may not watch quotas, and the remedy.
 pub const QUOTAS_FORBIDDEN: &str = "quotas are not watched, so a raised quota takes effect with \
-                                    the next attempt, within 30 s. To grant this optional \
-                                    permission to the account that the error names: \
+                                    the next attempt, within 30 s. This optional permission \
+                                    takes effect within ten minutes, or after a restart; to \
+                                    grant it to the account that the error names: \
                                     replicaset-controller rbac --watch-quotas --user=NAME | \
-                                    kubectl apply -f -. It takes effect within ten minutes, or \
-                                    after a restart";
+                                    kubectl apply -f -";
 
 /// The consequence if the account may not list or watch objects of this kind.
 pub fn forbidden_workload(workload: &WorkloadKind) -> String {

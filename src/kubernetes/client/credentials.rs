@@ -20,6 +20,7 @@ use self::owner::{Claims, EndWarning};
 use super::exec_plugin::{ExecPlugin, ExecSettings, Issued};
 use crate::stdx::bounded_file;
 use crate::stdx::clock::{Clock, SystemClock};
+use crate::stdx::escape::shell_word;
 use crate::stdx::stop::Stop;
 
 pub(super) use self::owner::{Owner, Rejections};
@@ -214,6 +215,7 @@ impl Credentials {
         };
         let command = match claims.account {
             Some((namespace, name)) if !matches!(self.source, Source::Plugin(_)) => {
+                let (namespace, name) = (shell_word(&namespace), shell_word(&name));
                 format!(" (kubectl -n {namespace} create token {name})")
             }
             _ => String::new(),

@@ -33,6 +33,16 @@ pub fn escaped_html(text: &str) -> String {
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// Returns `text` as one word of a command for a shell, quoted if it needs to be.
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@,=+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+    }
+}
+
 /// Maximum bytes of a text in the log and of an event's message. A server's message may have 1 MiB.
 /// What collects logs splits or cuts lines above 16 to 48 KiB.
 pub const TEXT_BYTES_MAX: usize = 8 << 10;
@@ -97,7 +107,21 @@ pub fn report(error: &dyn Error) -> String {
 mod tests {
     use std::borrow::Cow;
 
-    use super::{escaped, escaped_json, escaped_lines};
+    use super::{escaped, escaped_json, escaped_lines, shell_word};
+
+    #[test]
+    fn words_that_a_shell_would_read_otherwise_are_quoted() {
+        for (text, expected) in [
+            ("web-1.a", "web-1.a"),
+            ("system:a/b", "system:a/b"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("O'Brien", r"'O'\''Brien'"),
+            ("$(id);*", "'$(id);*'"),
+        ] {
+            assert_eq!(shell_word(text), expected);
+        }
+    }
 
     #[test]
     fn json_keeps_its_value() {

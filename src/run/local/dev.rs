@@ -24,7 +24,7 @@ use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally, simul
 use crate::manager::{Manager, ManagerOptions};
 use crate::run::local::SetFacts;
 use crate::run::{RunError, finish, manager_options, program, signals};
-use crate::stdx::escape::escaped;
+use crate::stdx::escape::{escaped, shell_word};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::{stderr, thread};
 use crate::telemetry::{Health, metrics};
@@ -239,7 +239,10 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
         say(&format!("loaded        {n_documents} objects"));
     }
     let kubectl = match &args.write_kubeconfig {
-        Some(path) => format!("kubectl --kubeconfig={}", path.display()),
+        Some(path) => {
+            let path = path.display().to_string();
+            format!("kubectl --kubeconfig={}", shell_word(&path))
+        }
         None => format!("kubectl --server={url}"),
     };
     say(&format!("to list       {kubectl} get rs,pods"));
