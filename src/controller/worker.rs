@@ -116,10 +116,16 @@ impl ReplicaSetController {
         }
         let next = in_milliseconds(retry_in);
         match batch {
-            Some(batch @ Batch { done, count, .. }) => log::log!(
-                level, object:% = object, error:%, done, wanted = count, nextTry:? = next;
-                "{batch}, next attempt in {next:?}"
-            ),
+            Some(batch @ Batch { done, count, .. }) => match batch.did {
+                Did::Created => log::log!(
+                    level, object:% = object, error:%, created = done, wanted = count,
+                    nextTry:? = next; "{batch}, next attempt in {next:?}"
+                ),
+                Did::Deleted => log::log!(
+                    level, object:% = object, error:%, deleted = done, wanted = count,
+                    nextTry:? = next; "{batch}, next attempt in {next:?}"
+                ),
+            },
             None => log::log!(
                 level, object:% = object, error:%, nextTry:? = next;
                 "sync failed, next attempt in {next:?}"

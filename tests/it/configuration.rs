@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use replicaset_controller::api::Status;
+use replicaset_controller::devserver::Action;
 use serde_json::{Value, json};
 
 use crate::support::{DaemonProcess, TestCluster, new_replica_set, over_tls};
@@ -60,6 +62,37 @@ fn json_lines_have_klogs_fields() {
             && (&line["created"], &line["wanted"]) == (&json!(2), &json!(2))
     };
     assert!(lines.iter().any(is_sync), "{log}");
+}
+
+#[test]
+fn the_line_of_a_failed_batch_has_its_numbers() {
+    if TestCluster::is_real() {
+        return;
+    }
+    let cluster = TestCluster::start();
+    let process = cluster.start_process(&["--logging-format=json"]);
+    let message = "the pod violates PodSecurity";
+    let reject = |verb| {
+        let status = Status::new(403, "Forbidden", message);
+        cluster.fault(verb, "pods", Action::refuse(status))
+    };
+    let has_line = |done: &str| {
+        let log = process.log();
+        let lines = log.lines().map(serde_json::from_str::<Value>);
+        let mut lines = lines.filter_map(Result::ok);
+        lines.any(|line| {
+            let is_its = line["err"].as_str().is_some_and(|it| it.contains(message));
+            is_its && line[done] == 0 && line["wanted"] == 2 && line["nextTry"].is_string()
+        })
+    };
+    let rule = reject("create");
+    cluster.create_replica_set(&new_replica_set("a", 2));
+    cluster.eventually("the creates are reported", || has_line("created"));
+    rule.remove();
+    cluster.stable("a");
+    let _rule = reject("delete");
+    cluster.scale("a", 0);
+    cluster.eventually("the deletes are reported", || has_line("deleted"));
 }
 
 #[test]
