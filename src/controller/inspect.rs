@@ -1,6 +1,7 @@
 //! Everything that the controller knows about one ReplicaSet, for `explain`. Reads and copies;
 //! changes and sends nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -195,6 +196,14 @@ impl Inspector<'_> {
         let all = self.0.cache.replica_sets();
         let alive = all.iter().filter(|rs| !rs.is_terminating());
         alive.filter(|rs| !has_converged(rs)).count()
+    }
+
+    /// Returns how many ReplicaSets wait for a back-off: after failed syncs, rejected creates, or
+    /// failed pods.
+    pub fn n_in_back_off(&self) -> usize {
+        let waiting = self.0.memories.in_back_off().into_iter();
+        let waiting: BTreeSet<_> = waiting.chain(self.0.queue.failed()).collect();
+        waiting.len()
     }
 
     /// True if every pod of `rs` is available, there are `spec.replicas` of them, and nothing is

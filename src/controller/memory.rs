@@ -398,6 +398,15 @@ impl Memories {
         totals
     }
 
+    /// The ReplicaSets whose creates wait for a back-off: after a rejection, or after pods that
+    /// failed.
+    pub fn in_back_off(&self) -> Vec<ObjectKey> {
+        let state = self.state.lock();
+        let waits = |memory: &Memory| memory.rejected.is_some() || memory.history.n_backed_off > 0;
+        let waiting = state.records.iter().filter(|(_, memory)| waits(memory));
+        waiting.map(|(key, _)| key.clone()).collect()
+    }
+
     fn change<R>(
         &self,
         state: &mut State,

@@ -222,6 +222,11 @@ impl<K: Clone + Eq + Hash + Send> WorkQueue<K> {
         self.rate_limiter.forget_all()
     }
 
+    /// Returns the keys that have failed since [`WorkQueue::forget`].
+    pub fn failed(&self) -> Vec<K> {
+        self.rate_limiter.failed()
+    }
+
     /// Returns the failures of `key` since [`WorkQueue::forget`].
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.rate_limiter.num_requeues(key)

@@ -93,12 +93,7 @@ impl Manager {
                          keys queued",
                         cache.replica_sets.len(),
                         controller.inspector().n_not_converged(),
-                        controller
-                            .inspector()
-                            .totals()
-                            .rejected
-                            .iter()
-                            .sum::<usize>(),
+                        controller.inspector().n_in_back_off(),
                         cache.pods.len(),
                         queue.len(),
                     )

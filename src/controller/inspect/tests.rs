@@ -219,6 +219,30 @@ fn the_pods_of_all_owners_are_counted_for_consolidation_only() {
     }
 }
 
+#[test]
+fn each_replica_set_in_back_off_counts_once() {
+    let (web, db) = (replica_set("web", 1), replica_set("db", 0));
+    let fixture = Fixture::new();
+    for rs in [&web, &db] {
+        fixture.cache_silently(Some(rs.clone()), []);
+        fixture.writes.set_live_replica_set(Ok(rs.clone()));
+    }
+    let n = || fixture.controller.inspector().n_in_back_off();
+    assert_eq!(n(), 0);
+    let refuse = || rejected(403, "Forbidden", "a policy");
+    fixture.writes.on_create(move |_, _| Some(Err(refuse())));
+    fixture.process(&web.key);
+    assert_eq!(n(), 1, "its create is rejected");
+    let hiccup = || rejected(500, "InternalError", "a hiccup");
+    fixture
+        .writes
+        .on_update_status(move |_, _| Some(Err(hiccup())));
+    fixture.process(&db.key);
+    assert_eq!(n(), 2, "its status is rejected");
+    fixture.controller.queue.forget_all();
+    assert_eq!(n(), 1);
+}
+
 /// No pod can appear any more, and none is missing.
 #[test]
 fn a_lost_create_that_is_not_needed_is_over_at_last() {

@@ -226,6 +226,11 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
         std::mem::take(&mut state.failures).into_keys().collect()
     }
 
+    /// The keys that have failed since they were forgotten.
+    pub fn failed(&self) -> Vec<K> {
+        self.state.lock().failures.keys().cloned().collect()
+    }
+
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.state
             .lock()
