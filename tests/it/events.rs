@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 
-use crate::support::{
-    Setup, TestCluster, internal_error, json_body, name, new_replica_set, status_error, text_at,
-};
+use crate::support::{Setup, TestCluster, json_body, name, new_replica_set, status_error, text_at};
 
 /// Pods of a test. Waiting for one event takes at least 10 s, for its response or for the back-off
 /// after a failure, so waiting for those of all pods takes longer than any test waits.
@@ -39,16 +37,6 @@ fn check_events_block_nothing(fault: Action) {
 #[test]
 fn k_27_hanging_events_do_not_block_syncs() {
     check_events_block_nothing(Action::Hold);
-}
-
-#[test]
-fn k_27_failing_events_do_not_block_syncs() {
-    check_events_block_nothing(internal_error("no events"));
-}
-
-#[test]
-fn k_27_events_without_a_response_do_not_block_syncs() {
-    check_events_block_nothing(Action::CutBefore);
 }
 
 /// They wait behind one that hangs, and then for the rate limit.
@@ -88,84 +76,4 @@ fn a_pod_name_that_is_taken_causes_no_event() {
         reasons().contains(&"SuccessfulCreate".to_owned())
     });
     assert_eq!(reasons(), ["SuccessfulCreate"]);
-}
-
-#[test]
-fn k_09_a_rejected_event_is_not_sent_again() {
-    let cluster = TestCluster::running();
-    let invalid = status_error(422, "Invalid", "Event \"e\" is invalid");
-    let rule = Rule::new(Matcher::verb("create", "events"), invalid);
-    let rule = cluster.faults().add(rule.times(1));
-    cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.eventually_eq("two events are sent", &2, || n_sent(&cluster).len());
-    cluster.holds("one request per event", || {
-        n_sent(&cluster).values().copied().eq([1, 1])
-    });
-    assert_eq!(rule.hits(), 1);
-    assert_eq!(cluster.events_of("a").len(), 1);
-}
-
-/// The first pause between two attempts is random, up to 10 s.
-#[test]
-fn k_09_an_event_without_a_response_is_sent_again() {
-    let cluster = TestCluster::running();
-    let rule = Rule::new(Matcher::verb("create", "events"), Action::CutBefore);
-    cluster.faults().add(rule.times(1));
-    cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.stable("a");
-    cluster.eventually_eq("both events are stored", &2, || {
-        cluster.events_of("a").len()
-    });
-    let sent: Vec<usize> = n_sent(&cluster).into_values().collect();
-    assert_eq!(sent.iter().sum::<usize>(), 3, "{sent:?}");
-    assert_eq!(sent.iter().max(), Some(&2), "requests per event: {sent:?}");
-}
-
-/// The API server stored the event although its response was lost, so the second create conflicts.
-#[test]
-fn k_09_an_event_with_a_lost_response_is_stored_once() {
-    let cluster = TestCluster::running();
-    let rule = Rule::new(Matcher::verb("create", "events"), Action::CutAfter);
-    cluster.faults().add(rule.times(1));
-    cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.stable("a");
-    cluster.eventually_eq("three requests", &3, || {
-        n_sent(&cluster).values().sum::<usize>()
-    });
-    cluster.eventually_eq("both events are stored", &2, || {
-        cluster.events_of("a").len()
-    });
-    cluster.holds("three requests", || {
-        n_sent(&cluster).values().sum::<usize>() == 3
-    });
-}
-
-/// Each created pod records a similar event. From the tenth on, the recorder aggregates them into a
-/// summary with a count, until the spam filter drops the rest.
-#[test]
-fn k_22_k_26_many_similar_events_are_aggregated() {
-    let cluster = TestCluster::running();
-    cluster.create_replica_set(&new_replica_set("a", 60));
-    cluster.stable("a");
-    let summaries = || {
-        let mut events = cluster.events_of("a");
-        events.retain(|event| {
-            text_at(event, "/message").starts_with("(combined from similar events): Created pod: ")
-        });
-        events
-    };
-    cluster.eventually_eq(
-        "a summary of the events that pass the spam filter",
-        &[16].into(),
-        || {
-            let counts = summaries();
-            let counts = counts.iter().map(|event| event["count"].as_i64());
-            counts.flatten().collect::<Vec<i64>>()
-        },
-    );
-    assert_eq!(cluster.events_of("a").len(), 10);
-    cluster.holds("no further event request", || {
-        cluster.recorded("create", "events").len() == 10
-            && cluster.recorded("patch", "events").len() == 15
-    });
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{
     Action, ApiCall, ApiRequest, Ending, Faults, Handler, Matcher, Recorded, Response, Rule,
-    RuleHandle,
 };
 use serde_json::json;
 
@@ -99,14 +98,6 @@ fn settled() -> (TestCluster, String) {
 /// [`settled`] with a daemon that reads JSON, for tests that inject watch events.
 fn settled_in_json() -> (TestCluster, String) {
     settle(TestCluster::with(Setup::default().in_json()))
-}
-
-/// [`settled`] with a server that rejects streaming lists while the returned rule is active.
-fn settled_in_pages() -> (TestCluster, RuleHandle, String) {
-    let cluster = TestCluster::with(Setup::default().in_json());
-    let rule = cluster.faults().add(no_streaming_lists());
-    let (cluster, version) = settle(cluster);
-    (cluster, rule, version)
 }
 
 fn settle(mut cluster: TestCluster) -> (TestCluster, String) {
@@ -269,18 +260,6 @@ fn j_18_j_19_a_list_follows_all_pages_of_the_server() {
 }
 
 #[test]
-fn j_29_a_busy_server_gets_the_same_request_again() {
-    let mut cluster = TestCluster::start();
-    let busy = Action::refuse(too_many_requests());
-    let rule = Rule::new(streaming_lists_of("pods"), busy);
-    cluster.faults().add(rule.times(2));
-    cluster.start_daemon();
-    cluster.synced();
-    check_reads(&cluster, &["stream from -"; 3]);
-    assert!(last_gap(&cluster) >= BACKOFF_MIN);
-}
-
-#[test]
 fn j_31_j_37_a_closed_watch_resumes_at_its_version() {
     let (cluster, version) = settled();
     sever(&cluster, Ending::Close);
@@ -344,21 +323,6 @@ fn j_08_j_22_an_expired_watch_relists_at_its_version() {
     assert_eq!(described(&cluster).len(), 2);
 }
 
-#[test]
-fn j_32_a_rejected_watch_relists_at_its_version() {
-    let (cluster, version) = settled();
-    let rule = Rule::new(plain_watches_of("pods"), Action::refuse(expired()));
-    cluster.faults().add(rule.times(1));
-    sever(&cluster, Ending::Close);
-    let expected = [
-        "stream from -",
-        &format!("watch from {version}"),
-        &format!("stream from {version}"),
-    ];
-    check_reads(&cluster, &expected);
-    check_alive(&cluster, 3);
-}
-
 /// Dev server only: a real API server loses its history only through a compaction of etcd and a
 /// restart.
 #[test]
@@ -380,151 +344,6 @@ fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
     let again = format!("watch from {version}");
     let list = format!("stream from {version}");
     check_reads(&cluster, &["stream from -", &again, &again, &list]);
-    check_alive(&cluster, 3);
-}
-
-/// Rejects a streaming list at the last version with this error. A streaming list at any version
-/// must follow.
-#[track_caller]
-fn check_streaming_list_at_any_version(error: Status) {
-    let (cluster, version) = settled_in_json();
-    let rule = Rule::new(streaming_lists_of("pods"), Action::refuse(error));
-    cluster.faults().add(rule.times(1));
-    send_error(&cluster, &expired());
-    let expected = [
-        "stream from -",
-        &format!("stream from {version}"),
-        "stream from -",
-    ];
-    check_reads(&cluster, &expected);
-    check_alive(&cluster, 3);
-}
-
-#[test]
-fn an_expired_streaming_list_is_repeated_without_version() {
-    check_streaming_list_at_any_version(expired());
-}
-
-#[test]
-fn a_too_new_streaming_list_is_repeated_without_version() {
-    check_streaming_list_at_any_version(too_large_by_cause());
-}
-
-#[test]
-fn j_14_j_19_a_relist_is_unpaged_and_at_least_as_new() {
-    let (cluster, _rule, version) = settled_in_pages();
-    let before = described(&cluster);
-    send_error(&cluster, &expired());
-    cluster.eventually("the daemon relists", || described(&cluster).len() >= 6);
-    assert_eq!(before[..2], ["stream from -", "list 0 limit 500"]);
-    let listed = [
-        format!("stream from {version}"),
-        format!("list {version} limit -"),
-    ];
-    assert_eq!(described(&cluster)[3..5], listed);
-    check_alive(&cluster, 3);
-}
-
-/// Rejects a list at the last version with this error. A list at any version must follow.
-#[track_caller]
-fn check_list_at_any_version(error: Status) {
-    let (cluster, _rule, version) = settled_in_pages();
-    let is_first = |request: &ApiRequest| request.query_value("resourceVersion") == "0";
-    let later = Matcher::verb("list", "pods").and(move |request| !is_first(request));
-    let rule = Rule::new(later, Action::refuse(error));
-    cluster.faults().add(rule.times(1));
-    send_error(&cluster, &expired());
-    cluster.eventually("the daemon relists", || described(&cluster).len() >= 7);
-    let expected = [
-        format!("stream from {version}"),
-        format!("list {version} limit -"),
-        "list - limit 500".to_owned(),
-    ];
-    assert_eq!(described(&cluster)[3..6], expected);
-    check_alive(&cluster, 3);
-}
-
-fn too_large_by_cause() -> Status {
-    Status::new(504, "Timeout", "Timeout: not there yet")
-        .with_cause("ResourceVersionTooLarge", "not there yet")
-}
-
-#[test]
-fn j_15_an_expired_list_is_repeated_without_version() {
-    check_list_at_any_version(expired());
-}
-
-#[test]
-fn j_17_too_new_by_cause_type_lists_without_version() {
-    check_list_at_any_version(too_large_by_cause());
-}
-
-#[test]
-fn j_17_too_new_by_cause_message_lists_without_version() {
-    let status = Status::new(504, "Timeout", "Timeout: not there yet");
-    check_list_at_any_version(status.with_cause("", "Too large resource version"));
-}
-
-#[test]
-fn j_17_too_new_by_message_lists_without_version() {
-    let message = "Timeout: Too large resource version: 1000, current: 1";
-    check_list_at_any_version(Status::new(504, "Timeout", message));
-}
-
-#[test]
-fn j_09_a_very_short_watch_backs_off_and_relists() {
-    let (cluster, version) = settled();
-    let empty = Action::answer(|_| Response::json(200, Vec::new()));
-    let rule = Rule::new(plain_watches_of("pods"), empty);
-    cluster.faults().add(rule.times(1));
-    sever(&cluster, Ending::Close);
-    let expected = [
-        "stream from -",
-        &format!("watch from {version}"),
-        &format!("stream from {version}"),
-    ];
-    check_reads(&cluster, &expected);
-    assert!(last_gap(&cluster) >= BACKOFF_MIN);
-    check_alive(&cluster, 3);
-}
-
-#[test]
-fn j_09_watches_that_always_end_at_once_back_off() {
-    let (cluster, rule, _) = settled_in_pages();
-    let empty = Action::answer(|_| Response::json(200, Vec::new()));
-    let empty = cluster
-        .faults()
-        .add(Rule::new(plain_watches_of("pods"), empty));
-    sever(&cluster, Ending::Close);
-    cluster.eventually("three watches", || empty.hits() >= 3);
-    let watches = cluster.recorded("watch", "pods");
-    let plain = plain_watches_of("pods");
-    let watches: Vec<_> = watches
-        .iter()
-        .filter(|it| plain.matches(&it.request))
-        .collect();
-    for pair in watches[1..].windows(2) {
-        let gap = pair[1].started - pair[0].started;
-        assert!(gap >= BACKOFF_MIN, "{gap:?}");
-    }
-    empty.remove();
-    rule.remove();
-    check_alive(&cluster, 3);
-}
-
-#[test]
-fn j_12_a_busy_server_causes_back_offs_but_no_relist() {
-    let (cluster, version) = settled_in_json();
-    let busy = Action::refuse(too_many_requests());
-    let rule = Rule::new(plain_watches_of("pods"), busy);
-    cluster.faults().add(rule.times(1));
-    sever(&cluster, Ending::Close);
-    let again = format!("watch from {version}");
-    check_reads(&cluster, &["stream from -", &again, &again]);
-    assert!(last_gap(&cluster) >= BACKOFF_MIN);
-    send_error(&cluster, &too_many_requests());
-    check_reads(&cluster, &["stream from -", &again, &again, &again]);
-    assert!(last_gap(&cluster) >= BACKOFF_MIN);
     check_alive(&cluster, 3);
 }
 

@@ -105,30 +105,6 @@ fn replicas(cluster: &TestCluster, name: &str) -> i64 {
 }
 
 #[test]
-fn a_full_quota_costs_few_requests_however_many_wait() {
-    let cluster = TestCluster::running();
-    create_quota(&cluster, 0);
-    let names: Vec<String> = (0..20).map(|n| format!("rs-{n}")).collect();
-    for name in &names {
-        cluster.create_replica_set(&new_replica_set_labelled(name, 3, name));
-    }
-    for name in &names {
-        until_rejected(&cluster, name);
-    }
-    let (n_before, n_writes) = (n_posts(&cluster), cluster.n_writes());
-    assert!(n_before >= names.len());
-    cluster
-        .waiting()
-        .holds_for(Duration::from_secs(4), "few tries", || {
-            // The pauses double from 50 ms on; upstream sends hundreds.
-            n_posts(&cluster) <= n_before + 8
-        });
-    assert!(replica_failure(&cluster.status("rs-7")).is_some());
-    let more = cluster.n_writes() - n_writes;
-    assert!(more <= 40, "{more} writes, events included");
-}
-
-#[test]
 fn the_place_that_a_pod_leaves_is_taken() {
     let cluster = TestCluster::running();
     create_quota(&cluster, 2);
@@ -161,29 +137,6 @@ fn the_place_that_a_pod_leaves_is_taken() {
     });
     assert_eq!(replicas(&cluster, second), 0);
     assert!(replica_failure(&cluster.status(second)).is_some());
-}
-
-#[test]
-fn an_accepted_create_lets_the_next_one_try() {
-    let cluster = TestCluster::running();
-    grant_watch(&cluster);
-    create_quota(&cluster, 0);
-    let names: Vec<String> = (0..16).map(|n| format!("rs-{n:02}")).collect();
-    for name in &names {
-        cluster.create_replica_set(&new_replica_set_labelled(name, 1, name));
-    }
-    for name in &names {
-        until_rejected(&cluster, name);
-    }
-    raise_quota(&cluster, 100, 0);
-    cluster.eventually_eq("all pods", &names.len(), || {
-        cluster.list(Kind::Pods, "").len()
-    });
-    for name in &names {
-        cluster.eventually("no condition", || {
-            replica_failure(&cluster.status(name)).is_none()
-        });
-    }
 }
 
 #[test]
@@ -245,32 +198,6 @@ fn without_the_right_probes_find_a_raised_quota() {
     assert_eq!(code, 200, "{body}");
     let (_, metrics) = port.get("/metrics");
     assert!(!metrics.contains("resourcequotas"), "{metrics}");
-}
-
-/// As a policy that is lifted.
-#[test]
-fn an_invalid_pod_is_tried_again_soon() {
-    let cluster = TestCluster::running();
-    let status = Status::new(422, "Invalid", "Pod \"a-x\" is invalid: spec.nodeName: no");
-    let rule = cluster.fault("create", "pods", Action::refuse(status));
-    cluster.create_replica_set(&new_replica_set("a", 3));
-    until_rejected(&cluster, "a");
-    cluster.eventually("further creates", || n_posts(&cluster) >= 2);
-    rule.remove();
-    cluster.stable("a");
-    assert_eq!(cluster.live().len(), 3);
-    assert!(replica_failure(&cluster.status("a")).is_none());
-}
-
-#[test]
-fn a_new_generation_tries_at_once() {
-    let cluster = TestCluster::running();
-    create_quota(&cluster, 1);
-    cluster.create_replica_set(&new_replica_set("a", 3));
-    until_rejected(&cluster, "a");
-    cluster.scale("a", 1);
-    cluster.stable("a");
-    assert!(replica_failure(&cluster.status("a")).is_none());
 }
 
 /// Nine tries within 1.3 s logged nine pairs of lines.

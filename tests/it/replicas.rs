@@ -1,25 +1,21 @@
 //! Group A: the number of pods, pods made from the template, and no write before the caches have
 //! synced.
 
-use std::sync::Arc;
-
-use replicaset_controller::devserver::{Action, ApiCall, Matcher, Recorded, Rule};
+use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
-    Kind, PATIENCE, Setup, TestCluster, controller_reference, json_body, name, new_pod,
-    new_replica_set, number_at, reads_of, text_at, uids,
+    Kind, PATIENCE, Setup, TestCluster, controller_reference, name, new_pod, new_replica_set,
+    number_at, reads_of, text_at, uids,
 };
 
-#[track_caller]
-fn check_a_satisfied_workload_causes_no_write(kind: Kind) {
-    let mut cluster = TestCluster::running_for(kind);
+#[test]
+fn o_22_a_satisfied_controller_causes_no_write() {
+    let mut cluster = TestCluster::running_for(ReplicationControllers);
     cluster.create_replica_set(&new_replica_set("a", 2));
     cluster.stable("a");
     let pods = uids(&cluster.live());
-    // Each daemon learns by one write that an API server before 1.35 drops the field.
-    let is_dropped = kind == ReplicaSets && !cluster.keeps_terminating_replicas("a");
     // A restarted daemon finds nothing to do.
     cluster.stop_daemon();
     cluster.faults().recorder().clear();
@@ -28,109 +24,7 @@ fn check_a_satisfied_workload_causes_no_write(kind: Kind) {
         cluster.faults().n_watches(&Matcher::any()) == 3
     });
     cluster.holds("the same pods", || uids(&cluster.live()) == pods);
-    assert_eq!(cluster.n_writes(), usize::from(is_dropped));
-}
-
-#[test]
-fn a_01_a_satisfied_replica_set_causes_no_write() {
-    check_a_satisfied_workload_causes_no_write(ReplicaSets);
-}
-
-#[test]
-fn o_22_a_satisfied_controller_causes_no_write() {
-    check_a_satisfied_workload_causes_no_write(ReplicationControllers);
-}
-
-#[track_caller]
-fn check_missing_pods_are_created(kind: Kind) {
-    let cluster = TestCluster::running_for(kind);
-    cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.eventually_eq("two pods", &2, || cluster.live().len());
-    cluster.holds("two pods", || cluster.live().len() == 2);
-    assert_eq!(cluster.recorded("create", "pods").len(), 2);
-    assert_eq!(cluster.recorded("delete", "pods").len(), 0);
-}
-
-#[test]
-fn a_02_missing_pods_are_created() {
-    check_missing_pods_are_created(ReplicaSets);
-}
-
-#[test]
-fn o_22_missing_pods_are_created() {
-    check_missing_pods_are_created(ReplicationControllers);
-}
-
-#[track_caller]
-fn check_a_surplus_pod_is_deleted(kind: Kind) {
-    let cluster = TestCluster::running_for(kind);
-    cluster.create_replica_set(&new_replica_set("a", 2));
-    cluster.stable("a");
-    let pods = uids(&cluster.live());
-    cluster.scale("a", 1);
-    cluster.eventually_eq("one pod", &1, || cluster.live().len());
-    cluster.holds("one of the two", || {
-        let live = uids(&cluster.live());
-        live.len() == 1 && pods.contains(&live[0])
-    });
-    assert_eq!(cluster.recorded("delete", "pods").len(), 1);
-    assert_eq!(cluster.recorded("create", "pods").len(), 2);
-}
-
-#[test]
-fn a_03_a_surplus_pod_is_deleted() {
-    check_a_surplus_pod_is_deleted(ReplicaSets);
-}
-
-#[test]
-fn o_22_a_surplus_pod_is_deleted() {
-    check_a_surplus_pod_is_deleted(ReplicationControllers);
-}
-
-#[test]
-fn a_06_finished_pods_are_replaced_and_kept() {
-    let cluster = TestCluster::running();
-    cluster.create_replica_set(&new_replica_set("a", 5));
-    cluster.stable("a");
-    let pods = cluster.live();
-    // The status throttle could defer the next update until there are five pods again, and then no
-    // update is due. So the test waits for the throttle's interval first.
-    cluster.holds("five replicas", || {
-        number_at(&cluster.status("a"), "/replicas") == 5
-    });
-    cluster.faults().recorder().clear();
-    for (pod, phase) in pods.iter().zip(["Succeeded", "Failed"]) {
-        cluster.set_pod_status(&name(pod), &json!({"phase": phase}));
-    }
-    cluster.eventually_eq("seven pods", &7, || cluster.live().len());
-    // The first update after each loss reports fewer than five. Only an update after the last
-    // create counts.
-    cluster.eventually("five replicas again", || {
-        let requests = cluster.faults().recorder().requests();
-        let last = |verb: &str, resource: &str| {
-            let matches =
-                |it: &Arc<Recorded>| it.request.verb() == verb && it.request.resource() == resource;
-            requests.iter().rposition(matches)
-        };
-        let last_create = last("create", "pods");
-        let last_update = last("update", "replicasets/status");
-        last_update > last_create
-            && last_update.is_some_and(|last| {
-                let last = &requests[last];
-                let replicas = number_at(&json_body(last), "/status/replicas");
-                last.code().is_some() && replicas == 5
-            })
-    });
-    cluster.holds("seven pods, five replicas", || {
-        cluster.live().len() == 7 && number_at(&cluster.status("a"), "/replicas") == 5
-    });
-    for pod in &pods[..2] {
-        let now = cluster.pod(&name(pod));
-        assert_eq!(
-            now["metadata"]["ownerReferences"],
-            pod["metadata"]["ownerReferences"]
-        );
-    }
+    assert_eq!(cluster.n_writes(), 0);
 }
 
 #[track_caller]

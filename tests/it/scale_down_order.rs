@@ -126,24 +126,6 @@ fn spread_keeps_the_zones_even() {
     cluster.eventually_eq("own", &even, || active_by(&cluster, "own", BY_ZONE));
 }
 
-/// Without the label on any pod the node counts, since the daemon may not read nodes.
-#[test]
-fn spread_without_zones_keeps_the_nodes_even() {
-    let mut cluster = TestCluster::start();
-    let rs = cluster.create_replica_set(&new_ordered("web", "spread", 4));
-    for node in ["n0", "n1", "n1", "n1", "n1", "n1", "n2", "n2"] {
-        create_pod(&cluster, "web", &controller_reference(&rs), (node, ""));
-    }
-    cluster.start_daemon();
-    let expected = counts([("n0", 1), ("n1", 2), ("n2", 1)]);
-    let n_left = || active_by(&cluster, "web", BY_NODE);
-    cluster.eventually("4 pods", || n_left().values().sum::<usize>() == 4);
-    let left = n_left();
-    // Of n1 and n2 with two pods each, upstream's order decides.
-    let other = counts([("n0", 1), ("n1", 1), ("n2", 2)]);
-    assert!(left == expected || left == other, "{left:?}");
-}
-
 /// Karpenter writes the cost of every pod as often as once a minute, and the cost comes before any
 /// preference.
 #[test]

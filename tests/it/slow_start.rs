@@ -1,17 +1,15 @@
 //! Failing creates and deletes: slow start, quotas, and the events and conditions that report them
 //! (group G, N-03, K-03, K-04).
 
-use std::time::Duration;
-
 use replicaset_controller::api::Status;
 use replicaset_controller::client::Request;
-use replicaset_controller::devserver::{Action, Matcher, Rule};
+use replicaset_controller::devserver::Action;
 use serde_json::{Value, json};
 
 use crate::support::Kind::{ReplicaSets, ReplicationControllers};
 use crate::support::{
-    Kind, TestCluster, forbidden, internal_error, json_body, last_part, name, new_pod,
-    new_replica_set, number_at, replica_failure, text_at,
+    Kind, TestCluster, forbidden, json_body, last_part, name, new_pod, new_replica_set, number_at,
+    replica_failure, text_at,
 };
 
 /// The message of the API server's error where a test makes it reject a request.
@@ -64,36 +62,6 @@ fn k_04_a_failed_delete_is_an_event() {
 }
 
 #[test]
-fn g_04_creation_stops_at_the_batch_with_an_error() {
-    let cluster = TestCluster::running();
-    cluster.synced();
-    let rule = Rule::new(Matcher::verb("create", "pods"), forbidden(MESSAGE));
-    let rule = cluster.faults().add(rule.after(10));
-    cluster.create_replica_set(&new_replica_set("a", 100));
-    let updates = || cluster.recorded("update", "replicasets/status");
-    cluster.eventually("a status", || !updates().is_empty());
-    let first_update = updates()[0].started;
-    let posts = cluster.recorded("create", "pods");
-    let before = posts.iter().filter(|post| post.started <= first_update);
-    assert_eq!(before.count(), 15, "1 + 2 + 4 + 8");
-    cluster.eventually_eq("ten pods", &10, || {
-        number_at(&cluster.status("a"), "/replicas")
-    });
-    // Each retry attempts one create. Back-offs of 5, 10, 20, ... ms allow nine retries in 2.5 s.
-    // The events of ten pods and of a few status updates enqueue the ReplicaSet too.
-    cluster
-        .waiting()
-        .holds_for(Duration::from_secs(2), "few attempts", || {
-            n_posts(&cluster) <= 15 + 10 + 15
-        });
-    cluster.eventually("the sync is retried", || n_posts(&cluster) > 15 + 4);
-    assert_eq!(cluster.live().len(), 10);
-    rule.remove();
-    cluster.stable("a");
-    assert_eq!(cluster.live().len(), 100);
-}
-
-#[test]
 fn g_09_k_03_a_terminating_namespace_is_no_failure() {
     let cluster = TestCluster::running();
     let status = Status::new(403, "Forbidden", "the namespace is going away")
@@ -106,24 +74,6 @@ fn g_09_k_03_a_terminating_namespace_is_no_failure() {
             && n_failures_written(&cluster) == 0
             && cluster.events_of("a").is_empty()
     });
-}
-
-#[test]
-fn g_09_creates_in_a_deleted_namespace_are_no_failure() {
-    let cluster = TestCluster::running();
-    cluster.create_replica_set(&new_replica_set("a", 1));
-    cluster.stable("a");
-    cluster.terminate_namespace();
-    cluster.scale("a", 4);
-    cluster.eventually_eq("three creates", &4, || n_posts(&cluster));
-    cluster.holds("no further create, and no failure", || {
-        n_posts(&cluster) == 4 && n_failures_written(&cluster) == 0
-    });
-    let status = cluster.status("a");
-    assert_eq!(number_at(&status, "/replicas"), 1);
-    assert_eq!(number_at(&status, "/observedGeneration"), 2);
-    let last = &cluster.recorded("create", "pods")[3];
-    assert_eq!(last.code(), Some(403));
 }
 
 /// Does the quota controller's work. Admission reads quotas from its own cache. This function first
@@ -180,19 +130,6 @@ fn g_10_n_03_an_exhausted_quota_sets_a_condition() {
 #[test]
 fn o_20_an_exhausted_quota_sets_a_condition() {
     check_a_quota_is_a_condition(ReplicationControllers);
-}
-
-#[test]
-fn g_11_a_create_that_fails_once_is_retried() {
-    let cluster = TestCluster::running();
-    let rule = Rule::new(Matcher::verb("create", "pods"), internal_error("a hiccup"));
-    let rule = cluster.faults().add(rule.after(1).times(1));
-    cluster.create_replica_set(&new_replica_set("a", 4));
-    cluster.stable("a");
-    check_no_failure(&cluster);
-    assert_eq!(rule.hits(), 1);
-    assert_eq!(n_failures_written(&cluster), 1);
-    cluster.holds("four pods", || cluster.live().len() == 4);
 }
 
 #[test]
