@@ -165,7 +165,7 @@ impl ApiServer {
             body::number(request, "limit")?;
             body::number(request, "timeoutSeconds")?;
             Scope::new(
-                resource.kept_as(),
+                resource,
                 namespace,
                 request.query_value("labelSelector"),
                 request.query_value("fieldSelector"),

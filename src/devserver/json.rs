@@ -1,5 +1,7 @@
 //! Access to the JSON trees of objects. What is absent or of another type reads as empty. Pure.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde_json::{Map, Value, json};
 
 /// The text at `pointer`, or the empty string.
@@ -114,6 +116,13 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
     let mut conditions = entries(object, "/status/conditions").iter();
     let found = conditions.find(|condition| text(condition, "/type") == kind);
     found.map_or("", |condition| text(condition, "/status"))
+}
+
+/// A number that stands for a value, the same in each run.
+pub(crate) fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Renames the members of these names in place.

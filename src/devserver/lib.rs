@@ -13,6 +13,7 @@
 //! simulated ─▶ workloads, services             simulated controllers
 //! kubelet ─▶ step, behaviour · garbage · snapshot    simulated nodes; dependents; load and save
 //! apply · delete · watch ─▶ list                the verbs
+//! events                                        of simulated nodes and controllers
 //! write ─▶ quota                                create, update, bind, remove; quotas
 //! table · discovery · patch                     what kubectl shows, asks for and sends
 //! selector                                      the objects that a list or watch covers
@@ -44,6 +45,7 @@ mod body;
 mod custom;
 mod delete;
 mod discovery;
+mod events;
 mod exchange;
 mod faults;
 mod garbage;

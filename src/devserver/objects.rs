@@ -7,7 +7,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use crate::json::{add_missing, entries, map_of, maps_mut, members, number, set_default, text};
+use crate::json::{
+    add_missing, entries, hash_of, map_of, maps_mut, members, number, set_default, text,
+};
 use crate::resource::{Resource, Row, Template};
 use crate::status_error::FieldError;
 use crate::{custom, metadata, quota, schema, structural, workload};
@@ -51,6 +53,7 @@ pub(crate) fn complete_new(resource: Resource, object: &mut Value) {
         object["spec"]["serviceAccountName"] = json!("default");
         object["spec"]["serviceAccount"] = json!("default");
     }
+    allocate(resource, &Value::Null, object);
     let is_gated = !entries(object, "/spec/schedulingGates").is_empty();
     if resource == Resource::Pods && is_gated {
         object["status"]["conditions"] = json!([{
@@ -169,6 +172,9 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
         Resource::Plain(row) if row.template == Template::Selected => {
             workload::validate_replica_set_update(old, new)
         }
+        Resource::Plain(row) if matches!(row.kind.as_str(), "ConfigMap" | "Secret") => {
+            validate_data_update(old, new)
+        }
         _ => Vec::new(),
     }
 }
@@ -179,6 +185,20 @@ pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError
         Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, new),
         _ => Vec::new(),
     }
+}
+
+/// The data of an immutable ConfigMap or Secret stay as they are, and so does a Secret's type
+/// (kubernetes `pkg/apis/core/validation/validation.go:ValidateSecretUpdate`).
+fn validate_data_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if old["type"] != new["type"] {
+        errors.push(FieldError::immutable("type", &new["type"]));
+    }
+    let names = ["immutable", "data", "binaryData"].into_iter();
+    let changed = names.filter(|name| old["immutable"] == true && old[*name] != new[*name]);
+    let why = "field is immutable when `immutable` is set";
+    errors.extend(changed.map(|name| FieldError::forbidden(name, why)));
+    errors
 }
 
 fn validate_lease(lease: &Value) -> Option<FieldError> {
@@ -271,9 +291,50 @@ fn complete_strategy(object: &mut Value) {
     }
 }
 
-/// Ports are TCP, and lead to the port of the same number.
+/// Gives a Service the cluster IP and node ports that it lacks: those of `old`, or numbers that
+/// follow from its UID.
 ///
-/// DIFFERS: a Service gets no cluster IP.
+/// DIFFERS: two Services may get the same number, and an IP may change later.
+pub(crate) fn allocate(resource: Resource, old: &Value, service: &mut Value) {
+    let kind = text(service, "/spec/type").to_owned();
+    if resource.kind() != "Service" || resource.is_custom() || kind == "ExternalName" {
+        return;
+    }
+    let number = hash_of(&text(service, "/metadata/uid"));
+    let [.., a, b, c] = number.to_be_bytes();
+    let defaults = json!({"clusterIP": format!("10.{}.{b}.{c}", 96 + a % 16)});
+    let spec = map_of(service, "spec");
+    spec.retain(|name, value| {
+        name != "clusterIP" || value.as_str().is_some_and(|ip| !ip.is_empty())
+    });
+    for from in [&old["spec"], &defaults] {
+        if let Some(ip) = from.get("clusterIP") {
+            set_default(spec, "clusterIP", ip.clone());
+        }
+    }
+    let of_ip = json!({
+        "clusterIPs": [spec["clusterIP"]], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+    });
+    add_missing(&mut service["spec"], &of_ip);
+    if kind == "ClusterIP" {
+        return;
+    }
+    add_missing(
+        &mut service["spec"],
+        &json!({"externalTrafficPolicy": "Cluster"}),
+    );
+    for (port, n) in maps_mut(service, "/spec/ports").zip(0_u64..) {
+        let mut known = entries(old, "/spec/ports").iter();
+        let known = known.find(|known| port.get("port") == known.get("port"));
+        let known = known.and_then(|known| known.get("nodePort"));
+        let free = json!(30000 + (number % 2000 + n) % 2768);
+        if port.get("nodePort").is_none_or(|port| *port == 0) {
+            port.insert("nodePort".to_owned(), known.unwrap_or(&free).clone());
+        }
+    }
+}
+
+/// Ports are TCP, and lead to the port of the same number.
 fn complete_service(service: &mut Value) {
     for port in maps_mut(service, "/spec/ports") {
         set_default(port, "protocol", "TCP");

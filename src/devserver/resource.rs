@@ -4,7 +4,9 @@
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::json::add_missing;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
@@ -78,13 +80,15 @@ deployments apps/v1 Deployment short=deploy all sub=status,scale first={} counte
   {"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}}}
   Ready=/status/readyReplicas:/spec/replicas Up-to-date=+/status/updatedReplicas
   Available=+/status/availableReplicas
-daemonsets apps/v1 DaemonSet short=ds all sub=status first={} counted idle=daemonset-controller
+daemonsets apps/v1 DaemonSet short=ds all sub=status counted idle=daemonset-controller
+  first={"currentNumberScheduled":0,"desiredNumberScheduled":0,"numberMisscheduled":0}
+  first={"numberReady":0}
   template=selected {"spec":{"updateStrategy":{"type":"RollingUpdate"},"revisionHistoryLimit":10}}
   {"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}}}
   Desired=+/status/desiredNumberScheduled Current=+/status/currentNumberScheduled
   Ready=+/status/numberReady
-statefulsets apps/v1 StatefulSet short=sts all sub=status,scale first={} counted
-  idle=statefulset-controller
+statefulsets apps/v1 StatefulSet short=sts all sub=status,scale counted
+  first={"replicas":0,"availableReplicas":0} idle=statefulset-controller
   template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10}}
   {"spec":{"podManagementPolicy":"OrderedReady","updateStrategy":{"type":"RollingUpdate"}}}
   {"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}
@@ -98,9 +102,9 @@ jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=p
 cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-controller
   {"spec":{"concurrencyPolicy":"Allow","suspend":false,"successfulJobsHistoryLimit":3}}
   {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule
-horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status first={}
-  idle=horizontal-pod-autoscaler-controller Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas
-  Replicas=+/status/currentReplicas
+horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status
+  first={"desiredReplicas":0,"currentMetrics":null} idle=horizontal-pod-autoscaler-controller
+  Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas Replicas=+/status/currentReplicas
 poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status
   first={"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}
 ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
@@ -257,7 +261,10 @@ impl Row {
             "cluster" => self.is_namespaced = false,
             "counted" => self.has_generation = true,
             "empty" => self.empty.push_str(text),
-            "first" => self.first_status = Some(json(text)),
+            "first" => {
+                let first = self.first_status.get_or_insert_with(|| Map::new().into());
+                add_missing(first, &json(text));
+            }
             "idle" => text.clone_into(&mut self.idle_without),
             "renamed" => {
                 let pairs = text.split(',').filter_map(|pair| pair.split_once(':'));

@@ -37,8 +37,12 @@ impl Scope {
         check: impl FnOnce() -> Result<(), StatusError>,
     ) -> Result<Self, StatusError> {
         let labels = parse_labels(label_selector)?;
-        let fields = parse_fields(field_selector)?;
+        let mut fields = parse_fields(field_selector)?;
         check()?;
+        for term in &mut fields {
+            term.path = kept_path(resource, &term.path);
+        }
+        let resource = resource.kept_as();
         let mut paths = fields.iter().map(|term| term.path.as_str());
         if let Some(path) = paths.find(|path| !is_selectable(resource, path)) {
             return Err(unselectable(resource, path));
@@ -77,6 +81,14 @@ impl Scope {
             equal == term.equal
         })
     }
+}
+
+/// The path of a field in storage.
+fn kept_path(resource: Resource, path: &str) -> String {
+    let (first, rest) = path.split_at(path.find('.').unwrap_or(path.len()));
+    let mut renamed = resource.row().renamed.iter();
+    let kept = renamed.find(|(_, own)| own == first);
+    kept.map_or(first, |(kept, _)| kept).to_owned() + rest
 }
 
 fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {

@@ -9,7 +9,6 @@
 mod services;
 mod workloads;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,7 +18,8 @@ use serde_json::{Value, json};
 
 use crate::body::DeleteOptions;
 use crate::delete::delete;
-use crate::json::{condition, drop_nulls, entries, is_deleting, map_of, number, text};
+use crate::events;
+use crate::json::{condition, drop_nulls, entries, hash_of, is_deleting, map_of, number, text};
 use crate::resource::Resource;
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
@@ -172,18 +172,51 @@ impl Served {
         self.create(state, Resource::Pods, pod);
     }
 
+    /// Creates an object, with an event for a pod, and one if the server rejects it.
     fn create(&self, state: &mut State, resource: Resource, object: Value) {
         let namespace = Some(self.object.namespace());
-        if let Err(error) = write::create(state, resource, namespace, object) {
-            log::debug!("{} of {}: {error:?}", resource.plural(), self.object.key);
+        match write::create(state, resource, namespace, object) {
+            Ok(pod) if resource == Resource::Pods => {
+                let message = format!("Created pod: {}", pod.name());
+                self.record(state, "Normal", "SuccessfulCreate", &message);
+            }
+            Ok(_) => {}
+            // Only the first one: each event leads to the next attempt.
+            Err(error) => {
+                let message = format!("Error creating: {}", error.message());
+                let event = self.event("Warning", "FailedCreate", &message);
+                events::record_first(state, self.resource, &self.value, "", event);
+            }
         }
     }
 
+    fn record(&self, state: &mut State, kind: &str, reason: &str, message: &str) {
+        let event = self.event(kind, reason, message);
+        events::record(state, self.resource, &self.value, message, event);
+    }
+
+    fn event(&self, kind: &str, reason: &str, message: &str) -> Value {
+        let controller = ALL.iter().find(|(_, group, plural, _)| {
+            self.resource.group() == *group && self.resource.plural() == *plural
+        });
+        let component = controller.map_or("", |(name, ..)| name);
+        json!({
+            "type": kind, "reason": reason, "message": message, "source": {"component": component},
+        })
+    }
+
     fn delete_pod(&self, state: &mut State, pod: &Value) {
+        if is_deleting(pod) {
+            return;
+        }
         let key = key_of(Some(self.object.namespace()), text(pod, "/metadata/name"));
         let options = DeleteOptions::default();
-        if let Err(error) = delete(state, Resource::Pods, &key, &options) {
-            log::debug!("pod {key}: {error:?}");
+        match delete(state, Resource::Pods, &key, &options) {
+            Ok(_) => {
+                let message = format!("Deleted pod: {}", text(pod, "/metadata/name"));
+                self.record(state, "Normal", "SuccessfulDelete", &message);
+            }
+            Err(error) => log::debug!("pod {key}: {error:?}"),
         }
     }
 
@@ -203,9 +236,8 @@ impl Served {
 
     /// The label of pods of the current template.
     fn revision(&self) -> String {
-        let mut hasher = DefaultHasher::new();
-        self.value["spec"]["template"].to_string().hash(&mut hasher);
-        format!("{:08x}", hasher.finish() >> 32)
+        let template = self.value["spec"]["template"].to_string();
+        format!("{:08x}", hash_of(&template) >> 32)
     }
 }
 

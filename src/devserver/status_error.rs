@@ -160,6 +160,10 @@ impl StatusError {
         self
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// An error about an object, whose message names the resource.
     fn of(code: u16, reason: &'static str, resource: Resource, name: &str, text: String) -> Self {
         Self::new(code, reason, text).about(name, resource.group(), resource.plural())

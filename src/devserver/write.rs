@@ -237,6 +237,7 @@ pub(crate) fn replace_managed(
         errors.extend(objects::validate_status(resource, &new));
     } else {
         objects::set_defaults(resource, &mut new);
+        objects::allocate(resource, &old, &mut new);
         if resource.has_status() {
             objects::keep_status(&old, &mut new);
         }

@@ -1,20 +1,19 @@
 //! The next step of a pod, as a pure function of the pod, its execution, and the pod status that a
 //! kubelet writes.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::body::DeleteOptions;
 use crate::delete::delete;
-use crate::json::{condition, entries, is_deleting, maps_mut, number, text};
+use crate::json::{condition, entries, hash_of, is_deleting, maps_mut, number, text};
 use crate::kubelet::behaviour::{Behaviour, Fate};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
-use crate::store::{State, key_of};
+use crate::store::State;
 use crate::write::{Part, set_condition};
-use crate::{metadata, write};
+use crate::{events, metadata, write};
 
 /// The back-off before the first restart of a crashed container.
 ///
@@ -170,7 +169,10 @@ pub(crate) fn take(
             let node = behaviour.node.as_deref().unwrap_or(&free);
             return write::bind(state, key, &json!({"target": {"name": node}}));
         }
-        Step::MarkUnschedulable => set_unschedulable(&mut pod),
+        Step::MarkUnschedulable => {
+            set_unschedulable(&mut pod);
+            warn_of_missing_node(state, &pod);
+        }
         Step::Run => {
             set_started(&mut pod, &behaviour);
             set_ready(&mut pod, false);
@@ -309,50 +311,19 @@ fn full_name(pod: &Value) -> String {
 /// Records an event for each container, or counts it once more (kubernetes
 /// `pkg/kubelet/kuberuntime/kuberuntime_manager.go:doBackOff`).
 fn warn_of_back_off(state: &mut State, pod: &Value) {
-    let namespace = text(pod, "/metadata/namespace");
-    let node = text(pod, "/spec/nodeName");
     for container in entries(pod, "/spec/containers") {
         let container = text(container, "/name");
-        let suffix = hash_of(&(text(pod, "/metadata/uid"), container));
-        let name = format!("{}.{suffix:x}", text(pod, "/metadata/name"));
-        let now = json!(metadata::now());
-        let known = state
-            .get(Resource::Events, &key_of(Some(namespace), &name))
-            .cloned();
-        let result = if let Some(known) = known {
-            let mut event = known.value();
-            event["count"] = json!(number(&event, "/count").unwrap_or(0) + 1);
-            event["lastTimestamp"] = now;
-            write::replace(state, Resource::Events, &known, Part::Main, event)
-        } else {
-            let event = json!({
-                "metadata": {"name": name},
-                "involvedObject": {
-                    "apiVersion": "v1", "kind": "Pod", "namespace": namespace,
-                    "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
-                    "resourceVersion": pod["metadata"]["resourceVersion"],
-                    "fieldPath": format!("spec.containers{{{container}}}"),
-                },
-                "type": "Warning", "reason": "BackOff", "count": 1,
-                "message": format!(
-                    "Back-off restarting failed container {container} in pod {}", full_name(pod)
-                ),
-                "firstTimestamp": now, "lastTimestamp": now,
-                "source": {"component": "kubelet", "host": node},
-                "reportingComponent": "kubelet", "reportingInstance": node,
-            });
-            write::create(state, Resource::Events, Some(namespace), event)
-        };
-        if let Err(error) = result {
-            log::debug!("event {name}: {error:?}");
-        }
+        let full_name = full_name(pod);
+        let event = json!({
+            "type": "Warning", "reason": "BackOff",
+            "message": format!(
+                "Back-off restarting failed container {container} in pod {full_name}"
+            ),
+            "involvedObject": {"fieldPath": format!("spec.containers{{{container}}}")},
+            "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
+        });
+        events::record(state, Resource::Pods, pod, container, event);
     }
-}
-
-fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The containers have exited, and the pod is Failed or Succeeded.
@@ -383,6 +354,18 @@ pub(crate) fn reject(pod: &mut Value, now: &str) {
     status["startTime"] = json!(now);
 }
 
+/// Why the scheduler finds no node for a pod whose annotation says so.
+const UNSCHEDULABLE: &str =
+    "0 nodes are available: annotation dev.replicaset-controller/fate=unscheduled.";
+
+fn warn_of_missing_node(state: &mut State, pod: &Value) {
+    let event = json!({
+        "type": "Warning", "reason": "FailedScheduling", "message": UNSCHEDULABLE,
+        "source": {"component": "default-scheduler"},
+    });
+    events::record(state, Resource::Pods, pod, "", event);
+}
+
 /// The scheduler finds no node; the condition has the reason.
 pub(crate) fn set_unschedulable(pod: &mut Value) {
     set_condition(pod, "PodScheduled", "False");
@@ -391,8 +374,7 @@ pub(crate) fn set_unschedulable(pod: &mut Value) {
     let scheduled = conditions.find(|condition| text(condition, "/type") == "PodScheduled");
     if let Some(scheduled) = scheduled {
         scheduled["reason"] = json!("Unschedulable");
-        scheduled["message"] =
-            json!("0 nodes are available: annotation dev.replicaset-controller/fate=unscheduled.");
+        scheduled["message"] = json!(UNSCHEDULABLE);
     }
 }
 
@@ -470,8 +452,7 @@ fn is_sidecar(container: &Value) -> bool {
 
 /// An address in the style of a pod network. No host has it.
 fn ip_of(uid: &str) -> String {
-    let number = u32::from_str_radix(uid.get(..6).unwrap_or_default(), 16).unwrap_or(1);
-    let [_, a, b, c] = number.to_be_bytes();
+    let [.., a, b, c] = hash_of(&uid).to_be_bytes();
     format!("10.{a}.{b}.{c}")
 }
 

@@ -15,6 +15,8 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 const REVISION: &str = "controller-revision-hash";
 
+const TOO_MANY_FAILED: &str = "Job has reached the specified backoff limit";
+
 /// Creates pods until enough have succeeded or too many have failed.
 pub(super) fn sync_job(state: &mut State, job: &Served) {
     let is_done = ["Complete", "Failed"].map(|kind| condition(&job.value, kind) == "True");
@@ -83,6 +85,11 @@ pub(super) fn sync_job(state: &mut State, job: &Served) {
         status["completedIndexes"] = json!(ranges(&done));
     }
     job.set_status(state, status);
+    match end {
+        "Complete" => job.record(state, "Normal", "Completed", "Job completed"),
+        "Failed" => job.record(state, "Warning", "BackoffLimitExceeded", TOO_MANY_FAILED),
+        _ => {}
+    }
 }
 
 /// The conditions of a job that has come to this end, or that is suspended.
@@ -98,7 +105,7 @@ fn job_conditions(job: &Served, end: &str) -> Vec<Value> {
         "Failed" => (
             &["FailureTarget", "Failed"],
             "BackoffLimitExceeded",
-            "Job has reached the specified backoff limit",
+            TOO_MANY_FAILED,
         ),
         "Suspended" => (&["Suspended"], "JobSuspended", "Job suspended"),
         _ => (&[], "", ""),

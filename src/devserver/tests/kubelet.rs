@@ -112,6 +112,14 @@ fn annotations_set_a_pods_fate() {
 }
 
 #[test]
+fn a_pod_without_a_node_has_an_event() {
+    let rig = rig();
+    rig.ok("POST", PODS, &annotated(&[("fate", "unscheduled")]));
+    let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DFailedScheduling";
+    rig.collected(|rig| rig.get(events).1["items"][0]["involvedObject"]["name"] == json!("p"));
+}
+
+#[test]
 fn a_running_pod_turns_unready_and_back() {
     let rig = rig();
     let mut watch = rig.watch(PODS, "");

@@ -111,6 +111,83 @@ fn a_services_ports_merge_by_their_number() {
 }
 
 #[test]
+fn a_service_gets_addresses_and_keeps_them() {
+    let rig = Rig::new();
+    let service = json!({
+        "metadata": {"name": "web"}, "spec": {
+            "type": "NodePort", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}],
+        },
+    });
+    let created = rig.ok("POST", SERVICES, &service)["spec"].clone();
+    let ip = created["clusterIP"].as_str().unwrap_or_default();
+    assert!(ip.starts_with("10."), "{created}");
+    assert_eq!(created["clusterIPs"], json!([ip]));
+    let node_ports = |spec: &Value| [0, 1].map(|n| spec["ports"][n]["nodePort"].as_u64());
+    let [a, b] = node_ports(&created).map(Option::unwrap_or_default);
+    assert!((30000..32768).contains(&a) && a != b, "{created}");
+    let (code, replaced) = rig.send("PUT", &format!("{SERVICES}/web"), &service);
+    let replaced = &replaced["spec"];
+    assert_eq!((code, &replaced["clusterIP"]), (200, &json!(ip)));
+    assert_eq!(node_ports(replaced), [Some(a), Some(b)]);
+    let headless = json!({"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}});
+    let headless = rig.ok("POST", SERVICES, &headless);
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+    let external = json!({"type": "ExternalName", "externalName": "example.invalid"});
+    let external = json!({"metadata": {"name": "e"}, "spec": external});
+    let external = rig.ok("POST", SERVICES, &external);
+    assert_eq!(external["spec"].get("clusterIP"), None);
+}
+
+#[test]
+fn immutable_data_stay_as_they_are() {
+    let rig = Rig::new();
+    for kind in ["configmaps", "secrets"] {
+        let all = format!("/api/v1/namespaces/default/{kind}");
+        let object = json!({"metadata": {"name": "o"}, "data": {"k": "dg=="}, "immutable": true});
+        rig.ok("POST", &all, &object);
+        let change = |patch: Value| {
+            let (code, answer) = rig.patch(&format!("{all}/o"), &patch);
+            (
+                code,
+                answer["message"].as_str().unwrap_or_default().to_owned(),
+            )
+        };
+        let (code, message) = change(json!({"data": {"k": "dw=="}}));
+        let why = "data: Forbidden: field is immutable when `immutable` is set";
+        assert!(code == 422 && message.ends_with(why), "{message}");
+        assert_eq!(change(json!({"immutable": false})).0, 422);
+        assert_eq!(change(json!({"metadata": {"labels": {"a": "b"}}})).0, 200);
+    }
+    let secret = "/api/v1/namespaces/default/secrets/o";
+    assert_eq!(rig.patch(secret, &json!({"type": "other"})).0, 422);
+}
+
+/// Clients that check types, such as Python's, reject an object without these.
+#[test]
+fn a_new_status_has_the_required_counts() {
+    let rig = Rig::new();
+    let new = |path: &str, spec: &Value| {
+        let object = json!({"metadata": {"name": "a"}, "spec": spec});
+        rig.ok("POST", path, &object)["status"].clone()
+    };
+    let of_pods = &replica_set("a", 1)["spec"];
+    let set = new("/apis/apps/v1/namespaces/default/statefulsets", of_pods);
+    assert_eq!(set["replicas"], json!(0));
+    let daemons = new("/apis/apps/v1/namespaces/default/daemonsets", of_pods);
+    for name in [
+        "currentNumberScheduled",
+        "desiredNumberScheduled",
+        "numberMisscheduled",
+    ] {
+        assert_eq!(daemons[name], json!(0), "{name}");
+    }
+    assert_eq!(daemons["numberReady"], json!(0));
+    let autoscalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let autoscaler = new(autoscalers, &json!({"maxReplicas": 2}));
+    assert_eq!(autoscaler["desiredReplicas"], json!(0));
+}
+
+#[test]
 fn names_of_roles_may_contain_colons() {
     let rig = Rig::new();
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -203,6 +280,12 @@ fn events_are_the_same_in_both_groups() {
     let list = rig.get(new).1;
     assert_eq!(list["items"][0]["series"]["count"], json!(2));
     assert_eq!(list["items"][0]["regarding"]["name"], json!("p"));
+    let selected = |field: &str| {
+        let found = rig.get(&format!("{new}?fieldSelector={field}")).1;
+        names(&found).len()
+    };
+    assert_eq!(selected("regarding.kind%3DPod,reportingController%3Dc"), 1);
+    assert_eq!(selected("regarding.name%3Dother"), 0);
     assert_eq!(rig.delete(&format!("{new}/e"), &json!({})).0, 200);
 }
 

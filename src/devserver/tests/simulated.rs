@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::rig::{PODS, Rig, names, pod, quick_kubelet};
 use crate::{DevServerOptions, simulated_controllers};
 
+const EVENTS: &str = "/api/v1/namespaces/default/events";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const DAEMONS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
@@ -71,6 +72,31 @@ fn jobs_complete_or_fail() {
     let bad = format!("{JOBS}/bad");
     let bad = await_value(&rig, &bad, "/status/conditions/1/type", &json!("Failed"));
     assert_eq!(bad["status"]["failed"], json!(2));
+    for (job, reason) in [("good", "Completed"), ("bad", "BackoffLimitExceeded")] {
+        let fields = format!("involvedObject.name%3D{job},reason%3D{reason}");
+        rig.collected(|rig| {
+            names(&rig.get(&format!("{EVENTS}?fieldSelector={fields}")).1).len() == 1
+        });
+    }
+}
+
+#[test]
+fn a_rejected_pod_of_a_job_is_one_event() {
+    let rig = rig();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}});
+    rig.ok("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
+    rig.ok("POST", JOBS, &job("j", 1, ""));
+    let path = format!("{EVENTS}?fieldSelector=reason%3DFailedCreate");
+    rig.collected(|rig| !names(&rig.get(&path).1).is_empty());
+    // The next job's event comes after another attempt of the first one.
+    rig.ok("POST", JOBS, &job("k", 1, ""));
+    rig.collected(|rig| names(&rig.get(&path).1).len() == 2);
+    let events = rig.get(&path).1;
+    let event = &events["items"][0];
+    let message = event["message"].as_str().unwrap_or_default();
+    assert!(message.contains("exceeded quota: q"), "{event}");
+    assert_eq!(event["source"]["component"], json!("job-controller"));
+    assert_eq!(event["count"], json!(1));
 }
 
 #[test]
