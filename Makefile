@@ -95,7 +95,7 @@ STATIC := target/$(MUSL)/release/$(NAME)
 
 .DEFAULT_GOAL := help
 .PHONY: help build build-static install uninstall demo dev test control-plane test-control-plane bench bench-million picture lint deny fmt doc check clean
-.PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist deb image image-dev test-packages test-samples test-clients api-types test-upstream
+.PHONY: report simulate fuzz chaos mutants mutants-missed mutants-of-change check-without-devserver dist libraries deb image image-dev test-packages test-samples test-clients api-types test-upstream
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^## /{print "\n" substr($$0, 4)} /^[a-z-]+:.*## /{printf "  %-24s%s\n", $$1, $$2}' \
@@ -250,6 +250,12 @@ mutants-of-change: ## Run mutants of the lines that changed since a commit (SINC
 
 dist: ## Build reproducible tarballs, wheels and an npm package into target/dist (TARGETS)
 	config/packages/tarballs.sh
+
+libraries: $(BINARY) ## Pack a wheel, an npm package and a Go module for this machine into target/libraries
+	rm -rf target/libraries
+	install -d target/libraries/$(shell uname -m)
+	$(OBJCOPY) --strip-all $(BINARY) target/libraries/$(shell uname -m)/$(NAME)
+	config/packages/libraries.sh target/libraries target/libraries/$(shell uname -m)
 
 deb: ## Build Debian packages for this machine into target/debian
 	config/packages/deb.sh

@@ -6,8 +6,8 @@
 #   replicaset-controller-VERSION-go.tar.gz for Go's `replace`, without a program
 #
 # Usage: libraries.sh OUTPUT-FOLDER PROGRAM-FOLDER...
-# A PROGRAM-FOLDER is named after its target, such as x86_64-unknown-linux-musl, and contains the program
-# and, if they are there, LICENCES and sbom.cdx.json. SOURCE_DATE_EPOCH dates the files.
+# The name of a PROGRAM-FOLDER begins with the machine, as x86_64-unknown-linux-musl does. It contains the
+# program and, if they are there, LICENCES and sbom.cdx.json. SOURCE_DATE_EPOCH dates the files.
 set -eu
 umask 022
 export LC_ALL=C TZ=UTC
@@ -37,8 +37,8 @@ for folder in "$@"; do
     # shellcheck disable=SC2086 # Words: no path of a build has blanks.
     python3 "$here/python/wheel.py" "$folder/$name" "$output" $notices
     case $(basename "$folder") in
-    x86_64-*) cpu=x64 ;;
-    aarch64-*) cpu=arm64 ;;
+    x86_64*) cpu=x64 ;;
+    aarch64*) cpu=arm64 ;;
     *) echo "libraries: npm has no name for the machine of $folder" >&2; exit 1 ;;
     esac
     # shellcheck disable=SC2086

@@ -57,6 +57,7 @@ fn a_saved_state_is_loaded_again() {
     }
     let text = fs::read_to_string(&kubeconfig).expect("the kubeconfig was written");
     assert!(text.contains("server: \"http://127.0.0.1:"), "{text}");
+    assert!(text.contains("insecure-skip-tls-verify: true"), "{text}");
     let uids = pod_uids(&data);
     assert_eq!(uids.len(), 3);
 

@@ -39,7 +39,7 @@ fi
 packages=${PACKAGES:-}
 if [ -z "$packages" ]; then
     packages=$work/packages
-    program=$work/$(uname -m)-unknown-linux-gnu
+    program=$work/$(uname -m)
     mkdir "$packages" "$program"
     objcopy --strip-all "$repo/target/debug/$name" "$program/$name"
     "$repo/config/packages/libraries.sh" "$packages" "$program"

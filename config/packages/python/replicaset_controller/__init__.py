@@ -202,7 +202,8 @@ class Namespace(str):
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "dev", "cluster": {"server": self.server.url}}],
+            # JavaScript's client takes plain HTTP only so.
+            "clusters": [{"name": "dev", "cluster": {"server": self.server.url, "insecure-skip-tls-verify": True}}],
             "users": [{"name": "dev", "user": {}}],
             "contexts": [{"name": "dev", "context": context}],
             "current-context": "dev",

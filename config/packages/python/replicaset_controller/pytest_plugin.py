@@ -38,7 +38,7 @@ def dev_client(dev_server):
 
 @pytest.fixture
 def dev_namespace(dev_server):
-    """A `Namespace` for this test. It is not deleted; it disappears with the server."""
+    """A `Namespace` for this test, which is deleted after it."""
     namespace = dev_server.create_namespace(f"test-{next(_NUMBERS)}")
     yield namespace
     namespace.delete()

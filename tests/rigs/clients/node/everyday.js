@@ -3,8 +3,6 @@ import * as k8s from "@kubernetes/client-node";
 
 const config = new k8s.KubeConfig();
 config.loadFromDefault();
-// This client takes plain HTTP only so.
-config.clusters = config.clusters.map((cluster) => ({ ...cluster, skipTLSVerify: true }));
 const core = config.makeApiClient(k8s.CoreV1Api);
 const apps = config.makeApiClient(k8s.AppsV1Api);
 const batch = config.makeApiClient(k8s.BatchV1Api);
