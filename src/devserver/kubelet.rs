@@ -42,8 +42,6 @@ struct Kubelet {
     planned: HashMap<Box<str>, (Instant, Step)>,
     /// The same, earliest first. Entries that are no longer in `planned` are stale and skipped.
     due: BinaryHeap<Reverse<(Instant, Box<str>)>>,
-    /// The invalid annotations of each pod that has any, as they were last logged.
-    logged: HashMap<Box<str>, Vec<String>>,
 }
 
 /// Creates the nodes and starts the thread, which ends with `stop`.
@@ -63,7 +61,6 @@ pub(crate) fn start(
         n_assigned: 0,
         planned: HashMap::new(),
         due: BinaryHeap::new(),
-        logged: HashMap::new(),
     };
     let stopped = stop.clone();
     thread::try_spawn("dev-kubelet", stop, move || {
@@ -113,29 +110,11 @@ impl Kubelet {
         self.cursor = version;
         if is_forgotten {
             self.planned.retain(|key, _| changed.contains_key(key));
-            self.logged.retain(|key, _| changed.contains_key(key));
         }
         let now = Instant::now();
         for (key, pod) in changed {
             let pod = pod.map(|pod| pod.value());
-            self.log_mistakes(&key, pod.as_ref());
             self.plan(key, pod.as_ref(), now);
-        }
-    }
-
-    /// Logs the pod's invalid annotations, once until they change.
-    fn log_mistakes(&mut self, key: &str, pod: Option<&Value>) {
-        let mistakes = pod.map(behaviour::mistakes).unwrap_or_default();
-        let before = self.logged.get(key).map_or(&[][..], Vec::as_slice);
-        for mistake in &mistakes {
-            if !before.contains(mistake) {
-                log::warn!("pod {key}: {mistake}");
-            }
-        }
-        if mistakes.is_empty() {
-            self.logged.remove(key);
-        } else {
-            self.logged.insert(key.into(), mistakes);
         }
     }
 

@@ -11,7 +11,7 @@
 //! api_server                                    a request, its verb, its response
 //! subresources                                  evictions, logs
 //! simulated ─▶ workloads, services             simulated controllers
-//! kubelet ─▶ step, behaviour · garbage · snapshot    simulated nodes; dependents; load and save
+//! kubelet ─▶ step · garbage · snapshot          simulated nodes; dependents; load and save
 //! apply · delete · watch ─▶ list                the verbs
 //! events                                        of simulated nodes and controllers
 //! write ─▶ quota                                create, update, bind, remove; quotas
@@ -19,6 +19,7 @@
 //! selector                                      the objects that a list or watch covers
 //! store                                         objects, versions, history; the one lock
 //! objects ─▶ workload, custom ─▶ metadata       defaults and validation, by kind
+//! kubelet::behaviour                            the annotations of simulated nodes
 //! body ─▶ protobuf ─▶ schema ─▶ structural      objects and options of a request; types of fields
 //! status_error ─▶ resource, exchange            errors; the table of kinds; requests, responses
 //! json                                          access to trees

@@ -9,6 +9,7 @@ use crate::api::{Labels, Selector};
 use crate::json::{
     add_missing, drop_nulls, entries, map_of, maps_mut, members, number, set_default, text,
 };
+use crate::kubelet::behaviour;
 use crate::metadata::{LABEL_RULE, is_label, ordered_text, validate_maps};
 use crate::status_error::FieldError;
 
@@ -137,7 +138,7 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
 }
 
 pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
-    let mut errors = validate_cost(pod, "/metadata/annotations", "metadata.annotations");
+    let mut errors = validate_annotations(pod, "/metadata/annotations", "metadata.annotations");
     errors.extend(validate_containers(pod, ""));
     let policy = text(pod, "/spec/restartPolicy");
     if !matches!(policy, "Always" | "OnFailure" | "Never") {
@@ -148,15 +149,20 @@ pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The error of the deletion cost among the annotations at `pointer`; messages call the path
-/// `field` (kubernetes `pkg/apis/core/validation/validation.go:ValidatePodSpecificAnnotations`).
-fn validate_cost(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
+/// The errors of a pod's annotations at `pointer`; messages call the path `field` (kubernetes
+/// `pkg/apis/core/validation/validation.go:ValidatePodSpecificAnnotations`).
+///
+/// DIFFERS: those of the simulated nodes are checked as well.
+fn validate_annotations(object: &Value, pointer: &str, field: &str) -> Vec<FieldError> {
     let annotations = object.pointer(pointer).unwrap_or(&Value::Null);
     let cost = annotations[POD_DELETION_COST].as_str();
     let bad = cost.filter(|cost| deletion_cost(cost).is_none());
-    let field = format!("{field}[{POD_DELETION_COST}]");
-    let error = bad.map(|cost| FieldError::invalid(&field, cost, "must be a 32bit integer"));
-    Vec::from_iter(error)
+    let of_cost = format!("{field}[{POD_DELETION_COST}]");
+    let error = bad.map(|cost| FieldError::invalid(&of_cost, cost, "must be a 32bit integer"));
+    error
+        .into_iter()
+        .chain(behaviour::validate(annotations, field))
+        .collect()
 }
 
 /// The errors of the containers in a pod, or in the template at `prefix`, such as `spec.template.`.
@@ -201,7 +207,7 @@ pub(crate) fn validate_pod_update(old: &Value, new: &Value) -> Vec<FieldError> {
     }
     // Upstream validates these as a new pod's and as a changed pod's, so the causes list them
     // twice.
-    let mut errors = validate_cost(new, "/metadata/annotations", "metadata.annotations");
+    let mut errors = validate_annotations(new, "/metadata/annotations", "metadata.annotations");
     errors.extend(errors.clone());
     if changeable_blanked(&old["spec"]) != changeable_blanked(&new["spec"]) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -335,7 +341,7 @@ fn validate_restart_policy(object: &Value) -> Option<FieldError> {
 /// its containers.
 fn validate_template(object: &Value) -> Vec<FieldError> {
     let pointer = "/spec/template/metadata/annotations";
-    let mut errors = validate_cost(object, pointer, "spec.template.annotations");
+    let mut errors = validate_annotations(object, pointer, "spec.template.annotations");
     errors.extend(validate_containers(object, "spec.template."));
     errors
 }

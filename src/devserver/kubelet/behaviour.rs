@@ -6,6 +6,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde_json::Value;
 
+use crate::status_error::FieldError;
+
 /// The pod's fate: one of [`FATES`].
 pub const FATE: &str = "dev.replicaset-controller/fate";
 
@@ -82,7 +84,7 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
-    /// Parses a pod's annotations. Ignores invalid values, which [`mistakes`] returns.
+    /// Parses a pod's annotations. Ignores invalid values, which [`validate`] rejects.
     pub(crate) fn of(pod: &Value) -> Self {
         let value = |name: &str| annotation(pod, name);
         Self {
@@ -96,33 +98,26 @@ impl Behaviour {
     }
 }
 
-/// A sentence for each annotation of a pod with an invalid value.
-pub(crate) fn mistakes(pod: &Value) -> Vec<String> {
-    let mut mistakes = Vec::new();
-    for name in ANNOTATIONS {
-        let Some(text) = annotation(pod, name) else {
-            continue;
-        };
-        let (is_valid, expected) = match name {
-            FATE => (fate(text).is_some(), format!("one of {}", FATES.join(", "))),
-            LOG => (true, String::new()),
-            NODE => (node(text).is_some(), "the name of a node".to_owned()),
+/// The errors of these annotations, whose path is `field`.
+pub(crate) fn validate(annotations: &Value, field: &str) -> Vec<FieldError> {
+    let error = |name: &str| {
+        let text = annotations.get(name)?.as_str()?;
+        let field = format!("{field}[{name}]");
+        let (is_valid, why) = match name {
+            FATE if fate(text).is_none() => {
+                return Some(FieldError::not_supported(&field, text, &FATES));
+            }
+            FATE | LOG => return None,
+            NODE => (node(text).is_some(), "must be the name of a node"),
             READY_AFTER | TERMINATE_AFTER => (
                 duration(text).is_some(),
-                "a duration such as 3s or 1m30s".to_owned(),
+                "must be a duration such as 3s or 1m30s",
             ),
-            _ => (
-                count(text).is_some(),
-                format!("a number from 0 to {}", u16::MAX),
-            ),
+            _ => (count(text).is_some(), "must be a number from 0 to 65535"),
         };
-        if !is_valid {
-            mistakes.push(format!(
-                "annotation {name}: ignored invalid value {text:?}, expected {expected}"
-            ));
-        }
-    }
-    mistakes
+        (!is_valid).then(|| FieldError::invalid(&field, text, why))
+    };
+    ANNOTATIONS.into_iter().filter_map(error).collect()
 }
 
 /// The log that the pod's annotation has.
@@ -167,10 +162,10 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Behaviour, FATE, FATES, Fate, fate, mistakes};
+    use super::{Behaviour, FATE, FATES, Fate, fate, validate};
 
     #[test]
-    fn invalid_annotations_are_ignored() {
+    fn invalid_annotations_are_errors() {
         let pod = json!({"metadata": {"name": "p", "annotations": {
             "dev.replicaset-controller/fate": "unready",
             "dev.replicaset-controller/node": "node-9",
@@ -187,21 +182,25 @@ mod tests {
             ..Behaviour::default()
         };
         assert_eq!(Behaviour::of(&pod), expected);
+        let errors = |pod: &serde_json::Value| {
+            let errors = validate(&pod["metadata"]["annotations"], "a");
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         let expected = [
-            "annotation dev.replicaset-controller/terminate-after: ignored invalid value \
-             \"later\", expected a duration such as 3s or 1m30s",
-            "annotation dev.replicaset-controller/sidecar-restarts: ignored invalid value \"-1\", \
-             expected a number from 0 to 65535",
+            "a[dev.replicaset-controller/terminate-after]: Invalid value: \"later\": must be a \
+             duration such as 3s or 1m30s",
+            "a[dev.replicaset-controller/sidecar-restarts]: Invalid value: \"-1\": must be a \
+             number from 0 to 65535",
         ];
-        assert_eq!(mistakes(&pod), expected);
+        assert_eq!(errors(&pod), expected);
         let none = json!({"metadata": {}});
         assert_eq!(Behaviour::of(&none), Behaviour::default());
-        assert_eq!(mistakes(&none), [""; 0]);
+        assert_eq!(errors(&none), [""; 0]);
         let bogus = json!({"metadata": {"annotations": {FATE: "bogus"}}});
-        let expected = "annotation dev.replicaset-controller/fate: ignored invalid value \
-                        \"bogus\", expected one of unscheduled, pending, rejected, failed, \
-                        unknown, crash-loop, unready";
-        assert_eq!(mistakes(&bogus), [expected]);
+        let expected = "a[dev.replicaset-controller/fate]: Unsupported value: \"bogus\": \
+                        supported values: \"unscheduled\", \"pending\", \"rejected\", \
+                        \"failed\", \"unknown\", \"crash-loop\", \"unready\"";
+        assert_eq!(errors(&bogus), [expected]);
     }
 
     #[test]

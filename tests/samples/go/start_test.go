@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -73,18 +74,18 @@ func (f *failing) Cleanup(do func())           { f.cleanup = do }
 func TestAFailedTestShowsTheLogOfTheServer(t *testing.T) {
 	failed := &failing{TB: t}
 	namespace := server.Namespace(failed)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "example.invalid/web:1"}}
-	pods := kubernetes.NewForConfigOrDie(cluster).CoreV1().Pods(namespace)
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+	web := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	labels := map[string]string{"app": "web"}
+	web.Spec.Selector, web.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels}, labels
+	web.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "example.invalid/web:1"}}
+	sets := kubernetes.NewForConfigOrDie(cluster).AppsV1().ReplicaSets(namespace)
+	if _, err := sets.Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	server.SetFate(t, namespace, "web", "no-such-fate")
-	devserver.WaitUntil(t, "the server logs the mistake", func() bool {
-		return strings.Contains(server.Log(), "no-such-fate")
-	})
+	said := namespace + "/web: new"
+	devserver.WaitUntil(t, "the server logs it", func() bool { return strings.Contains(server.Log(), said) })
 	failed.cleanup()
-	if !strings.Contains(failed.log, "no-such-fate") {
+	if !strings.Contains(failed.log, said) {
 		t.Fatalf("the log is %q", failed.log)
 	}
 }

@@ -180,8 +180,10 @@ def test_the_sample_of_the_manual_runs(dev_namespace, request):
 
 
 def test_a_mistyped_fate_is_an_error(dev_namespace):
-    with pytest.raises(ValueError, match="crash-loop"):
-        dev_namespace.annotate_pod("any", fate="crashloop")
+    create(dev_namespace)
+    (pod,) = dev_namespace.wait_for_pods(1)
+    with pytest.raises(DevServerError, match="crash-loop"):
+        dev_namespace.annotate_pod(pod["metadata"]["name"], fate="crashloop")
 
 
 def test_a_wait_says_what_there_is(dev_namespace):

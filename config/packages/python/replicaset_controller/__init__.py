@@ -23,9 +23,6 @@ from pathlib import Path
 # Annotations control the simulated nodes: the manual's page "Dev server" lists them.
 ANNOTATIONS = "dev.replicaset-controller/"
 
-# The values of the annotation `fate`; an empty one stands for a healthy pod.
-FATES = ("", "unscheduled", "pending", "rejected", "failed", "unknown", "crash-loop", "unready")
-
 # Upper bound for a wait that would otherwise never end.
 SECONDS = 60
 
@@ -185,9 +182,6 @@ class Namespace(str):
 
     def annotate_pod(self, pod, **annotations):
         """Controls how the nodes treat a pod: `fate="unready"`, `restarts=3`, or None to remove one."""
-        fate = annotations.get("fate")
-        if fate is not None and fate not in FATES:
-            raise ValueError(f"fate {fate!r} is none of {', '.join(FATES)}")
         of = {
             ANNOTATIONS + name.replace("_", "-"): value if value is None else str(value)
             for name, value in annotations.items()
