@@ -14,6 +14,8 @@ mod sources;
 
 use std::ops::RangeInclusive;
 
+use crate::api::object_key::{is_label, is_subdomain};
+
 pub use effective::effective_file;
 pub use flags::{Cli, Command, ExplainArgs, RunArgs};
 pub use kcm::Ignored;
@@ -58,7 +60,7 @@ pub fn parse_qps(text: &str) -> Result<f32, String> {
 
 /// Checks that a namespace's name is an RFC 1123 label.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
-    if text.len() <= 63 && is_part(text) {
+    if text.len() <= 63 && is_label(text) {
         Ok(text.to_owned())
     } else {
         Err("expected lower-case letters, digits and '-', at most 63 characters".to_owned())
@@ -69,7 +71,7 @@ pub fn parse_namespace(text: &str) -> Result<String, String> {
 /// parts between the dots may be longer than 63 characters
 /// (apimachinery `pkg/util/validation/validation.go:IsDNS1123Subdomain`).
 pub fn parse_object_name(text: &str) -> Result<String, String> {
-    if text.len() <= 253 && text.split('.').all(is_part) {
+    if is_subdomain(text) {
         Ok(text.to_owned())
     } else {
         Err("expected lower-case letters, digits, '-' and '.', at most 253 characters".to_owned())
@@ -85,12 +87,6 @@ pub fn parse_url_path(text: &str) -> Result<String, String> {
     } else {
         Ok(text.to_owned())
     }
-}
-
-/// True for an RFC 1123 label of any length.
-fn is_part(text: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    !text.is_empty() && text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 #[cfg(test)]

@@ -141,14 +141,14 @@ impl Manager {
             .then(|| DeploymentInstance::start(&shared));
         let deployments_ref = deployments.as_ref();
         let mut watches = start_watches(&watch_client, &pods, &instances, deployments_ref, &shared);
-        let controllers = instances.iter().map(|it| Arc::clone(it.controller()));
+        let controllers = instances.iter().map(|it| Arc::clone(&it.controller));
         watches.extend(start_quota_watch(
             &watch_client,
             controllers.collect(),
             &shared,
         ));
         let listed = instances.iter().map(|instance| {
-            let cache = instance.cache();
+            let cache = &instance.cache;
             vec![
                 Arc::clone(cache.pods.synced()),
                 Arc::clone(cache.replica_sets.synced()),
@@ -197,9 +197,7 @@ impl Manager {
 
     /// The controller of this kind, if it runs.
     pub fn instance(&self, kind: &WorkloadKind) -> Option<&ControllerInstance> {
-        self.instances
-            .iter()
-            .find(|instance| instance.kind() == kind)
+        self.instances.iter().find(|instance| instance.kind == kind)
     }
 
     fn engines(&self) -> impl Iterator<Item = &Engine> {
@@ -222,33 +220,30 @@ impl Manager {
         let abort = began + self.stop_within / ABORT_SHARE;
         // Workers finish their current sync. Requests get half of the stop time, so that an API
         // server that does not respond leaves time for the events and the lease.
-        self.engines().for_each(Engine::shut_down);
+        self.engines().for_each(|it| it.queue.shut_down());
         match &cause {
             Cause::Requested(why) => log::info!("{why}, shutting down"),
             Cause::Failed(why) => log::error!(error:% = why; "shutting down"),
         }
-        if !self.engines().all(|it| it.workers_have_ended_by(abort)) {
+        let has_ended = |it: &Thread| it.has_ended_by(abort);
+        if !self.engines().all(|it| it.workers.iter().all(has_ended)) {
             log::warn!("aborting requests in flight; their outcome is unknown");
-            self.engines().for_each(Engine::abort_requests);
+            self.engines().for_each(|it| it.client.abort());
         }
         let mut stuck = Vec::new();
         // The events have their time after the last worker, whether it ends or not.
         let workers_end = deadline.checked_sub(EVENTS_WITHIN).unwrap_or(abort);
         let engines = self.instances.iter_mut().map(|it| &mut it.engine);
         for engine in engines.chain(self.deployments.iter_mut().map(|it| &mut it.engine)) {
-            stuck.extend(join_all(engine.take_workers(), workers_end.max(abort)));
+            let workers = std::mem::take(&mut engine.workers);
+            stuck.extend(join_all(workers, workers_end.max(abort)));
         }
         for instance in &self.instances {
-            if let Some(dry_run) = instance.dry_run() {
-                let resource = instance.kind().resource;
-                match dry_run.n_open() {
-                    1 => log::info!(
-                        "dry run of {resource}: no controller has carried out 1 decision"
-                    ),
-                    n => log::info!(
-                        "dry run of {resource}: no controller has carried out {n} decisions"
-                    ),
-                }
+            if let Some(dry_run) = &instance.dry_run {
+                let resource = instance.kind.resource;
+                let n = dry_run.n_open();
+                let decisions = if n == 1 { "decision" } else { "decisions" };
+                log::info!("dry run of {resource}: no controller has carried out {n} {decisions}");
             }
         }
         // A stuck worker may still write, so in that case the lease must expire by itself.
@@ -257,16 +252,15 @@ impl Manager {
         // The event threads stop after the workers, so that the last syncs can still record events.
         self.events_stop.stop(cause.clone());
         let abort = deadline.min(clock::now() + EVENTS_WITHIN);
-        if !self.engines().all(|it| it.events_have_ended_by(abort)) {
+        if !self.engines().all(|it| it.events.has_ended_by(abort)) {
             log::warn!("dropping the remaining events");
             self.engines().for_each(|it| it.abort_events(&cause));
         }
         let engines = self.instances.into_iter().map(|it| it.engine);
         let engines = engines.chain(self.deployments.map(|it| it.engine));
         let delays = engines.map(|engine| {
-            let (events, delay) = engine.into_threads();
-            stuck.extend(join_all(vec![events], deadline));
-            delay
+            stuck.extend(join_all(vec![engine.events], deadline));
+            engine.delay
         });
         let delays: Vec<Thread> = delays.collect();
         // ORDER: release the lease after the last write has ended. Keep it if a write may still be

@@ -142,9 +142,7 @@ pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
 /// `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`). Admission of owner
 /// references (`blockOwnerDeletion`) requires `update` on finalizers.
 fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> Grant {
-    let group = workload.api_version.split_once('/');
-    let group = group.map_or("", |(group, _)| group);
-    let resource = workload.resource;
+    let (group, resource) = (workload.group(), workload.resource);
     let mut rights = vec![
         Right::on(group, resource, &["get", "list", "watch"]),
         Right::on(group, format!("{resource}/status"), &["update"]),

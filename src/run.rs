@@ -153,8 +153,11 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         });
     for gate in GATES {
         if let Some(stage) = gate.stage {
-            let build = &metrics::global().build;
-            build.set_feature_enabled(gate.name, stage, args.features.is_enabled(&gate));
+            let gates = &metrics::global().build.feature_enabled;
+            let is_enabled = args.features.is_enabled(&gate);
+            gates
+                .with_label_values(&[gate.name, stage])
+                .set(i64::from(is_enabled));
         }
     }
     log_start(args, &options, &scope, config.server());

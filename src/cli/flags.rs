@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 
 use super::parse_bool;
 use crate::cli::{number, parse_namespace, parse_qps, parse_url_path};
@@ -37,6 +37,33 @@ Each flag has an environment variable, such as REPLICASET_CONTROLLER_KUBE_API_QP
 overrides the file, and the file overrides the default. `replicaset-controller config` prints the
 result.";
 
+/// The flags of [`RunArgs`] that `-h` shows; `--help` shows all.
+const SHORT_HELP: [&str; 10] = [
+    "kubeconfig",
+    "namespace",
+    "kube_api_qps",
+    "controllers",
+    "concurrent_replicaset_syncs",
+    "dry_run",
+    "leader_elect",
+    "secure_port",
+    "verbosity",
+    "config",
+];
+
+/// Flags of a group, which has a heading, are for `--help` only unless [`SHORT_HELP`] names them.
+fn short_help(arg: Arg) -> Arg {
+    let heading = arg.get_help_heading().unwrap_or_default();
+    let is_short = heading.is_empty()
+        || self::explain::HEADINGS.contains(&heading)
+        || SHORT_HELP.contains(&arg.get_id().as_str());
+    if is_short {
+        arg
+    } else {
+        arg.hide_short_help(true)
+    }
+}
+
 /// The ReplicaSet controller of Kubernetes as a standalone daemon.
 ///
 /// The daemon watches ReplicaSets and pods through the API server. It creates, deletes, adopts and
@@ -51,14 +78,15 @@ result.";
     args_override_self = true,
     after_long_help = SOURCES,
     override_usage = "replicaset-controller [OPTIONS] [COMMAND]",
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    mut_args(short_help),
+    mut_subcommands(|command| command.mut_args(short_help))
 )]
 pub struct Cli {
     /// The command; `run` if absent.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The flags of `run`, for a command line without a command.
     #[command(flatten)]
     pub run: RunArgs,
 }
@@ -107,43 +135,24 @@ impl Command {
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// The API server and the namespace.
     #[command(flatten)]
     pub api: ApiArgs,
-
-    /// Rate limit and encoding of requests.
     #[command(flatten)]
     pub client: ClientArgs,
-
-    /// The controllers and their limits.
     #[command(flatten)]
     pub controller: ControllerArgs,
-
-    /// Dry run.
     #[command(flatten)]
     pub mode: ModeArgs,
-
-    /// Behaviour beyond upstream's.
     #[command(flatten)]
     pub opt_ins: OptInArgs,
-
-    /// Leader election.
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
-
-    /// The HTTP servers.
     #[command(flatten)]
     pub serving: ServingArgs,
-
-    /// Feature gates.
     #[command(flatten)]
     pub features: FeatureArgs,
-
-    /// The log.
     #[command(flatten)]
     pub log: LogArgs,
-
-    /// Sources besides the command line.
     #[command(flatten)]
     pub sources: SourceArgs,
 
@@ -175,7 +184,7 @@ pub struct SourceArgs {
     /// Accept the flags of kube-controller-manager and log those that this daemon ignores.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = false, default_missing_value = "true", value_parser = parse_bool,
-        action = clap::ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
+        action = clap::ArgAction::Set, hide_possible_values = true)]
     pub kcm_compat: bool,
 }
 
@@ -188,11 +197,11 @@ pub struct ApiArgs {
     pub kubeconfig: Option<PathBuf>,
 
     /// Address of the API server; overrides the server of the kubeconfig.
-    #[arg(long, value_name = "URL", hide_short_help = true)]
+    #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
     /// Context of the kubeconfig; default its current context.
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 
     /// Control this namespace only; with --secure-port=0 needs no cluster-wide permission. Default
@@ -212,7 +221,7 @@ pub struct ClientArgs {
     pub kube_api_qps: f32,
 
     /// Maximum burst of requests before --kube-api-qps applies.
-    #[arg(long, value_name = "N", default_value_t = 30, hide_short_help = true,
+    #[arg(long, value_name = "N", default_value_t = 30,
         value_parser = number::<u32>(0..=u32::MAX.into()))]
     pub kube_api_burst: u32,
 
@@ -221,8 +230,7 @@ pub struct ClientArgs {
         long,
         value_name = "TYPE",
         value_enum,
-        default_value = "application/vnd.kubernetes.protobuf",
-        hide_short_help = true
+        default_value = "application/vnd.kubernetes.protobuf"
     )]
     pub kube_api_content_type: ContentType,
 }
@@ -251,22 +259,11 @@ pub struct LogArgs {
 
     /// Verbosity of single modules as PATTERN=N,...; a pattern is a file name without .rs or a
     /// module path, with * and ? as wildcards.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub vmodule: Vec<VmodulePattern>,
 
     /// Format of the log.
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "text",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub logging_format: LoggingFormat,
 }
 
@@ -333,12 +330,7 @@ impl LogArgs {
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
     /// Address of the HTTPS server.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "0.0.0.0",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
 
     /// Port of the HTTPS server for health, metrics and debug endpoints; 0: no HTTPS server.
@@ -348,26 +340,20 @@ pub struct ServingArgs {
 
     /// Port of a plain HTTP server on 127.0.0.1 with the same endpoints, read-only and without
     /// authentication; 0: no HTTP server.
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_short_help = true,
-        value_parser = number::<u16>(0..=65_535))]
+    #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = number::<u16>(0..=65_535))]
     pub insecure_port: u16,
 
     /// Host names that the plain HTTP server accepts besides localhost and 127.0.0.1, as a defence
     /// against DNS rebinding.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub accept_hosts: Vec<String>,
 
     /// Certificate chain of the HTTPS server; default a self-signed certificate in memory.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
     /// Private key of --tls-cert-file.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
     /// Minimum TLS version of the HTTPS server.
@@ -375,33 +361,31 @@ pub struct ServingArgs {
         long,
         value_name = "VERSION",
         value_enum,
-        default_value = "VersionTLS12",
-        hide_short_help = true
+        default_value = "VersionTLS12"
     )]
     pub tls_min_version: TlsVersion,
 
     /// Certificate authorities that authenticate client certificates.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
     /// Kubeconfig for TokenReviews; default the cluster of --kubeconfig.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE")]
     pub authentication_kubeconfig: Option<PathBuf>,
 
     /// Kubeconfig for SubjectAccessReviews; default the cluster of --kubeconfig.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE")]
     pub authorization_kubeconfig: Option<PathBuf>,
 
     /// Paths that anyone can read without authentication; a trailing * matches any suffix.
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-        default_value = "/healthz,/readyz,/livez", value_parser = parse_url_path,
-        hide_short_help = true)]
+        default_value = "/healthz,/readyz,/livez", value_parser = parse_url_path)]
     pub authorization_always_allow_paths: Vec<String>,
 
     /// Serve the endpoints below /debug/.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true", value_parser = parse_bool,
-        action = clap::ArgAction::Set, hide_short_help = true)]
+        action = clap::ArgAction::Set)]
     pub profiling: bool,
 }
 

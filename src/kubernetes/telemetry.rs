@@ -10,8 +10,6 @@
 //!   takes it.
 //! - [`metrics::Computed`] guards the sources of values that are computed at scrape time. `main`
 //!   adds them. `http-N` copies them, and calls them after it has released the lock.
-//! - [`metrics::credentials`] guards when a plugin's credential expires. The thread that runs the
-//!   plugin writes it, `http-N` reads it.
 //! - [`systemd`] guards whether systemd knows that the daemon is ready. `systemd` sets it, `signal`
 //!   reads it.
 

@@ -3,6 +3,7 @@
 //! instances share, starts the watches that feed them, and joins the threads.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::{Engine, Names};
 use super::leadership::{ElectedInstance, Leadership};
@@ -19,6 +20,7 @@ use crate::live::{RealLiveReader, Workloads};
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::{Latch, Stop};
 use crate::telemetry::Health;
+use crate::telemetry::metrics::global;
 use crate::workqueue::WorkQueue;
 use crate::writes::{RealPodControl, RealReplicaSetControl};
 
@@ -38,12 +40,13 @@ pub(super) struct Shared<'a> {
 
 /// The controller of one kind, with all its threads except the watches.
 pub struct ControllerInstance {
-    kind: &'static WorkloadKind,
-    cache: Cache,
-    controller: Arc<ReplicaSetController>,
+    pub kind: &'static WorkloadKind,
+    pub cache: Cache,
+    /// Holding this `Arc` after the stop keeps the threads `batch-*` alive.
+    pub controller: Arc<ReplicaSetController>,
     pub(super) engine: Engine,
     /// The decisions of a dry run; `None` if this controller writes.
-    dry_run: Option<Arc<DryRun>>,
+    pub dry_run: Option<Arc<DryRun>>,
 }
 
 impl ControllerInstance {
@@ -56,7 +59,6 @@ impl ControllerInstance {
             pods: Arc::clone(shared.pods),
             replica_sets: Arc::new(ReplicaSetStore::default()),
         };
-        let controller_metrics = metrics_export::controller_metrics(kind);
         let dry_run = options.dry_run.then(Arc::<DryRun>::default);
         let controller = ReplicaSetController::new(Parts {
             kind,
@@ -76,17 +78,16 @@ impl ControllerInstance {
             batches: Arc::clone(shared.batches),
             clock: Arc::new(SystemClock),
             options: options.controller,
-            metrics: controller_metrics,
+            metrics: global()
+                .controller
+                .of(kind.queue, kind.group(), kind.resource),
             quota_watch: Arc::clone(shared.quota_watch),
         });
         let controller = Arc::new(match &dry_run {
             Some(dry_run) => controller.only_deciding(Arc::clone(dry_run)),
             None => controller,
         });
-        metrics_export::export_expectations(kind.queue, &controller);
-        metrics_export::export_steps(kind.queue, &controller);
-        metrics_export::export_rejections(kind.queue, &controller);
-        metrics_export::export_blocked_pods(kind.queue, &controller);
+        metrics_export::export_controller(kind.queue, &controller);
 
         // A standby queues no keys: after the takeover, the first worker enqueues every object.
         if shared.leadership.is_contested() {
@@ -107,8 +108,11 @@ impl ControllerInstance {
                 while !stopping.is_stopped() && controller.process_next_work_item() {}
             }
         });
-        let threads = engine.liveness();
-        health_checks::add_controller(kind, &engine.queue, threads, options, shared.health, stop);
+        health_checks::add_engine(
+            &engine,
+            health_checks::throttled_time(kind, options),
+            shared,
+        );
         Self {
             kind,
             cache,
@@ -116,19 +120,6 @@ impl ControllerInstance {
             engine,
             dry_run,
         }
-    }
-
-    pub fn kind(&self) -> &'static WorkloadKind {
-        self.kind
-    }
-
-    pub fn cache(&self) -> &Cache {
-        &self.cache
-    }
-
-    /// The controller. Holding this `Arc` after the stop keeps the threads `batch-*` alive.
-    pub fn controller(&self) -> &Arc<ReplicaSetController> {
-        &self.controller
     }
 
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
@@ -141,11 +132,6 @@ impl ControllerInstance {
             controller: Some(Arc::clone(&self.controller)),
             ..self.engine.elected()
         }
-    }
-
-    /// The comparison that a dry run keeps; `None` if this controller writes.
-    pub fn dry_run(&self) -> Option<&Arc<DryRun>> {
-        self.dry_run.as_ref()
     }
 }
 
@@ -197,8 +183,8 @@ impl DeploymentInstance {
                 while !stop.is_stopped() && controller.process_next_work_item() {}
             }
         });
-        let threads = engine.liveness();
-        health_checks::add_deployments(CONTROLLER, &engine.queue, threads, shared);
+        // Its syncs are a few requests each.
+        health_checks::add_engine(&engine, Duration::ZERO, shared);
         Self {
             controller,
             deployments,

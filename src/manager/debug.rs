@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Manager;
+use super::{ControllerInstance, Manager};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::Cache;
 use crate::controller::ReplicaSetController;
@@ -19,21 +19,40 @@ use crate::telemetry::systemd::Daemon;
 use crate::telemetry::{logging, metrics};
 use crate::workqueue::WorkQueue;
 
+/// One controller, for those that outlive the manager.
+struct Part {
+    kind: &'static WorkloadKind,
+    cache: Cache,
+    queue: Arc<WorkQueue<ObjectKey>>,
+    /// Weak, since a strong reference held after the stop keeps the threads `batch-*` alive.
+    controller: Weak<ReplicaSetController>,
+}
+
 impl Manager {
+    fn parts(&self) -> Vec<Part> {
+        let part = |instance: &ControllerInstance| Part {
+            kind: instance.kind,
+            cache: instance.cache.clone(),
+            queue: Arc::clone(instance.queue()),
+            controller: Arc::downgrade(&instance.controller),
+        };
+        self.instances.iter().map(part).collect()
+    }
+
     /// Adds a page per controlled object that explains its state, and a page per kind with the
     /// objects that have not converged.
     pub fn add_pages(&self, pages: &Pages) {
-        for instance in &self.instances {
-            let kind = instance.kind();
+        for Part {
+            kind, controller, ..
+        } in self.parts()
+        {
             let table_path = format!("/debug/{}", kind.resource);
             let prefix = format!("{table_path}/");
-            // Weak, since a strong reference held after the stop keeps the threads `batch-*` alive.
-            let controller = Arc::downgrade(instance.controller());
+            let of_table = controller.clone();
             let about = format!("the {}s that have not converged, and why", kind.kind);
             pages.page(&table_path, &about, move |request| {
-                table(&controller, kind, request)
+                table(&of_table, kind, request)
             });
-            let controller = Arc::downgrade(instance.controller());
             let about = format!(
                 "explain one {}: its pods, problems and next sync",
                 kind.kind
@@ -51,22 +70,11 @@ impl Manager {
             });
         }
     }
-}
 
-impl Manager {
     /// What the pages `/` and `/statusz` show of a daemon for the API server at `server`.
     pub fn status(&self, server: String) -> impl Fn() -> Facts + Send + Sync + use<> {
         let election = self.leader_election_health().cloned();
-        let controllers = self.instances.iter().map(|instance| {
-            let queue = Arc::clone(instance.queue());
-            (
-                instance.kind(),
-                instance.cache().clone(),
-                queue,
-                Arc::downgrade(instance.controller()),
-            )
-        });
-        let controllers: Vec<_> = controllers.collect();
+        let parts = self.parts();
         move || {
             let role = match &election {
                 None => "running without leader election".to_owned(),
@@ -83,17 +91,24 @@ impl Manager {
                 ("Role".to_owned(), role),
                 ("API server".to_owned(), format!("{server} {version}")),
             ];
-            for (kind, cache, queue, controller) in &controllers {
+            for Part {
+                kind,
+                cache,
+                queue,
+                controller,
+            } in &parts
+            {
                 let Some(controller) = controller.upgrade() else {
                     continue;
                 };
+                let inspector = controller.inspector();
                 let objects = if cache.has_synced() {
                     format!(
                         "{}, of which {} have not converged and {} are in back-off; {} pods; {} \
                          keys queued",
                         cache.replica_sets.len(),
-                        controller.inspector().n_not_converged(),
-                        controller.inspector().n_in_back_off(),
+                        inspector.n_not_converged(),
+                        inspector.n_in_back_off(),
                         cache.pods.len(),
                         queue.len(),
                     )
@@ -108,20 +123,15 @@ impl Manager {
             facts
         }
     }
-}
 
-impl Manager {
     /// What the page `/` shows a browser of the objects that have not converged.
     pub fn objects(&self) -> impl Fn() -> String + Send + Sync + use<> {
-        let instances = self.instances.iter();
-        let controllers: Vec<_> = instances
-            .map(|instance| (instance.kind(), Arc::downgrade(instance.controller())))
-            .collect();
+        let parts = self.parts();
         move || {
             let mut whole = Table::default();
-            let alive = controllers
+            let alive = parts
                 .iter()
-                .filter_map(|(kind, controller)| Some((kind, controller.upgrade()?)));
+                .filter_map(|part| Some((part.kind, part.controller.upgrade()?)));
             for (kind, controller) in alive {
                 // Until then every ReplicaSet seems to lack its pods.
                 if !controller.inspector().has_synced() {
@@ -190,26 +200,11 @@ fn table(
     shown(request, &table, || table.to_string())
 }
 
-/// The part of one controller in the status line.
-struct Part {
-    kind: &'static str,
-    cache: Cache,
-    queue: Arc<WorkQueue<ObjectKey>>,
-}
-
 impl Manager {
     /// The callbacks for the thread `systemd`. The daemon is ready once its caches have synced.
     /// That includes a standby, since it could take over at once.
     pub fn systemd_status(&self) -> Daemon {
-        let parts = || {
-            let parts = self.instances().iter().map(|instance| Part {
-                kind: instance.kind().kind,
-                cache: instance.cache().clone(),
-                queue: Arc::clone(instance.queue()),
-            });
-            parts.collect::<Vec<_>>()
-        };
-        let (for_ready, for_status) = (parts(), parts());
+        let (for_ready, for_status) = (self.parts(), self.parts());
         let election = self.leader_election_health().cloned();
         Daemon {
             is_ready: Box::new(move || for_ready.iter().all(|part| part.cache.has_synced())),
@@ -234,7 +229,7 @@ fn line(role: &str, parts: &[Part]) -> String {
     }
     let objects = parts.iter().map(|part| {
         let n = part.cache.replica_sets.len();
-        format!("{n} {}s, ", part.kind)
+        format!("{n} {}s, ", part.kind.kind)
     });
     let objects: String = objects.collect();
     let n_pods = parts.first().map_or(0, |part| part.cache.pods.len());

@@ -2,7 +2,7 @@
 //! threads that serve them. The [`Manager`](super::Manager) stops all of them in the same order.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::controller_instance::Shared;
 use super::leadership::ElectedInstance;
@@ -54,12 +54,13 @@ pub(super) struct Engine {
     pub(super) queue: Arc<WorkQueue<ObjectKey>>,
     pub(super) client: Client,
     pub(super) recorder: Arc<EventRecorder>,
-    names: Names,
+    pub(super) names: Names,
     event_client: Client,
     event_client_stop: Stop,
-    workers: Vec<Thread>,
-    events: Thread,
-    delay: Thread,
+    /// The threads `sync-*`.
+    pub(super) workers: Vec<Thread>,
+    pub(super) events: Thread,
+    pub(super) delay: Thread,
 }
 
 impl Engine {
@@ -154,42 +155,10 @@ impl Engine {
         }
     }
 
-    /// Shuts down the queue; the workers get no more keys.
-    pub(super) fn shut_down(&self) {
-        self.queue.shut_down();
-    }
-
-    /// Blocks until the workers have ended, at most until `deadline`. Returns whether they have.
-    pub(super) fn workers_have_ended_by(&self, deadline: Instant) -> bool {
-        self.workers.iter().all(|it| it.has_ended_by(deadline))
-    }
-
-    /// Blocks until all events are sent or dropped, at most until `deadline`. Returns whether they
-    /// are.
-    pub(super) fn events_have_ended_by(&self, deadline: Instant) -> bool {
-        self.events.has_ended_by(deadline)
-    }
-
-    /// Aborts the writes in flight.
-    pub(super) fn abort_requests(&self) {
-        self.client.abort();
-    }
-
     /// Aborts the event in flight, and sends no more.
     pub(super) fn abort_events(&self, cause: &Cause) {
         self.event_client_stop.stop(cause.clone());
         self.event_client.abort();
-    }
-
-    /// Takes the threads `sync-*`; the manager joins them first.
-    pub(super) fn take_workers(&mut self) -> Vec<Thread> {
-        std::mem::take(&mut self.workers)
-    }
-
-    /// Returns the threads `events` and `delay`, to be joined in this order, and drops everything
-    /// else.
-    pub(super) fn into_threads(self) -> (Thread, Thread) {
-        (self.events, self.delay)
     }
 }
 

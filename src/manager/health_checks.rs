@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::ManagerOptions;
 use super::controller_instance::Shared;
+use super::engine::Engine;
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::cache::pods::CacheStats;
 use crate::client::LIST_TIMEOUT;
@@ -59,29 +60,12 @@ const SYNC_MAX: Duration = Duration::from_mins(5);
 /// minute for each response), and a sync sends few reads and writes of the status in a row.
 const STUCK_AFTER: Duration = Duration::from_hours(1);
 
-pub(super) fn add_controller(
-    kind: &'static WorkloadKind,
-    queue: &Arc<WorkQueue<ObjectKey>>,
-    threads: Vec<Liveness>,
-    options: &ManagerOptions,
-    health: &Health,
-    stop: &Stop,
-) {
-    let throttled = throttled_time(kind, options);
-    add_engine(kind.component, queue, threads, throttled, health, stop);
-}
-
-/// Adds the checks of the Deployment controller. Its syncs are a few requests each.
-pub(super) fn add_deployments(
-    component: &str,
-    queue: &Arc<WorkQueue<ObjectKey>>,
-    threads: Vec<Liveness>,
-    shared: &Shared<'_>,
-) {
-    let throttled = Duration::ZERO;
-    add_engine(
+/// Adds the checks of a controller. `throttled`: how long its rate limit may delay one sync.
+pub(super) fn add_engine(engine: &Engine, throttled: Duration, shared: &Shared<'_>) {
+    let (component, threads) = (engine.names.component, engine.liveness());
+    add_checks(
         component,
-        queue,
+        &engine.queue,
         threads,
         throttled,
         shared.health,
@@ -89,7 +73,7 @@ pub(super) fn add_deployments(
     );
 }
 
-fn add_engine(
+fn add_checks(
     component: &str,
     queue: &Arc<WorkQueue<ObjectKey>>,
     threads: Vec<Liveness>,
@@ -215,7 +199,7 @@ fn within(what: &str, time: Duration, limit: Duration) -> Finding {
 
 /// How long the throttle may delay one sync while all workers send their largest batches. The
 /// factor of two covers adoptions and status updates.
-fn throttled_time(kind: &WorkloadKind, options: &ManagerOptions) -> Duration {
+pub(super) fn throttled_time(kind: &WorkloadKind, options: &ManagerOptions) -> Duration {
     let qps = options.kube_api_qps;
     if qps <= 0.0 {
         return Duration::ZERO;
@@ -232,7 +216,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use super::{add_controller, check_watch, throttled_time, within};
+    use super::{add_checks, check_watch, throttled_time, within};
     use crate::api::ObjectKey;
     use crate::api::workload_kind::REPLICA_SET;
     use crate::cache::pods::CacheStats;
@@ -252,7 +236,8 @@ mod tests {
         let queue = WorkQueue::new(Arc::clone(&clock) as _).with_tenants(2, |_| 0);
         let queue = Arc::new(queue);
         let stop = Stop::new();
-        add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &health, &stop);
+        let throttled = throttled_time(&REPLICA_SET, &options);
+        add_checks("it", &queue, Vec::new(), throttled, &health, &stop);
         let is_healthy = || health.first_failure(Probe::Healthz).is_none();
         let giants = ["giant", "other"].map(|name| ObjectKey::new("default", name));
         for giant in &giants {
@@ -285,7 +270,8 @@ mod tests {
         let health = Health::new(metrics::global());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
         let stop = Stop::new();
-        add_controller(&REPLICA_SET, &queue, Vec::new(), &options, &health, &stop);
+        let throttled = throttled_time(&REPLICA_SET, &options);
+        add_checks("it", &queue, Vec::new(), throttled, &health, &stop);
         let key = ObjectKey::new("default", "web");
         queue.add(key.clone());
         queue.get().expect("it was added");

@@ -10,14 +10,13 @@ use std::time::Instant;
 
 use prometheus::Histogram;
 
-use crate::api::WorkloadKind;
 use crate::cache::Store;
 use crate::cache::pods::CacheStats;
 use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
+use crate::controller::inspect::Inspector;
 use crate::controller::memory::rejections::Rejection;
 use crate::event_recorder::{EventRecorder, EventStats};
-use crate::telemetry::metrics::controller::ControllerMetrics;
 use crate::telemetry::metrics::rest_client::INFORMER;
 use crate::telemetry::metrics::{Computed, global, whole};
 use crate::workqueue::WorkQueue;
@@ -32,40 +31,26 @@ type EventCount = fn(EventStats) -> u64;
 /// Selects one counter of a watch.
 type WatchCount = fn(&CacheStats) -> &AtomicU64;
 
-/// The metrics that the controller of `kind` updates.
-pub(super) fn controller_metrics(kind: &WorkloadKind) -> ControllerMetrics {
-    let group = kind
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
-    global().controller.of(kind.queue, group, kind.resource)
-}
-
 /// Exports depth, adds, retries and work in progress of the queue `name`.
 pub(super) fn export_queue<K>(name: &str, queue: &Arc<WorkQueue<K>>)
 where
     K: Clone + Debug + Eq + Hash + Send + Sync + 'static,
 {
     let families = &global().workqueue;
-    let labels = &[name];
-    export(&families.depth, labels, queue, |queue| {
-        count(queue.stats().depth)
-    });
-    export(&families.adds, labels, queue, |queue| {
-        whole(queue.stats().adds_total)
-    });
-    export(&families.retries, labels, queue, |queue| {
-        whole(queue.stats().retries_total)
-    });
-    export(&families.unfinished_work, labels, queue, |queue| {
-        queue.in_progress().total.as_secs_f64()
-    });
-    export(
-        &families.longest_running_processor,
-        labels,
-        queue,
-        |queue| queue.in_progress().longest.as_secs_f64(),
-    );
+    let figures: [(&Computed, fn(&WorkQueue<K>) -> f64); 5] = [
+        (&families.depth, |it| count(it.stats().depth)),
+        (&families.adds, |it| whole(it.stats().adds_total)),
+        (&families.retries, |it| whole(it.stats().retries_total)),
+        (&families.unfinished_work, |it| {
+            it.in_progress().total.as_secs_f64()
+        }),
+        (&families.longest_running_processor, |it| {
+            it.in_progress().longest.as_secs_f64()
+        }),
+    ];
+    for (family, figure) in figures {
+        export(family, &[name], queue, figure);
+    }
 }
 
 /// Exports the outcomes of the events that the controller `name` records.
@@ -86,49 +71,34 @@ pub(super) fn export_events(name: &str, recorder: &Arc<EventRecorder>) {
     }
 }
 
-/// Exports the open expectations of the controller `name`.
-pub(super) fn export_expectations(name: &str, controller: &Arc<ReplicaSetController>) {
-    let family = &global().controller.open_expectations;
-    export(family, &[name, "creation"], controller, |controller| {
-        count(controller.inspector().totals().expected.0)
-    });
-    export(family, &[name, "deletion"], controller, |controller| {
-        count(controller.inspector().totals().expected.1)
-    });
-}
-
-/// Exports how many objects of the controller `name` have not converged, and how many of their pods
-/// wait for a back-off.
-pub(super) fn export_steps(name: &str, controller: &Arc<ReplicaSetController>) {
+/// Exports what the controller `name` remembers of its objects.
+pub(super) fn export_controller(name: &str, controller: &Arc<ReplicaSetController>) {
     let families = &global().controller;
-    export(&families.not_converged, &[name], controller, |controller| {
-        count(controller.inspector().n_not_converged())
-    });
-    export(
-        &families.pods_backed_off,
-        &[name],
-        controller,
-        |controller| count(controller.inspector().totals().pods_backed_off),
-    );
-}
-
-/// Exports how many objects of the controller `name` are in back-off after a rejected create.
-pub(super) fn export_rejections(name: &str, controller: &Arc<ReplicaSetController>) {
-    let family = &global().controller.backed_off;
-    for (index, kind) in Rejection::KINDS.into_iter().enumerate() {
-        export(family, &[name, kind], controller, move |controller| {
-            count(controller.inspector().totals().rejected[index])
+    let figures: [(_, &[_], fn(&Inspector<'_>) -> usize); 5] = [
+        (&families.open_expectations, &[name, "creation"], |it| {
+            it.totals().expected.0
+        }),
+        (&families.open_expectations, &[name, "deletion"], |it| {
+            it.totals().expected.1
+        }),
+        (&families.not_converged, &[name], |it| it.n_not_converged()),
+        (&families.pods_backed_off, &[name], |it| {
+            it.totals().pods_backed_off
+        }),
+        (&families.scale_down_blocked_pods, &[name], |it| {
+            it.n_kept_by_protection()
+        }),
+    ];
+    for (family, labels, figure) in figures {
+        export(family, labels, controller, move |it| {
+            count(figure(&it.inspector()))
         });
     }
-}
-
-/// Exports how many pods protection keeps above `spec.replicas` for the objects of the controller
-/// `name`.
-pub(super) fn export_blocked_pods(name: &str, controller: &Arc<ReplicaSetController>) {
-    let family = &global().controller.scale_down_blocked_pods;
-    export(family, &[name], controller, |controller| {
-        count(controller.inspector().n_kept_by_protection())
-    });
+    for (index, kind) in Rejection::KINDS.into_iter().enumerate() {
+        export(&families.backed_off, &[name, kind], controller, move |it| {
+            count(it.inspector().totals().rejected[index])
+        });
+    }
 }
 
 /// Exports the counters of the watch at `path` and of its store, as `resource`. Returns the

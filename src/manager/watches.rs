@@ -82,21 +82,21 @@ pub(super) fn start_watches(
         coalesces_reads: false,
     };
     let objects = instances.iter().map(|instance| {
-        let name = format!("watch-{}", instance.kind().short_name);
-        let path = instance.kind().collection_path(namespace);
-        let meaning = forbidden_workload(instance.kind());
-        let store = &instance.cache().replica_sets;
-        let controllers = vec![Arc::clone(instance.controller())];
+        let name = format!("watch-{}", instance.kind.short_name);
+        let path = instance.kind.collection_path(namespace);
+        let meaning = forbidden_workload(instance.kind);
+        let store = &instance.cache.replica_sets;
+        let controllers = vec![Arc::clone(&instance.controller)];
         let handle = ReplicaSetController::handle_replica_set_event;
-        let handlers = vec![handler(instance.controller(), handle)];
-        if *instance.kind() == REPLICATION_CONTROLLER {
+        let handlers = vec![handler(&instance.controller, handle)];
+        if *instance.kind == REPLICATION_CONTROLLER {
             watch.start::<ReplicationController>(&name, path, meaning, store, handlers, controllers)
         } else {
             watch.start::<ReplicaSet>(&name, path, meaning, store, handlers, controllers)
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
-    let controllers = instances.iter().map(|it| Arc::clone(it.controller()));
+    let controllers = instances.iter().map(|it| Arc::clone(&it.controller));
     let controllers: Vec<_> = controllers.collect();
     let handlers = controllers
         .iter()

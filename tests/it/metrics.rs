@@ -42,18 +42,19 @@ const EXTRA: &[(&str, &str)] = &[(
 /// Every family with at least one series.
 fn all_families() -> Metrics {
     let metrics = Metrics::new();
-    metrics.build.set_feature_enabled("Gate", "BETA", true);
+    let gates = &metrics.build.feature_enabled;
+    gates.with_label_values(&["Gate", "BETA"]).set(1);
     let version = KubernetesVersion::default();
     metrics.build.set_kubernetes_version(&version);
-    metrics.leader_election.set_master_status("lease", true);
-    metrics.leader_election.slowpath_exercised("lease");
+    let election = &metrics.leader_election;
+    election.master_status.with_label_values(&["lease"]).set(1);
+    election.slowpath.with_label_values(&["lease"]).inc();
     metrics.healthchecks.observe("ping", "healthz", true);
 
     let credentials = &metrics.credentials;
     credentials.exec_plugin_called(ExecPluginCall::ExecutionError(3));
     credentials.exec_plugin_certificate_rotated(Duration::from_hours(1));
     credentials.set_exec_plugin_expiry(Some(SystemTime::now()));
-    credentials.transport_created();
     credentials.ca_reloaded(Ok(true));
 
     let get = metrics.rest_client.of("GET", "127.0.0.1:6443");

@@ -88,7 +88,7 @@ fn b_17_owners_with_the_same_name_have_separate_expectations() {
     cluster.eventually_eq("all pods are created", &5, || cluster.list(Pods, "").len());
     let key = ObjectKey::new(cluster.namespace(), "same");
     let expected = |kind| {
-        let controller = cluster.daemon().instance(kind).controller();
+        let controller = &cluster.daemon().instance(kind).controller;
         let facts = controller.inspector().inspect(&key).expect("it is cached");
         let memory = facts.memory.expect("the daemon runs");
         let open = memory.expectations.expect("the watch is held");

@@ -38,42 +38,33 @@ pub struct ControllerArgs {
     pub concurrent_replicaset_syncs: u16,
 
     /// Number of ReplicationControllers synced concurrently.
-    #[arg(long, value_name = "N", default_value_t = 5, hide_short_help = true,
-        value_parser = number::<u16>(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<u16>(1..=1000))]
     pub concurrent_rc_syncs: u16,
 
     /// Maximum pods created or deleted per sync.
-    #[arg(long, value_name = "N", default_value_t = 500, hide_short_help = true,
+    #[arg(long, value_name = "N", default_value_t = 500,
         value_parser = number::<usize>(1..=1_000_000))]
     pub burst_replicas: usize,
 
     /// Maximum pods created or deleted concurrently. Half of it is for syncs of 32 pods or more,
     /// half for smaller ones; a namespace uses at most half of either.
-    #[arg(long, value_name = "N", default_value_t = 32, hide_short_help = true,
-        value_parser = number::<u16>(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = number::<u16>(1..=1000))]
     pub batch_parallelism: u16,
 
     /// Resync every object at a random interval between this value and twice this value.
-    #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = parse_duration,
-        hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = parse_duration)]
     pub min_resync_period: Duration,
 
     /// Maximum delay of a status update that only reports progress towards spec.replicas; 0: no
     /// delay.
     // DIFFERS: kube-controller-manager writes a status in every sync in which a count has changed.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration,
-        hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub status_update_interval: Duration,
 
     /// Retry delay after rejected creates: by-refusal (by reason, ends early when the cause may be
     /// gone), or kcm (from 5 ms, doubled with each failure up to 1000 s).
     // DIFFERS: kube-controller-manager has the latter only.
-    #[arg(
-        long,
-        value_name = "BACKOFF",
-        default_value = "by-refusal",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "BACKOFF", default_value = "by-refusal")]
     pub retry_backoff: RetryBackoff,
 }
 
@@ -197,38 +188,30 @@ type OrOff<T> = std::option::Option<T>;
 pub struct OptInArgs {
     /// Delay replacements of Failed pods with exponential back-off: off, or a range such as
     /// 10s..5m.
-    #[arg(long, value_name = "FIRST..LONGEST", default_value = "off", hide_short_help = true,
+    #[arg(long, value_name = "FIRST..LONGEST", default_value = "off",
         value_parser = or_off::<FailedPodBackoff>)]
     pub failed_pod_backoff: OrOff<FailedPodBackoff>,
 
     /// Number of Failed pods kept per ReplicaSet; older ones are deleted: off, or a number.
-    #[arg(long, value_name = "N", default_value = "off", hide_short_help = true,
-        value_parser = parse_kept)]
+    #[arg(long, value_name = "N", default_value = "off", value_parser = parse_kept)]
     pub failed_pods_kept: OrOff<u32>,
 
     /// Minimum age of a Failed pod before --failed-pods-kept deletes it.
-    #[arg(long, value_name = "DURATION", default_value = "5m", hide_short_help = true,
-        value_parser = parse_min_age)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_min_age)]
     pub failed_pods_min_age: Duration,
 
     /// Which pods a scale-down prefers to delete among pods in the same state: off, spread,
     /// consolidate, or both.
-    #[arg(
-        long,
-        value_name = "ORDER",
-        default_value = "off",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "ORDER", default_value = "off")]
     pub scale_down_order: ScaleDownOrder,
 
     /// Scale-downs respect the annotation replicaset-controller/scale-down of pods.
-    #[arg(long, value_name = "on|off", default_value = "off", hide_short_help = true,
-        value_parser = parse_on_off, action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "on|off", default_value = "off", value_parser = parse_on_off,
+        action = clap::ArgAction::Set)]
     pub scale_down_protection: bool,
 
     /// Maximum time that protected pods block a scale-down: off (no limit), or a duration.
-    #[arg(long, value_name = "DURATION", default_value = "off", hide_short_help = true,
-        value_parser = parse_timeout)]
+    #[arg(long, value_name = "DURATION", default_value = "off", value_parser = parse_timeout)]
     pub protected_timeout: OrOff<Duration>,
 }
 
@@ -252,12 +235,7 @@ impl OptInArgs {
 pub struct FeatureArgs {
     /// Feature gates as NAME=BOOL,...: DeploymentReplicaSetTerminatingReplicas, PodDeletionCost,
     /// StaleControllerConsistencyReplicaSet, WatchListClient.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub feature_gates: Vec<Setting>,
 }
 
@@ -378,39 +356,30 @@ pub struct LeaderElectionArgs {
     pub leader_elect: bool,
 
     /// Another daemon can take the Lease if the leader has not renewed it for this time.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration,
-        hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     pub leader_elect_lease_duration: Duration,
 
     /// The leader stops writing and exits if it could not renew the Lease for this time.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration,
-        hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub leader_elect_renew_deadline: Duration,
 
     /// Delay between two attempts to acquire or renew the Lease.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration,
-        hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
     pub leader_elect_retry_period: Duration,
 
     /// Resource that serves as the lock.
-    #[arg(
-        long,
-        value_name = "KIND",
-        value_enum,
-        default_value = "leases",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "KIND", value_enum, default_value = "leases")]
     pub leader_elect_resource_lock: ResourceLock,
 
     /// Name of the Lease.
     // DIFFERS: upstream's default is `kube-controller-manager`. With that Lease this daemon would
     // put a whole kube-controller-manager on standby.
     #[arg(long, value_name = "NAME", default_value = "replicaset-controller",
-        value_parser = parse_object_name, hide_short_help = true)]
+        value_parser = parse_object_name)]
     pub leader_elect_resource_name: String,
 
     /// Namespace of the Lease; default --namespace, else kube-system.
-    #[arg(long, value_name = "NAME", value_parser = parse_namespace, hide_short_help = true)]
+    #[arg(long, value_name = "NAME", value_parser = parse_namespace)]
     pub leader_elect_resource_namespace: Option<String>,
 
     /// Not supported. --leader-elect-resource-name names a Lease shared with

@@ -84,12 +84,7 @@ pub struct DevArgs {
 
     /// Host names that the API server accepts besides localhost and its address, as a defence
     /// against DNS rebinding.
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub accept_hosts: Vec<String>,
 
     /// Write a kubeconfig for this API server; overwrites only a file that dev wrote.
@@ -128,19 +123,12 @@ pub struct DevArgs {
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub pod_ready_after: Duration,
 
-    /// Rate limit and encoding of requests.
     #[command(flatten)]
     pub client: ClientArgs,
-
-    /// The controllers and their limits.
     #[command(flatten)]
     pub controller: ControllerArgs,
-
-    /// Behaviour beyond upstream's.
     #[command(flatten)]
     pub opt_ins: OptInArgs,
-
-    /// Flags of the log.
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -151,8 +139,6 @@ pub struct DemoArgs {
     /// Skip the pauses, for CI.
     #[arg(long)]
     pub fast: bool,
-
-    /// Flags of the log.
     #[command(flatten)]
     pub log: LogArgs,
 }

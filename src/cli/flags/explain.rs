@@ -18,6 +18,10 @@ namespace called rs, write \
 
 const FROM_API: &str = "From the API server (default)";
 const FROM_DAEMON: &str = "From a daemon";
+const ACCOUNT: &str = "Account";
+
+/// The headings of flags that all help shows.
+pub(super) const HEADINGS: [&str; 3] = [FROM_API, FROM_DAEMON, ACCOUNT];
 
 /// Flags of `explain`.
 #[derive(Args, Clone, Debug)]
@@ -74,15 +78,10 @@ pub struct ExplainArgs {
     pub certificate_authority: Option<PathBuf>,
 
     /// Do not verify the daemon's certificate, for a daemon with a self-signed one.
-    #[arg(
-        long,
-        requires = "server",
-        conflicts_with = "certificate_authority",
-        help_heading = FROM_DAEMON
-    )]
+    #[arg(long, requires = "server", conflicts_with = "certificate_authority",
+        help_heading = FROM_DAEMON)]
     pub insecure_skip_tls_verify: bool,
 
-    /// The log.
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -196,24 +195,18 @@ impl ExplainArgs {
 pub struct RbacArgs {
     /// ServiceAccount to grant the permissions to; default replicaset-controller in kube-system, or
     /// in --namespace if no permission is needed outside it.
-    #[arg(
-        long,
-        value_name = "NAMESPACE/NAME",
-        help_heading = "Account",
-        conflicts_with = "user"
-    )]
+    #[arg(long, value_name = "NAMESPACE/NAME", help_heading = ACCOUNT, conflicts_with = "user")]
     pub service_account: Option<ServiceAccount>,
 
     /// User to grant the permissions to, such as the common name of a client certificate.
-    #[arg(long, value_name = "NAME", help_heading = "Account")]
+    #[arg(long, value_name = "NAME", help_heading = ACCOUNT)]
     pub user: Option<String>,
 
     /// Also grant the optional permission to watch ResourceQuotas, so that a raised quota is used
     /// at once.
-    #[arg(long, help_heading = "Account")]
+    #[arg(long, help_heading = ACCOUNT)]
     pub watch_quotas: bool,
 
-    /// The flags of the daemon.
     #[command(flatten)]
     pub run: RunArgs,
 }

@@ -97,6 +97,12 @@ impl WorkloadKind {
         if *self == REPLICA_SET { "" } else { "rc-" }
     }
 
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &'static str {
+        let group = self.api_version.split_once('/');
+        group.map_or("", |(group, _)| group)
+    }
+
     /// Path of the collection in one namespace, or in all namespaces with `None`.
     pub fn collection_path(&self, namespace: Option<&str>) -> String {
         collection_path(self.api_path, self.resource, namespace)

@@ -99,7 +99,6 @@ impl LiveTls {
     ) -> Result<Self, String> {
         let material = source.read(None)?;
         let current = settings(server, &source, &material, 0)?;
-        metrics::global().credentials.transport_created();
         Ok(Self {
             server: server.clone(),
             current: ArcSwap::from_pointee(current),
@@ -294,12 +293,6 @@ impl LiveTls {
                 }
             }
         }
-    }
-}
-
-impl Drop for LiveTls {
-    fn drop(&mut self) {
-        metrics::global().credentials.transport_dropped();
     }
 }
 

@@ -230,7 +230,8 @@ impl Elector {
             Some(record) => {
                 if self.election.is_leader() {
                     let name = &self.parts.options.name;
-                    metrics::global().leader_election.slowpath_exercised(name);
+                    let slowpath = &metrics::global().leader_election.slowpath;
+                    slowpath.with_label_values(&[name]).inc();
                 }
                 let written = self.write(record, &stamp, write);
                 self.succeeded(verb, written)
@@ -325,9 +326,9 @@ impl Elector {
     }
 
     fn set_master_status(&self, is_master: bool) {
-        let name = &self.parts.options.name;
-        let metrics = &metrics::global().leader_election;
-        metrics.set_master_status(name, is_master);
+        let status = &metrics::global().leader_election.master_status;
+        let status = status.with_label_values(&[&self.parts.options.name]);
+        status.set(i64::from(is_master));
     }
 
     pub(super) fn report_transition(&mut self) {

@@ -6,6 +6,30 @@
 //! `Arc`), so that it neither looks up nor allocates anything per pod. No series is labeled by
 //! ReplicaSet, so the number of series does not grow with the cluster.
 
+/// Declares a struct of families. The documentation of a field is the family's help text.
+macro_rules! families {
+    ($(#[$about:meta])* $vis:vis struct $Families:ident {
+        $($(#[doc = $help:literal])+ $access:vis $field:ident: $Family:ty
+            = $register:ident($name:literal $(, $arg:expr)*);)+
+    }) => {
+        $(#[$about])*
+        $vis struct $Families {
+            $(#[doc = concat!("`", $name, "`")] $access $field: $Family,)+
+        }
+
+        impl $Families {
+            pub(super) fn new(registry: &Registry) -> Self {
+                let help = |text: &'static str| text.trim_start();
+                Self {
+                    $($field: registry.$register(
+                        $name, help(concat!($($help),+)) $(, $arg)*
+                    ),)+
+                }
+            }
+        }
+    };
+}
+
 pub mod controller;
 pub mod credentials;
 pub mod process;
@@ -20,10 +44,11 @@ use process::{BuildMetrics, EventFamilies, HealthcheckMetrics, LeaderElectionMet
 use prometheus::core::{Collector, Desc, Describer};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts,
+    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
 };
 use rest_client::{RestClientFamilies, WatchFamilies, WorkQueueFamilies};
+
+use crate::stdx::build;
 
 pub(super) use credentials::seconds_until;
 
@@ -36,7 +61,6 @@ pub struct Metrics {
     slis: Registry,
     pub build: BuildMetrics,
     pub controller: ControllerFamilies,
-    /// Exec plugins, reloaded files and TLS settings.
     pub credentials: CredentialMetrics,
     pub events: EventFamilies,
     pub leader_election: LeaderElectionMetrics,
@@ -51,7 +75,7 @@ impl Metrics {
     pub fn new() -> Self {
         let (main, slis) = (Registry::default(), Registry::default());
         process::register(&main);
-        Self {
+        let metrics = Self {
             build: BuildMetrics::new(&main),
             controller: ControllerFamilies::new(&main),
             credentials: CredentialMetrics::new(&main),
@@ -63,7 +87,13 @@ impl Metrics {
             healthchecks: HealthcheckMetrics::new(&slis),
             main,
             slis,
-        }
+        };
+        let own = [build::VERSION, build::COMMIT.unwrap_or_default()];
+        metrics.build.own.with_label_values(&own).set(1);
+        metrics.credentials.set_exec_plugin_expiry(None);
+        let start_time = &metrics.healthchecks.start_time;
+        start_time.register(&[], process::start_time);
+        metrics
     }
 
     pub fn render(&self) -> String {
@@ -123,10 +153,6 @@ impl Registry {
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
         self.register(IntGaugeVec::new(Opts::new(name, help), labels).expect(UNIQUE))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.register(IntGauge::new(name, help).expect(UNIQUE))
     }
 
     fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {

@@ -295,8 +295,8 @@ fn run(
     let set = |value| *running.lock() = value;
     set(manager.instances().first().map(|it| Running {
         queue: Arc::clone(it.queue()),
-        controller: Arc::downgrade(it.controller()),
-        dry_run: it.dry_run().cloned(),
+        controller: Arc::downgrade(&it.controller),
+        dry_run: it.dry_run.clone(),
     }));
     let ended = manager.wait();
     set(None);

@@ -64,8 +64,12 @@ pub(super) const NOT_OURS: &[(&str, &str)] = &[
     ),
     ("node_collector_*", "of the node lifecycle controller"),
     (
-        "rest_client_transport_cache_gc_calls_total",
-        "there is no garbage collector for cached transports",
+        "rest_client_transport_cache_*",
+        "no client shares its connections through a cache: each has its own from its start",
+    ),
+    (
+        "rest_client_transport_create_calls_total",
+        "no client shares its connections through a cache: each has its own from its start",
     ),
     (
         "rest_client_transport_cert_rotation_gc_calls_total",

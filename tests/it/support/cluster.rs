@@ -381,7 +381,7 @@ impl TestCluster {
             Kind::ReplicationControllers => &REPLICATION_CONTROLLER,
             _ => &REPLICA_SET,
         };
-        self.daemon().instance(kind).cache()
+        &self.daemon().instance(kind).cache
     }
 
     /// The status updates that the daemon has sent for the kind under test.

@@ -52,135 +52,75 @@ impl SyncEnd {
     const LABELS: [&str; 5] = ["synced", "too_early", "backed_off", "failed", "panicked"];
 }
 
-pub struct ControllerFamilies {
-    /// Pods whose creation (`type="creation"`) or deletion (`type="deletion"`) is expected.
-    pub open_expectations: Computed,
-    /// Objects whose status is not what their spec asks for.
-    pub not_converged: Computed,
-    /// Objects whose pod creation is backed off after a rejection of this kind.
-    pub backed_off: Computed,
-    /// Missing pods that wait for a back-off.
-    pub pods_backed_off: Computed,
-    /// Pods kept beyond the number that the spec asks for, because they are protected.
-    pub scale_down_blocked_pods: Computed,
-    sorting_deletion_age_ratio: Histogram,
-    stale_sync_skips: IntCounterVec,
-    pods_created: IntCounterVec,
-    pods_deleted: IntCounterVec,
-    pods_adopted: IntCounterVec,
-    pods_released: IntCounterVec,
-    pods_failed: IntCounterVec,
-    gangs_ignored: IntCounterVec,
-    old_failed_pods_deleted: IntCounterVec,
-    syncs: IntCounterVec,
-    first_request: HistogramVec,
-    converge: HistogramVec,
-    dry_run_decisions: IntCounterVec,
-    other_writer: IntCounterVec,
+families! {
+    pub struct ControllerFamilies {
+        /// Pods whose creation or deletion was requested and is not yet in the cache.
+        pub open_expectations: Computed
+            = computed_gauges("replicaset_controller_open_expectations", &["name", "type"]);
+        /// Objects whose status does not report exactly spec.replicas replicas, all of them available,
+        /// for the current generation.
+        pub not_converged: Computed
+            = computed_gauges("replicaset_controller_not_converged", &["name"]);
+        /// Objects whose pod creation is backed off after a rejection, by kind: quota, overload (429,
+        /// 503 or a webhook that did not respond), invalid (422), denied (400, 403 or 413).
+        pub backed_off: Computed
+            = computed_gauges("replicaset_controller_backed_off", &["name", "kind"]);
+        /// Missing pods whose creation is backed off because pods of their object fail.
+        pub pods_backed_off: Computed
+            = computed_gauges("replicaset_controller_pods_backed_off", &["name"]);
+        /// Pods kept above spec.replicas because they are protected from scale-downs.
+        pub scale_down_blocked_pods: Computed
+            = computed_gauges("replicaset_controller_scale_down_blocked_pods", &["name"]);
+        /// [ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at the
+        /// time). Should be <2. The intent of this metric is to measure the rough efficacy of the
+        /// sorting (and deletion) of pods when a replicaset scales down. This only considers Ready pods
+        /// when calculating and reporting.
+        sorting_deletion_age_ratio: Histogram
+            = histogram("replicaset_controller_sorting_deletion_age_ratio", &AGE_RATIOS);
+        /// [ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.
+        stale_sync_skips: IntCounterVec
+            = counters("replicaset_controller_stale_sync_skips_total", &["group", "resource"]);
+        /// Requests to create a pod, by outcome.
+        pods_created: IntCounterVec
+            = counters("replicaset_controller_pods_created_total", &["name", "outcome"]);
+        /// Requests to delete a pod, by outcome.
+        pods_deleted: IntCounterVec
+            = counters("replicaset_controller_pods_deleted_total", &["name", "outcome"]);
+        /// Requests to adopt an orphaned pod, by outcome.
+        pods_adopted: IntCounterVec
+            = counters("replicaset_controller_pods_adopted_total", &["name", "outcome"]);
+        /// Requests to release a pod that the selector no longer matches, by outcome.
+        pods_released: IntCounterVec
+            = counters("replicaset_controller_pods_released_total", &["name", "outcome"]);
+        /// Objects and generations whose Workload asks for gang scheduling, which is unsupported.
+        gangs_ignored: IntCounterVec
+            = counters("replicaset_controller_gangs_ignored_total", &["name"]);
+        /// Owned pods that were observed to fail. Each is replaced at once, unless a back-off is
+        /// configured.
+        pods_failed: IntCounterVec = counters("replicaset_controller_pods_failed_total", &["name"]);
+        /// Requests to delete an old Failed pod (--failed-pods-kept), by outcome.
+        old_failed_pods_deleted: IntCounterVec
+            = counters("replicaset_controller_old_failed_pods_deleted_total", &["name", "outcome"]);
+        /// Syncs of one ReplicaSet, by outcome.
+        syncs: IntCounterVec = counters("replicaset_controller_syncs_total", &["name", "outcome"]);
+        /// Seconds from the observation of a spec change to the first request to create or delete a pod
+        /// that followed.
+        first_request: HistogramVec
+            = histograms("replicaset_controller_first_request_seconds", &["name"], &WAITS);
+        /// Seconds from the observation of a spec change to the first sync that found the desired
+        /// number of pods and no open expectations.
+        converge: HistogramVec
+            = histograms("replicaset_controller_converge_seconds", &["name"], &WAITS);
+        /// New decisions of a dry run, by kind (create, delete, adopt, release, discard).
+        dry_run_decisions: IntCounterVec
+            = counters("replicaset_controller_dry_run_decisions_total", &["decision"]);
+        /// Pods of this daemon's ReplicaSets that another client created, by resource (pod).
+        other_writer: IntCounterVec
+            = counters("replicaset_controller_other_writer_total", &["what"]);
+    }
 }
 
 impl ControllerFamilies {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let by_outcome = |name, help| registry.counters(name, help, &["name", "outcome"]);
-        let counters = |name, help| registry.counters(name, help, &["name"]);
-        let gauges = |name, help| registry.computed_gauges(name, help, &["name"]);
-        let waits = |name, help| registry.histograms(name, help, &["name"], &WAITS);
-        Self {
-            open_expectations: registry.computed_gauges(
-                "replicaset_controller_open_expectations",
-                "Pods whose creation or deletion was requested and is not yet in the cache.",
-                &["name", "type"],
-            ),
-            not_converged: gauges(
-                "replicaset_controller_not_converged",
-                "Objects whose status does not report exactly spec.replicas replicas, all of them \
-                 available, for the current generation.",
-            ),
-            backed_off: registry.computed_gauges(
-                "replicaset_controller_backed_off",
-                "Objects whose pod creation is backed off after a rejection, by kind: quota, \
-                 overload (429, 503 or a webhook that did not respond), invalid (422), \
-                 denied (400, 403 or 413).",
-                &["name", "kind"],
-            ),
-            pods_backed_off: gauges(
-                "replicaset_controller_pods_backed_off",
-                "Missing pods whose creation is backed off because pods of their object fail.",
-            ),
-            scale_down_blocked_pods: gauges(
-                "replicaset_controller_scale_down_blocked_pods",
-                "Pods kept above spec.replicas because they are protected from scale-downs.",
-            ),
-            sorting_deletion_age_ratio: registry.histogram(
-                "replicaset_controller_sorting_deletion_age_ratio",
-                "[ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age \
-                 (at the time). Should be <2. The intent of this metric is to measure the rough \
-                 efficacy of the sorting (and deletion) of pods when a replicaset scales down. \
-                 This only considers Ready pods when calculating and reporting.",
-                &AGE_RATIOS,
-            ),
-            stale_sync_skips: registry.counters(
-                "replicaset_controller_stale_sync_skips_total",
-                "[ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.",
-                &["group", "resource"],
-            ),
-            pods_created: by_outcome(
-                "replicaset_controller_pods_created_total",
-                "Requests to create a pod, by outcome.",
-            ),
-            pods_deleted: by_outcome(
-                "replicaset_controller_pods_deleted_total",
-                "Requests to delete a pod, by outcome.",
-            ),
-            pods_adopted: by_outcome(
-                "replicaset_controller_pods_adopted_total",
-                "Requests to adopt an orphaned pod, by outcome.",
-            ),
-            pods_released: by_outcome(
-                "replicaset_controller_pods_released_total",
-                "Requests to release a pod that the selector no longer matches, by outcome.",
-            ),
-            gangs_ignored: counters(
-                "replicaset_controller_gangs_ignored_total",
-                "Objects and generations whose Workload asks for gang scheduling, which is \
-                 unsupported.",
-            ),
-            pods_failed: counters(
-                "replicaset_controller_pods_failed_total",
-                "Owned pods that were observed to fail. Each is replaced at once, unless a \
-                 back-off is configured.",
-            ),
-            old_failed_pods_deleted: by_outcome(
-                "replicaset_controller_old_failed_pods_deleted_total",
-                "Requests to delete an old Failed pod (--failed-pods-kept), by outcome.",
-            ),
-            syncs: by_outcome(
-                "replicaset_controller_syncs_total",
-                "Syncs of one ReplicaSet, by outcome.",
-            ),
-            first_request: waits(
-                "replicaset_controller_first_request_seconds",
-                "Seconds from the observation of a spec change to the first request to create or \
-                 delete a pod that followed.",
-            ),
-            converge: waits(
-                "replicaset_controller_converge_seconds",
-                "Seconds from the observation of a spec change to the first sync that found the \
-                 desired number of pods and no open expectations.",
-            ),
-            dry_run_decisions: registry.counters(
-                "replicaset_controller_dry_run_decisions_total",
-                "New decisions of a dry run, by kind (create, delete, adopt, release, discard).",
-                &["decision"],
-            ),
-            other_writer: registry.counters(
-                "replicaset_controller_other_writer_total",
-                "Pods of this daemon's ReplicaSets that another client created, by resource (pod).",
-                &["what"],
-            ),
-        }
-    }
-
     /// The metrics of the controller `name` for `resource` of `group`.
     pub fn of(&self, name: &str, group: &str, resource: &str) -> ControllerMetrics {
         let by_outcome = |family: &IntCounterVec| {

@@ -1,12 +1,10 @@
-//! Metrics of client credentials: exec plugins, reloaded files, TLS settings of connections
+//! Metrics of client credentials: exec plugins and reloaded files
 //! (component-base `metrics/prometheus/restclient/metrics.go`). `client` records them on the thread
 //! that renews the credentials.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use parking_lot::Mutex;
-use prometheus::{Histogram, IntCounterVec, IntGauge};
+use prometheus::{Histogram, IntCounterVec};
 
 use super::{Computed, Registry};
 
@@ -38,79 +36,36 @@ pub enum ExecPluginCall {
     ClientInternalError,
 }
 
-/// The credential families of the process.
-pub struct CredentialMetrics {
-    exec_plugin_calls: IntCounterVec,
-    exec_plugin_rotation_age: Histogram,
-    /// When the exec plugin's client certificate expires; `None` without one.
-    exec_plugin_expiry: Arc<Mutex<Option<SystemTime>>>,
-    transport_cache_entries: IntGauge,
-    transport_create_calls: IntCounterVec,
-    ca_reloads: IntCounterVec,
-    /// The rest of the life of each certificate that the daemon presents.
-    pub(in crate::telemetry) certificate_ttl: Computed,
+families! {
+    pub struct CredentialMetrics {
+        /// [ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the
+        /// auth exec plugin. The value is in seconds until certificate expiry (negative if already
+        /// expired). If auth exec plugins are unused or manage no TLS certificates, the value will be
+        /// +INF.
+        exec_plugin_ttl: Computed = computed_gauges("rest_client_exec_plugin_ttl_seconds", &[]);
+        /// [ALPHA] Number of calls to an exec plugin, partitioned by the type of event encountered
+        /// (no_error, plugin_execution_error, plugin_not_found_error, client_internal_error) and an
+        /// optional exit code. The exit code will be set to 0 if and only if the plugin call was
+        /// successful.
+        exec_plugin_calls: IntCounterVec
+            = counters("rest_client_exec_plugin_call_total", &["code", "call_status"]);
+        /// [ALPHA] Histogram of the number of seconds the last auth exec plugin client certificate
+        /// lived before being rotated. If auth exec plugin client certificates are unused, histogram
+        /// will contain no data.
+        exec_plugin_rotation_age: Histogram
+            = histogram("rest_client_exec_plugin_certificate_rotation_age", &ROTATION_AGES);
+        /// [ALPHA] Number of times a CA reload is attempted, partitioned by the result and reason for
+        /// the reload attempt
+        ca_reloads: IntCounterVec
+            = counters("rest_client_transport_ca_reload_total", &["result", "reason"]);
+        /// Seconds until a certificate in use expires, negative after that. The client certificates of
+        /// exec plugins have a metric of their own.
+        pub(in crate::telemetry) certificate_ttl: Computed
+            = computed_gauges("replicaset_controller_certificate_ttl_seconds", &["usage", "file"]);
+    }
 }
 
 impl CredentialMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let expiry: Arc<Mutex<Option<SystemTime>>> = Arc::default();
-        let current = Arc::clone(&expiry);
-        let ttl = registry.computed_gauges(
-            "rest_client_exec_plugin_ttl_seconds",
-            "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed \
-             by the auth exec plugin. The value is in seconds until certificate expiry (negative \
-             if already expired). If auth exec plugins are unused or manage no TLS certificates, \
-             the value will be +INF.",
-            &[],
-        );
-        ttl.register(&[], move || {
-            let expiry = *current.lock();
-            Some(expiry.map_or(f64::INFINITY, seconds_until))
-        });
-        Self {
-            exec_plugin_expiry: expiry,
-            exec_plugin_calls: registry.counters(
-                "rest_client_exec_plugin_call_total",
-                "[ALPHA] Number of calls to an exec plugin, partitioned by the type of event \
-                 encountered (no_error, plugin_execution_error, plugin_not_found_error, \
-                 client_internal_error) and an optional exit code. The exit code will be set to 0 \
-                 if and only if the plugin call was successful.",
-                &["code", "call_status"],
-            ),
-            exec_plugin_rotation_age: registry.histogram(
-                "rest_client_exec_plugin_certificate_rotation_age",
-                "[ALPHA] Histogram of the number of seconds the last auth exec plugin client \
-                 certificate lived before being rotated. If auth exec plugin client certificates \
-                 are unused, histogram will contain no data.",
-                &ROTATION_AGES,
-            ),
-            transport_cache_entries: registry.gauge(
-                "rest_client_transport_cache_entries",
-                "[ALPHA] Number of transport entries in the internal cache.",
-            ),
-            transport_create_calls: registry.counters(
-                "rest_client_transport_create_calls_total",
-                "[ALPHA] Number of calls to get a new transport, partitioned by the result of the \
-                 operation hit: obtained from the cache, miss: created and added to the cache, \
-                 miss-gc: recreated and added back to the cache after being garbage collected, \
-                 uncacheable: created and not cached",
-                &["result"],
-            ),
-            ca_reloads: registry.counters(
-                "rest_client_transport_ca_reload_total",
-                "[ALPHA] Number of times a CA reload is attempted, partitioned by the result and \
-                 reason for the reload attempt",
-                &["result", "reason"],
-            ),
-            certificate_ttl: registry.computed_gauges(
-                "replicaset_controller_certificate_ttl_seconds",
-                "Seconds until a certificate in use expires, negative after that. The client \
-                 certificates of exec plugins have a metric of their own.",
-                &["usage", "file"],
-            ),
-        }
-    }
-
     pub fn exec_plugin_called(&self, call: ExecPluginCall) {
         // Failures without an exit code count as 1.
         let (code, status) = match call {
@@ -127,27 +82,13 @@ impl CredentialMetrics {
 
     /// Sets the expiry of the exec plugin's client certificate; `None` if there is none.
     pub fn set_exec_plugin_expiry(&self, expiry: Option<SystemTime>) {
-        let mut current = self.exec_plugin_expiry.lock();
-        *current = expiry;
+        let ttl = move || Some(expiry.map_or(f64::INFINITY, seconds_until));
+        self.exec_plugin_ttl.register(&[], ttl);
     }
 
     /// Records the age of an exec plugin's client certificate at its replacement.
     pub fn exec_plugin_certificate_rotated(&self, age: Duration) {
         self.exec_plugin_rotation_age.observe(age.as_secs_f64());
-    }
-
-    /// Counts new TLS settings. Upstream shares connections between clients with equal settings;
-    /// here each client creates its settings once and keeps them, which upstream calls
-    /// `uncacheable`.
-    pub fn transport_created(&self) {
-        let calls = &self.transport_create_calls;
-        calls.with_label_values(&["uncacheable"]).inc();
-        self.transport_cache_entries.inc();
-    }
-
-    /// TLS settings are not in use any more.
-    pub fn transport_dropped(&self) {
-        self.transport_cache_entries.dec();
     }
 
     /// Counts an attempt to reload the CA file: whether its content changed, or why it is unusable:

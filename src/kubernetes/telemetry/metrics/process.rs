@@ -10,7 +10,6 @@ use nix::sys::resource::{Resource, getrlimit};
 use prometheus::core::Collector as _;
 use prometheus::{IntCounterVec, IntGaugeVec};
 
-use super::process::start_time as start_time_of_process;
 use super::{Computed, Registry, whole};
 use crate::stdx::thread::panics_total;
 use crate::stdx::{build, stderr};
@@ -19,7 +18,18 @@ use crate::telemetry::threads::{Stat, page_size, seconds};
 /// Reads one value from the kernel.
 type Value = fn() -> Option<f64>;
 
-const COUNTERS: [(&str, &str, Value); 3] = [
+const COUNTERS: [(&str, &str, Value); 5] = [
+    (
+        "replicaset_controller_panics_total",
+        "Caught panics: in single syncs, whose keys are requeued, and in threads, which stop the \
+         daemon.",
+        || Some(whole(panics_total())),
+    ),
+    (
+        "replicaset_controller_log_dropped_total",
+        "Lines of the log that were dropped because standard error was not writable.",
+        || Some(whole(stderr::dropped_total())),
+    ),
     (
         "process_cpu_seconds_total",
         "Total user and system CPU time spent in seconds.",
@@ -76,28 +86,13 @@ const GAUGES: [(&str, &str, Value); 7] = [
 ];
 
 pub(super) fn register(registry: &Registry) {
-    let panics = registry.computed_counters(
-        "replicaset_controller_panics_total",
-        "Caught panics: in single syncs, whose keys are requeued, and in threads, which stop the \
-         daemon.",
-        &[],
-    );
-    panics.register(&[], || Some(whole(panics_total())));
-    let dropped = registry.computed_counters(
-        "replicaset_controller_log_dropped_total",
-        "Lines of the log that were dropped because standard error was not writable.",
-        &[],
-    );
-    dropped.register(&[], || Some(whole(stderr::dropped_total())));
     for (name, help, value) in COUNTERS {
-        registry
-            .computed_counters(name, help, &[])
-            .register(&[], value);
+        let family = registry.computed_counters(name, help, &[]);
+        family.register(&[], value);
     }
     for (name, help, value) in GAUGES {
-        registry
-            .computed_gauges(name, help, &[])
-            .register(&[], value);
+        let family = registry.computed_gauges(name, help, &[]);
+        family.register(&[], value);
     }
 }
 
@@ -128,11 +123,30 @@ fn network(name: &str) -> Option<f64> {
     pairs.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// The constant families.
-#[derive(Debug)]
-pub struct BuildMetrics {
-    kubernetes: IntGaugeVec,
-    feature_enabled: IntGaugeVec,
+const KUBERNETES_LABELS: &[&str] = &[
+    "major",
+    "minor",
+    "git_version",
+    "git_commit",
+    "git_tree_state",
+    "build_date",
+    "go_version",
+    "compiler",
+    "platform",
+];
+
+families! {
+    pub struct BuildMetrics {
+        /// [BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit,
+        /// git tree state, build date, Go version, and compiler from which Kubernetes was built, and
+        /// platform on which it is running.
+        kubernetes: IntGaugeVec = gauges("kubernetes_build_info", KUBERNETES_LABELS);
+        /// A constant 1, labeled by the version and the commit of this daemon.
+        pub(super) own: IntGaugeVec
+            = gauges("replicaset_controller_build_info", &["version", "commit"]);
+        /// [BETA] This metric records the data about the stage and enablement of a k8s feature.
+        pub feature_enabled: IntGaugeVec = gauges("kubernetes_feature_enabled", &["name", "stage"]);
+    }
 }
 
 /// A version of Kubernetes as reported by an API server.
@@ -147,42 +161,6 @@ pub struct KubernetesVersion {
 }
 
 impl BuildMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let kubernetes = registry.gauges(
-            "kubernetes_build_info",
-            "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git \
-             commit, git tree state, build date, Go version, and compiler from which Kubernetes \
-             was built, and platform on which it is running.",
-            &[
-                "major",
-                "minor",
-                "git_version",
-                "git_commit",
-                "git_tree_state",
-                "build_date",
-                "go_version",
-                "compiler",
-                "platform",
-            ],
-        );
-        let own = registry.gauges(
-            "replicaset_controller_build_info",
-            "A constant 1, labeled by the version and the commit of this daemon.",
-            &["version", "commit"],
-        );
-        let commit = build::COMMIT.unwrap_or_default();
-        own.with_label_values(&[build::VERSION, commit]).set(1);
-        Self {
-            kubernetes,
-            feature_enabled: registry.gauges(
-                "kubernetes_feature_enabled",
-                "[BETA] This metric records the data about the stage and enablement of a k8s \
-                 feature.",
-                &["name", "stage"],
-            ),
-        }
-    }
-
     /// Sets the reported Kubernetes version and replaces an earlier one. Before the first call the
     /// series does not exist.
     ///
@@ -218,104 +196,47 @@ impl BuildMetrics {
         let version = labels.iter().find(|label| label.name() == "git_version")?;
         Some(version.value().to_owned())
     }
-
-    /// Sets whether the feature gate `name` is enabled; `stage` is `ALPHA`, `BETA`, `DEPRECATED`,
-    /// or empty for a generally available one.
-    pub fn set_feature_enabled(&self, name: &str, stage: &str, is_enabled: bool) {
-        let gauge = self.feature_enabled.with_label_values(&[name, stage]);
-        gauge.set(i64::from(is_enabled));
-    }
 }
 
-/// Events by recording controller; `outcome` is `sent`, `filtered`, `failed` or `dropped`.
-pub struct EventFamilies {
+families! {
     /// Computed from the recorders' own counters.
-    pub events: Computed,
-}
-
-impl EventFamilies {
-    pub(super) fn new(registry: &Registry) -> Self {
-        Self {
-            events: registry.computed_counters(
-                "replicaset_controller_events_total",
-                "Events by outcome: sent to the API server, filtered because there were too many \
-                 about one object, failed, or dropped because the queue was full.",
-                &["name", "outcome"],
-            ),
-        }
+    pub struct EventFamilies {
+        /// Events by outcome: sent to the API server, filtered because there were too many about one
+        /// object, failed, or dropped because the queue was full.
+        pub events: Computed
+            = computed_counters("replicaset_controller_events_total", &["name", "outcome"]);
     }
 }
 
-/// Leader election by lease name (component-base
-/// `metrics/prometheus/clientgo/leaderelection/metrics.go`).
-#[derive(Debug)]
-pub struct LeaderElectionMetrics {
-    master_status: IntGaugeVec,
-    slowpath: IntCounterVec,
-}
-
-impl LeaderElectionMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        Self {
-            master_status: registry.gauges(
-                "leader_election_master_status",
-                "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 \
-                 indicates backup, 1 indicates master. 'name' is the string used to identify the \
-                 lease. Please make sure to group by name.",
-                &["name"],
-            ),
-            slowpath: registry.counters(
-                "leader_election_slowpath_total",
-                "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is \
-                 the string used to identify the lease. Please make sure to group by name.",
-                &["name"],
-            ),
-        }
-    }
-
-    /// Sets whether this process holds the lease. Like upstream, a process sets 0 when it joins the
-    /// election.
-    pub fn set_master_status(&self, lease: &str, is_master: bool) {
-        let status = self.master_status.with_label_values(&[lease]);
-        status.set(i64::from(is_master));
-    }
-
-    /// Counts a renewal that read the Lease first.
-    pub fn slowpath_exercised(&self, lease: &str) {
-        self.slowpath.with_label_values(&[lease]).inc();
+families! {
+    /// Leader election (component-base `metrics/prometheus/clientgo/leaderelection/metrics.go`). Like
+    /// upstream, a process is no master from when it joins the election.
+    pub struct LeaderElectionMetrics {
+        /// [ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates
+        /// backup, 1 indicates master. 'name' is the string used to identify the lease. Please make
+        /// sure to group by name.
+        pub master_status: IntGaugeVec = gauges("leader_election_master_status", &["name"]);
+        /// [ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string
+        /// used to identify the lease. Please make sure to group by name.
+        pub slowpath: IntCounterVec = counters("leader_election_slowpath_total", &["name"]);
     }
 }
 
-/// Results of health checks, rendered only by `/metrics/slis` (component-base
-/// `metrics/prometheus/slis/metrics.go`).
-#[derive(Debug)]
-pub struct HealthcheckMetrics {
-    healthcheck: IntGaugeVec,
-    healthchecks_total: IntCounterVec,
+families! {
+    /// Results of health checks, rendered only by `/metrics/slis` (component-base
+    /// `metrics/prometheus/slis/metrics.go`).
+    pub struct HealthcheckMetrics {
+        /// [ALPHA] Start time of the process since unix epoch in seconds.
+        pub(super) start_time: Computed = computed_gauges("process_start_time_seconds", &[]);
+        /// [STABLE] This metric records the result of a single healthcheck.
+        healthcheck: IntGaugeVec = gauges("kubernetes_healthcheck", &["name", "type"]);
+        /// [STABLE] This metric records the results of all healthcheck.
+        healthchecks_total: IntCounterVec
+            = counters("kubernetes_healthchecks_total", &["name", "type", "status"]);
+    }
 }
 
 impl HealthcheckMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let start_time = registry.computed_gauges(
-            "process_start_time_seconds",
-            "[ALPHA] Start time of the process since unix epoch in seconds.",
-            &[],
-        );
-        start_time.register(&[], start_time_of_process);
-        Self {
-            healthcheck: registry.gauges(
-                "kubernetes_healthcheck",
-                "[STABLE] This metric records the result of a single healthcheck.",
-                &["name", "type"],
-            ),
-            healthchecks_total: registry.counters(
-                "kubernetes_healthchecks_total",
-                "[STABLE] This metric records the results of all healthcheck.",
-                &["name", "type", "status"],
-            ),
-        }
-    }
-
     /// Records the result of the check `name` at the endpoint `type_` (`healthz`, `livez` or
     /// `readyz`).
     pub fn observe(&self, name: &str, type_: &str, is_healthy: bool) {

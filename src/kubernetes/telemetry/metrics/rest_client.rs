@@ -29,56 +29,30 @@ const SIZES: [f64; 11] = [
 /// unbounded (client-go `rest/request.go:sanitize`).
 const NO_RESPONSE: &str = "<error>";
 
-/// The families by host and verb.
-#[derive(Debug)]
-pub struct RestClientFamilies {
-    request_duration: HistogramVec,
-    rate_limiter_duration: HistogramVec,
-    request_size: HistogramVec,
-    response_size: HistogramVec,
-    requests: IntCounterVec,
-    retries: IntCounterVec,
+families! {
+    pub struct RestClientFamilies {
+        /// [ALPHA] Request latency in seconds. Broken down by verb, and host.
+        request_duration: HistogramVec
+            = histograms("rest_client_request_duration_seconds", &["verb", "host"], &DURATIONS);
+        /// [ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and host.
+        rate_limiter_duration: HistogramVec
+            = histograms("rest_client_rate_limiter_duration_seconds", &["verb", "host"], &DURATIONS);
+        /// [ALPHA] Request size in bytes. Broken down by verb and host.
+        request_size: HistogramVec
+            = histograms("rest_client_request_size_bytes", &["verb", "host"], &SIZES);
+        /// [ALPHA] Response size in bytes. Broken down by verb and host.
+        response_size: HistogramVec
+            = histograms("rest_client_response_size_bytes", &["verb", "host"], &SIZES);
+        /// [ALPHA] Number of HTTP requests, partitioned by status code, method, and host.
+        requests: IntCounterVec
+            = counters("rest_client_requests_total", &["code", "method", "host"]);
+        /// [ALPHA] Number of request retries, partitioned by status code, verb, and host.
+        retries: IntCounterVec
+            = counters("rest_client_request_retries_total", &["code", "verb", "host"]);
+    }
 }
 
 impl RestClientFamilies {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let labels = &["verb", "host"];
-        let histograms = |name, help, buckets| registry.histograms(name, help, labels, buckets);
-        Self {
-            request_duration: histograms(
-                "rest_client_request_duration_seconds",
-                "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
-                &DURATIONS,
-            ),
-            rate_limiter_duration: histograms(
-                "rest_client_rate_limiter_duration_seconds",
-                "[ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and \
-                 host.",
-                &DURATIONS,
-            ),
-            request_size: histograms(
-                "rest_client_request_size_bytes",
-                "[ALPHA] Request size in bytes. Broken down by verb and host.",
-                &SIZES,
-            ),
-            response_size: histograms(
-                "rest_client_response_size_bytes",
-                "[ALPHA] Response size in bytes. Broken down by verb and host.",
-                &SIZES,
-            ),
-            requests: registry.counters(
-                "rest_client_requests_total",
-                "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
-                &["code", "method", "host"],
-            ),
-            retries: registry.counters(
-                "rest_client_request_retries_total",
-                "[ALPHA] Number of request retries, partitioned by status code, verb, and host.",
-                &["code", "verb", "host"],
-            ),
-        }
-    }
-
     /// The metrics of requests with the method `verb` to `host` (name and port). Creates the
     /// series, so call it for such a request only.
     pub fn of(&self, verb: &str, host: &str) -> VerbMetrics {
@@ -146,20 +120,30 @@ const BUCKETS: [f64; 10] = [
     10.0,
 ];
 
-/// The families by queue name. Computed values come from the queues' own counters.
-pub struct WorkQueueFamilies {
-    /// Waiting keys, including those that the queue re-adds after their current sync.
-    pub depth: Computed,
-    /// Adds, without those that coalesce with a waiting key.
-    pub adds: Computed,
-    /// Delayed and rate-limited adds.
-    pub retries: Computed,
-    /// Seconds of all work in progress, summed.
-    pub unfinished_work: Computed,
-    /// Seconds of the longest work in progress.
-    pub longest_running_processor: Computed,
-    queue_duration: HistogramVec,
-    work_duration: HistogramVec,
+families! {
+    /// Computed values come from the queues' own counters.
+    pub struct WorkQueueFamilies {
+        /// [BETA] Current depth of workqueue
+        pub depth: Computed = computed_gauges("workqueue_depth", &["name"]);
+        /// [BETA] Total number of adds handled by workqueue
+        pub adds: Computed = computed_counters("workqueue_adds_total", &["name"]);
+        /// [BETA] Total number of retries handled by workqueue
+        pub retries: Computed = computed_counters("workqueue_retries_total", &["name"]);
+        /// [BETA] How many seconds of work has done that is in progress and hasn't been observed by
+        /// work_duration. Large values indicate stuck threads. One can deduce the number of stuck
+        /// threads by observing the rate at which this increases.
+        pub unfinished_work: Computed
+            = computed_gauges("workqueue_unfinished_work_seconds", &["name"]);
+        /// [BETA] How many seconds has the longest running processor for workqueue been running.
+        pub longest_running_processor: Computed
+            = computed_gauges("workqueue_longest_running_processor_seconds", &["name"]);
+        /// [BETA] How long in seconds an item stays in workqueue before being requested.
+        queue_duration: HistogramVec
+            = histograms("workqueue_queue_duration_seconds", &["name"], &BUCKETS);
+        /// [BETA] How long in seconds processing an item from workqueue takes.
+        work_duration: HistogramVec
+            = histograms("workqueue_work_duration_seconds", &["name"], &BUCKETS);
+    }
 }
 
 /// The histograms of one queue. Clones share their series.
@@ -172,42 +156,6 @@ pub struct WorkQueueMetrics {
 }
 
 impl WorkQueueFamilies {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let gauges = |name, help| registry.computed_gauges(name, help, &["name"]);
-        let counters = |name, help| registry.computed_counters(name, help, &["name"]);
-        let histograms = |name, help| registry.histograms(name, help, &["name"], &BUCKETS);
-        Self {
-            depth: gauges("workqueue_depth", "[BETA] Current depth of workqueue"),
-            adds: counters(
-                "workqueue_adds_total",
-                "[BETA] Total number of adds handled by workqueue",
-            ),
-            retries: counters(
-                "workqueue_retries_total",
-                "[BETA] Total number of retries handled by workqueue",
-            ),
-            unfinished_work: gauges(
-                "workqueue_unfinished_work_seconds",
-                "[BETA] How many seconds of work has done that is in progress and hasn't been \
-                 observed by work_duration. Large values indicate stuck threads. One can deduce \
-                 the number of stuck threads by observing the rate at which this increases.",
-            ),
-            longest_running_processor: gauges(
-                "workqueue_longest_running_processor_seconds",
-                "[BETA] How many seconds has the longest running processor for workqueue been \
-                 running.",
-            ),
-            queue_duration: histograms(
-                "workqueue_queue_duration_seconds",
-                "[BETA] How long in seconds an item stays in workqueue before being requested.",
-            ),
-            work_duration: histograms(
-                "workqueue_work_duration_seconds",
-                "[BETA] How long in seconds processing an item from workqueue takes.",
-            ),
-        }
-    }
-
     /// The histograms of the queue `name`.
     pub fn of(&self, name: &str) -> WorkQueueMetrics {
         WorkQueueMetrics {
@@ -228,68 +176,40 @@ const LATENCIES: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The families by resource. Computed values come from the caches' own counters.
-pub struct WatchFamilies {
-    /// The last 15 digits of the store's resource version.
-    pub store_resource_version: Computed,
-    pub objects: Computed,
-    /// Lists after the first one.
-    pub relists: Computed,
-    pub watches: Computed,
-    /// Events delivered to the handlers.
-    pub events: Computed,
-    /// Objects on the wire that failed to decode.
-    pub decode_failures: Computed,
-    /// Seconds since the last byte arrived.
-    pub silence: Computed,
-    processing_latency: HistogramVec,
+const INFORMER_LABELS: &[&str] = &["name", "group", "version", "resource"];
+
+families! {
+    /// Computed values come from the caches' own counters.
+    pub struct WatchFamilies {
+        /// [ALPHA] The 15 least significant digits of the resource version of the store.
+        pub store_resource_version: Computed
+            = computed_gauges("informer_store_resource_version", INFORMER_LABELS);
+        /// [ALPHA] Time taken to process events after popping from the queue.
+        processing_latency: HistogramVec
+            = histograms("informer_processing_latency_seconds", INFORMER_LABELS, &LATENCIES);
+        /// Objects in the cache.
+        pub objects: Computed
+            = computed_gauges("replicaset_controller_cache_objects", &["resource"]);
+        /// Seconds since a message of the watch, or an object of a list, could be read. Bookmarks
+        /// arrive about once a minute.
+        pub silence: Computed
+            = computed_gauges("replicaset_controller_watch_silence_seconds", &["resource"]);
+        /// Lists completed after the first one.
+        pub relists: Computed
+            = computed_counters("replicaset_controller_relists_total", &["resource"]);
+        /// Watches that the API server opened.
+        pub watches: Computed
+            = computed_counters("replicaset_controller_watches_total", &["resource"]);
+        /// Cache events delivered to the controller, including resyncs.
+        pub events: Computed
+            = computed_counters("replicaset_controller_cache_events_total", &["resource"]);
+        /// Objects from the API server that failed to decode.
+        pub decode_failures: Computed
+            = computed_counters("replicaset_controller_decode_failures_total", &["resource"]);
+    }
 }
 
 impl WatchFamilies {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let informer = &["name", "group", "version", "resource"];
-        let gauges = |name, help| registry.computed_gauges(name, help, &["resource"]);
-        let counters = |name, help| registry.computed_counters(name, help, &["resource"]);
-        Self {
-            store_resource_version: registry.computed_gauges(
-                "informer_store_resource_version",
-                "[ALPHA] The 15 least significant digits of the resource version of the store.",
-                informer,
-            ),
-            processing_latency: registry.histograms(
-                "informer_processing_latency_seconds",
-                "[ALPHA] Time taken to process events after popping from the queue.",
-                informer,
-                &LATENCIES,
-            ),
-            objects: gauges(
-                "replicaset_controller_cache_objects",
-                "Objects in the cache.",
-            ),
-            silence: gauges(
-                "replicaset_controller_watch_silence_seconds",
-                "Seconds since a message of the watch, or an object of a list, could be read. \
-                 Bookmarks arrive about once a minute.",
-            ),
-            relists: counters(
-                "replicaset_controller_relists_total",
-                "Lists completed after the first one.",
-            ),
-            watches: counters(
-                "replicaset_controller_watches_total",
-                "Watches that the API server opened.",
-            ),
-            events: counters(
-                "replicaset_controller_cache_events_total",
-                "Cache events delivered to the controller, including resyncs.",
-            ),
-            decode_failures: counters(
-                "replicaset_controller_decode_failures_total",
-                "Objects from the API server that failed to decode.",
-            ),
-        }
-    }
-
     /// The histogram of the seconds that the controller takes per event of this resource.
     pub fn processing_latency(&self, group: &str, version: &str, resource: &str) -> Histogram {
         let labels = &[INFORMER, group, version, resource];
