@@ -15,7 +15,7 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::stdx::escape::shell_word;
 
 pub use self::self_check::{
-    DEPLOYMENTS_FORBIDDEN, PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload, missing_rights,
+    DEPLOYMENTS_FORBIDDEN, PODS_FORBIDDEN, QUOTAS_FORBIDDEN, forbidden_workload,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -353,16 +353,8 @@ impl Indexed for Deployment {
     type Bucket = Arc<str>;
     type Tally = ();
 
-    fn key(&self) -> &ObjectKey {
-        &self.key
-    }
-
-    fn uid(&self) -> &Uid {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &ResourceVersion {
-        &self.resource_version
+    fn identity(&self) -> (&ObjectKey, &Uid, &ResourceVersion) {
+        (&self.key, &self.uid, &self.resource_version)
     }
 
     fn buckets(&self) -> [Option<Arc<str>>; 2] {
@@ -374,16 +366,8 @@ impl Indexed for ReplicaSet {
     type Bucket = ReplicaSetBucket;
     type Tally = ();
 
-    fn key(&self) -> &ObjectKey {
-        &self.key
-    }
-
-    fn uid(&self) -> &Uid {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &ResourceVersion {
-        &self.resource_version
+    fn identity(&self) -> (&ObjectKey, &Uid, &ResourceVersion) {
+        (&self.key, &self.uid, &self.resource_version)
     }
 
     fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {

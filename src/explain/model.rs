@@ -173,6 +173,15 @@ impl Deletion {
     /// Why a scale-down spares a pod.
     pub const SPARED: &str = "annotated scale-down=never: no scale-down deletes it";
 
+    pub(super) fn new(pod: &Pod, rule: Option<&'static str>, because: impl Into<String>) -> Self {
+        Self {
+            pod: pod.key.name.to_string(),
+            rule,
+            because: because.into(),
+            ties_with: None,
+        }
+    }
+
     fn is_spared(&self) -> bool {
         self.because == Self::SPARED
     }
@@ -191,6 +200,16 @@ pub struct NotCounted {
     pub reason: &'static str,
     /// The reason in words.
     pub because: String,
+}
+
+impl NotCounted {
+    pub(super) fn new(pod: &Pod, reason: &'static str, because: impl Into<String>) -> Self {
+        Self {
+            pod: pod.key.name.to_string(),
+            reason,
+            because: because.into(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -190,11 +190,7 @@ fn not_counted(facts: &ReplicaSetFacts, selector: &Selector, sources: &Sources) 
             Claim::Release => "its labels do not match the selector, so it is released",
             Claim::Ignore => "the ReplicaSet is terminating and adopts no pods",
         };
-        found.push(NotCounted {
-            pod: pod.key.name.to_string(),
-            reason: "does-not-match",
-            because: because.to_owned(),
-        });
+        found.push(NotCounted::new(pod, "does-not-match", because));
     }
     // Pods that match but have another owner are a common mistake. Without a list of the namespace,
     // only those of sibling ReplicaSets are known.
@@ -205,11 +201,8 @@ fn not_counted(facts: &ReplicaSetFacts, selector: &Selector, sources: &Sources) 
         };
         let has_other_owner = owner.uid != rs.uid && selector.matches(&pod.labels);
         if has_other_owner && seen.insert(&pod.uid) {
-            found.push(NotCounted {
-                pod: pod.key.name.to_string(),
-                reason: "other-owner",
-                because: format!("it belongs to {} {}", owner.kind, owner.name),
-            });
+            let because = format!("it belongs to {} {}", owner.kind, owner.name);
+            found.push(NotCounted::new(pod, "other-owner", because));
         }
     }
     found
@@ -220,17 +213,13 @@ fn names(pods: &[Arc<Pod>]) -> Vec<String> {
 }
 
 fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
-    let pod_name = pod.key.name.to_string();
     let Some(since) = pod.deletion else {
         let phase = match pod.phase {
             PodPhase::Succeeded => "Succeeded",
             _ => "Failed",
         };
-        return NotCounted {
-            pod: pod_name,
-            reason: "finished",
-            because: format!("phase {phase}: finished pods do not count"),
-        };
+        let because = format!("phase {phase}: finished pods do not count");
+        return NotCounted::new(pod, "finished", because);
     };
     let because = match sources.finalizers.get(&pod.uid) {
         Some(names) if !names.is_empty() => format!(
@@ -239,11 +228,7 @@ fn inactive(pod: &Pod, sources: &Sources) -> NotCounted {
         ),
         _ => format!("terminating, grace period until {since}"),
     };
-    NotCounted {
-        pod: pod_name,
-        reason: "terminating",
-        because,
-    }
+    NotCounted::new(pod, "terminating", because)
 }
 
 fn next_step(
@@ -343,12 +328,8 @@ fn chosen_deletions(
     let first_kept = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
     let one = |pod: &Arc<Pod>| {
         if context.unresolved.contains(&pod.uid) {
-            return Deletion {
-                pod: pod.key.name.to_string(),
-                rule: Some("unresolved"),
-                because: "its deletion was requested already, with an unknown outcome".to_owned(),
-                ties_with: None,
-            };
+            let because = "its deletion was requested already, with an unknown outcome";
+            return Deletion::new(pod, Some("unresolved"), because);
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
         if let Some(because) = preferred.get(&pod.uid) {
@@ -356,12 +337,7 @@ fn chosen_deletions(
         }
         match (ranked, first_kept) {
             (Some(ranked), Some(kept)) => deletion(ranked, Some(kept), context.order),
-            _ => Deletion {
-                pod: pod.key.name.to_string(),
-                rule: None,
-                because: "all pods are deleted".to_owned(),
-                ties_with: None,
-            },
+            _ => Deletion::new(pod, None, "all pods are deleted"),
         }
     };
     chosen.iter().take(NAMED_MAX).map(one).collect()
@@ -383,34 +359,21 @@ fn deletions(sorted: &[PreferredPod], places: &Places, order: DeletionOrder) -> 
 }
 
 fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder) -> Deletion {
-    let pod = ranked.pod.key.name.to_string();
-    if order.marks.spare(&ranked.pod) {
-        return Deletion {
-            pod,
-            rule: Some(Rule::Mark.name()),
-            because: Deletion::SPARED.to_owned(),
-            ties_with: None,
-        };
+    let pod = &ranked.pod;
+    if order.marks.spare(pod) {
+        return Deletion::new(pod, Some(Rule::Mark.name()), Deletion::SPARED);
     }
     let Some(other) = other else {
+        return Deletion::new(pod, None, "deleted last");
+    };
+    let Some((rule, _)) = first_difference(ranked, other, order) else {
+        let other = other.pod.key.name.to_string();
         return Deletion {
-            pod,
-            rule: None,
-            because: "deleted last".to_owned(),
-            ties_with: None,
+            ties_with: Some(other.clone()),
+            ..Deletion::new(pod, None, format!("ties with {other}"))
         };
     };
-    let rule = first_difference(ranked, other, order).map(|(rule, _)| rule);
-    let ties_with = rule.is_none().then(|| other.pod.key.name.to_string());
-    Deletion {
-        pod,
-        ties_with,
-        rule: rule.map(Rule::name),
-        because: match rule {
-            Some(rule) => because(rule, ranked, other),
-            None => format!("ties with {}", other.pod.key.name),
-        },
-    }
+    Deletion::new(pod, Some(rule.name()), because(rule, ranked, other))
 }
 
 fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
@@ -560,10 +523,6 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
         format!("{n} {pods_are} in {domain}, and no other domain has more pods to delete")
     });
     let both = [in_domain, on_node].into_iter().flatten();
-    Deletion {
-        pod: pod.key.name.to_string(),
-        rule: Some(because.preference.name()),
-        because: both.collect::<Vec<_>>().join("; "),
-        ties_with: None,
-    }
+    let text = both.collect::<Vec<_>>().join("; ");
+    Deletion::new(pod, Some(because.preference.name()), text)
 }

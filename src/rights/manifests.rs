@@ -1,5 +1,7 @@
 //! Renders the permissions as YAML for `kubectl apply -f -`. Pure; called by the command `rbac`.
 
+use serde_json::{Value, json};
+
 use super::{Grant, Right, Role};
 use crate::stdx::escape::shell_word;
 
@@ -61,19 +63,12 @@ impl Account {
         }
     }
 
-    fn subject(&self) -> String {
+    fn subject(&self) -> Value {
         match self {
-            Self::ServiceAccount { namespace, name } => format!(
-                "- kind: ServiceAccount\n  name: {}\n  namespace: {}\n",
-                scalar(name),
-                scalar(namespace)
-            ),
-            Self::User(name) => {
-                format!(
-                    "- kind: User\n  apiGroup: {GROUP}\n  name: {}\n",
-                    scalar(name)
-                )
+            Self::ServiceAccount { namespace, name } => {
+                json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
             }
+            Self::User(name) => json!({"kind": "User", "apiGroup": GROUP, "name": name}),
         }
     }
 }
@@ -82,13 +77,16 @@ impl Account {
 pub fn manifests(grants: &[Grant], account: &Account) -> String {
     let mut documents = Vec::new();
     if let Account::ServiceAccount { namespace, name } = account {
-        documents.push(format!(
-            "apiVersion: v1\nkind: ServiceAccount\n{}",
-            metadata(name, Some(namespace))
-        ));
+        documents.push(json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": metadata(name, Some(namespace)),
+        }));
     }
     documents.extend(grants.iter().flat_map(|grant| documents_of(grant, account)));
-    documents.join("---\n")
+    let texts = documents.iter().map(serde_saphyr::to_string);
+    let texts: Result<Vec<String>, _> = texts.collect();
+    texts.expect("YAML has all values of JSON").join("---\n")
 }
 
 /// A comment that warns of an account that others can use to act in the whole cluster; empty if
@@ -112,7 +110,7 @@ pub fn warning(grants: &[Grant], account: &Account) -> String {
 }
 
 /// The role of a grant, unless it exists, and its binding.
-fn documents_of(grant: &Grant, account: &Account) -> Vec<String> {
+fn documents_of(grant: &Grant, account: &Account) -> Vec<Value> {
     let mut documents = Vec::new();
     let (name, kind) = match grant.role {
         Role::Stock(role) => (binding_name(role), "ClusterRole"),
@@ -124,11 +122,12 @@ fn documents_of(grant: &Grant, account: &Account) -> Vec<String> {
     let role = match grant.role {
         Role::Stock(role) => role,
         Role::Own(_) => {
-            let rules: String = grant.rights.iter().map(rule).collect();
-            documents.push(format!(
-                "apiVersion: {GROUP}/v1\nkind: {kind}\n{}rules:\n{rules}",
-                metadata(&name, namespace)
-            ));
+            documents.push(json!({
+                "apiVersion": format!("{GROUP}/v1"),
+                "kind": kind,
+                "metadata": metadata(&name, namespace),
+                "rules": grant.rights.iter().map(rule).collect::<Vec<_>>(),
+            }));
             &name
         }
     };
@@ -137,13 +136,13 @@ fn documents_of(grant: &Grant, account: &Account) -> Vec<String> {
     } else {
         "ClusterRoleBinding"
     };
-    documents.push(format!(
-        "apiVersion: {GROUP}/v1\nkind: {binding}\n{}\
-         roleRef:\n  apiGroup: {GROUP}\n  kind: {kind}\n  name: {}\nsubjects:\n{}",
-        metadata(&name, namespace),
-        scalar(role),
-        account.subject()
-    ));
+    documents.push(json!({
+        "apiVersion": format!("{GROUP}/v1"),
+        "kind": binding,
+        "metadata": metadata(&name, namespace),
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
+        "subjects": [account.subject()],
+    }));
     documents
 }
 
@@ -157,51 +156,24 @@ fn binding_name(role: &str) -> String {
     }
 }
 
-fn metadata(name: &str, namespace: Option<&str>) -> String {
-    let name = scalar(name);
-    match namespace {
-        Some(namespace) => format!(
-            "metadata:\n  name: {name}\n  namespace: {}\n",
-            scalar(namespace)
-        ),
-        None => format!("metadata:\n  name: {name}\n"),
+fn metadata(name: &str, namespace: Option<&str>) -> Value {
+    let mut metadata = json!({"name": name});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
     }
+    metadata
 }
 
-fn rule(right: &Right) -> String {
-    let list = |words: &[&str]| {
-        words
-            .iter()
-            .map(|word| scalar(word))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let name = right.name.as_deref();
-    let names = name.map_or(String::new(), |name| {
-        format!("  resourceNames: [{}]\n", scalar(name))
+fn rule(right: &Right) -> Value {
+    let mut rule = json!({
+        "apiGroups": [right.group],
+        "resources": [right.resource],
+        "verbs": right.verbs,
     });
-    format!(
-        "- apiGroups: [{}]\n  resources: [{}]\n{names}  verbs: [{}]\n",
-        list(&[right.group]),
-        list(&[&right.resource]),
-        list(right.verbs)
-    )
-}
-
-/// Formats a YAML string: plain if unambiguous, otherwise quoted as in JSON.
-fn scalar(text: &str) -> String {
-    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && !text.ends_with(':')
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-./:_@".contains(c))
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
-            .contains(&text.to_ascii_lowercase().as_str());
-    if is_plain {
-        text.to_owned()
-    } else {
-        serde_json::Value::from(text).to_string()
+    if let Some(name) = &right.name {
+        rule["resourceNames"] = json!([name]);
     }
+    rule
 }
 
 #[cfg(test)]
@@ -210,7 +182,7 @@ mod tests {
 
     use super::super::tests::all_enabled;
     use super::super::{RightsOptions, grants};
-    use super::{Account, manifests, scalar, warning};
+    use super::{Account, manifests, warning};
     use crate::api::workload_kind::REPLICA_SET;
 
     fn documents(options: &RightsOptions, account: &Account) -> Vec<Value> {
@@ -337,16 +309,18 @@ mod tests {
 
     #[test]
     fn strings_stay_strings() {
-        for (text, expected) in [
-            ("system:auth-delegator", "system:auth-delegator"),
-            ("jane@example.com", "jane@example.com"),
-            ("", r#""""#),
-            ("true", r#""true""#),
-            ("12", r#""12""#),
-            ("a: b", r#""a: b""#),
-            ("a:", r#""a:""#),
+        for text in [
+            "system:auth-delegator",
+            "jane@example.com",
+            "true",
+            "12",
+            "a: b",
+            "a:",
+            "~",
         ] {
-            assert_eq!(scalar(text), expected);
+            let account = Account::User(text.to_owned());
+            let documents = documents(&all_enabled(), &account);
+            assert_eq!(documents[0]["subjects"][0]["name"], text);
         }
     }
 }

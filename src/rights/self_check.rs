@@ -2,7 +2,6 @@
 //! the API server's version, since it may be upgraded, and looks for Workloads. Runs on the thread
 //! `self-check`; no other thread waits for it.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -151,7 +150,7 @@ impl SelfCheck {
                     return;
                 }
                 Ok(missing) => {
-                    self.log_missing(missing);
+                    self.log_missing(&missing);
                     return;
                 }
                 Err(ClientError::Stopped) => return,
@@ -172,7 +171,7 @@ impl SelfCheck {
         }
     }
 
-    fn missing(&self, stop: &Stop) -> Result<Vec<(&Grant, &Right, &'static str)>, ClientError> {
+    fn missing(&self, stop: &Stop) -> Result<Vec<Missing<'_>>, ClientError> {
         let mut missing = Vec::new();
         for grant in &self.grants {
             for right in &grant.rights {
@@ -226,7 +225,7 @@ impl SelfCheck {
             .map_err(|error| ClientError::Decode(format!("the response is not an object: {error}")))
     }
 
-    fn log_missing(&self, missing: Vec<(&Grant, &Right, &'static str)>) {
+    fn log_missing(&self, missing: &[Missing<'_>]) {
         let username = self.username();
         let level = if missing.iter().any(|(grant, _, _)| grant.is_vital) {
             log::Level::Error
@@ -293,43 +292,29 @@ pub fn forbidden_workload(workload: &WorkloadKind) -> String {
     )
 }
 
+/// A permission that is missing: a verb of a right.
+type Missing<'a> = (&'a Grant, &'a Right, &'a str);
+
 /// Describes each missing permission with its purpose and scope. `missing` holds the denied verbs,
 /// grouped by grant.
-pub fn missing_rights<'a>(
-    missing: impl IntoIterator<Item = (&'a Grant, &'a Right, &'a str)>,
-) -> String {
-    let mut text = String::new();
-    let mut last: Option<(&Grant, &Right)> = None;
-    for (grant, right, verb) in missing {
-        match last {
-            Some((of, on)) if std::ptr::eq(of, grant) && is_same_object(on, right) => {
-                text.push_str(", ");
-            }
-            Some((of, on)) => {
-                text.push(' ');
-                text.push_str(&object(on));
-                if std::ptr::eq(of, grant) {
-                    text.push_str(", ");
-                } else {
-                    text.push_str(&place(of));
-                    text.push_str("; ");
-                }
-            }
-            None => {}
-        }
-        if !last.is_some_and(|(of, _)| std::ptr::eq(of, grant)) {
-            // Writing to a string cannot fail.
-            write!(text, "cannot {} without: ", grant.purpose).unwrap_or_default();
-        }
-        text.push_str(verb);
-        last = Some((grant, right));
-    }
-    if let Some((of, on)) = last {
-        text.push(' ');
-        text.push_str(&object(on));
-        text.push_str(&place(of));
-    }
-    text
+pub fn missing_rights(missing: &[Missing<'_>]) -> String {
+    let of_object = |same: &[Missing<'_>]| {
+        let verbs: Vec<&str> = same.iter().map(|(_, _, verb)| *verb).collect();
+        format!("{} {}", verbs.join(", "), object(same[0].1))
+    };
+    let of_grant = |missing: &[Missing<'_>]| {
+        let grant = missing[0].0;
+        let objects = missing
+            .chunk_by(|a, b| is_same_object(a.1, b.1))
+            .map(of_object);
+        let objects: Vec<String> = objects.collect();
+        let (purpose, objects) = (&grant.purpose, objects.join(", "));
+        format!("cannot {purpose} without: {objects}{}", place(grant))
+    };
+    let grants = missing
+        .chunk_by(|a, b| std::ptr::eq(a.0, b.0))
+        .map(of_grant);
+    grants.collect::<Vec<_>>().join("; ")
 }
 
 fn is_same_object(one: &Right, other: &Right) -> bool {
@@ -386,11 +371,11 @@ mod tests {
             }
         }
         assert_eq!(
-            missing_rights(missing),
+            missing_rights(&missing),
             "cannot control ReplicaSets without: update replicasets.apps/status, create, delete \
              pods in the whole cluster; cannot take part in the leader election without: update \
              leases.coordination.k8s.io/kube-controller-manager in namespace kube-system"
         );
-        assert_eq!(missing_rights([]), "");
+        assert_eq!(missing_rights(&[]), "");
     }
 }

@@ -21,25 +21,18 @@ use crate::stdx::escape::report;
 /// DIFFERS: for reading only. Upstream opens these paths for writes too, which a `*` does not
 /// suggest.
 #[derive(Clone, Debug, Default)]
-pub struct AllowedPaths {
-    exact: Vec<String>,
-    prefixes: Vec<String>,
-}
+pub struct AllowedPaths(Vec<String>);
 
 impl AllowedPaths {
     /// The values of `--authorization-always-allow-paths`. INVARIANT: a `*` is at the end, if
     /// anywhere; the flag's parser ensures it.
     pub fn of<T: AsRef<str>>(paths: &[T]) -> Self {
-        let mut allowed = Self::default();
-        for path in paths {
-            let path = path.as_ref();
-            let bare = path.strip_prefix('/').unwrap_or(path);
-            match bare.strip_suffix('*') {
-                Some(prefix) => allowed.prefixes.push(prefix.to_owned()),
-                None => allowed.exact.push(bare.to_owned()),
-            }
-        }
-        allowed
+        Self(
+            paths
+                .iter()
+                .map(|path| bare(path.as_ref()).to_owned())
+                .collect(),
+        )
     }
 
     /// True if any client may send this HTTP method to this path.
@@ -47,13 +40,17 @@ impl AllowedPaths {
         let is_read = ["GET", "HEAD"]
             .iter()
             .any(|it| method.eq_ignore_ascii_case(it));
-        let bare = path.strip_prefix('/').unwrap_or(path);
-        let is_listed = || {
-            self.exact.iter().any(|exact| exact == bare)
-                || self.prefixes.iter().any(|prefix| bare.starts_with(prefix))
+        let path = bare(path);
+        let matches = |allowed: &String| match allowed.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == allowed,
         };
-        is_read && is_listed()
+        is_read && self.0.iter().any(matches)
     }
+}
+
+fn bare(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path)
 }
 
 pub(super) struct Gate {

@@ -1,6 +1,5 @@
 //! A point in time in eight bytes, and durations in Go's format.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroI64;
 use std::str::FromStr;
@@ -9,6 +8,8 @@ use std::time::Duration;
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::{Deserialize, Deserializer, Error};
+
+use super::json::Text;
 
 /// A point in time with microsecond resolution, finer than any object's timestamps.
 ///
@@ -54,10 +55,8 @@ impl FromStr for CompactTimestamp {
 
 impl<'de> Deserialize<'de> for CompactTimestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        let Text(text) = Text::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
+        let text = Text::deserialize(deserializer)?;
+        text.as_ref().parse().map_err(D::Error::custom)
     }
 }
 

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::compact_timestamp::CompactTimestamp;
 use super::interner::Interner;
-use super::object_key::{ControllerRef, Uid};
+use super::label_selector::Labels;
+use super::object_key::{ControllerRef, ResourceVersion, Uid};
 
 /// A string, borrowed if it has no escapes: serde borrows a bare `Cow` nowhere but in a field.
 #[derive(Debug, Default, Deserialize)]
@@ -98,6 +100,29 @@ pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de
         return Err(D::Error::custom("empty name"));
     }
     Ok(name)
+}
+
+/// `metadata` with the annotations that are read of the kind.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "A: Deserialize<'de>"))]
+pub(super) struct MetadataJson<'a, A> {
+    #[serde(borrow)]
+    pub(super) namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, deserialize_with = "name")]
+    pub(super) name: Cow<'a, str>,
+    #[serde(default)]
+    pub(super) uid: Uid,
+    #[serde(default)]
+    pub(super) resource_version: ResourceVersion,
+    pub(super) generation: Option<i64>,
+    #[serde(default)]
+    pub(super) labels: Labels,
+    pub(super) annotations: Option<A>,
+    pub(super) finalizers: Option<Vec<IgnoredAny>>,
+    #[serde(borrow)]
+    pub(super) owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
+    pub(super) creation_timestamp: Option<CompactTimestamp>,
+    pub(super) deletion_timestamp: Option<CompactTimestamp>,
 }
 
 #[derive(Debug, Deserialize)]

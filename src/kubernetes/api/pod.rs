@@ -31,12 +31,11 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::compact_timestamp::CompactTimestamp;
 use super::interner::Interner;
-use super::json::{OwnerReferenceJson, Text, collect_map, controller_of};
+use super::json::{MetadataJson, Text, collect_map, controller_of};
 use super::label_selector::Labels;
 use super::object_key::{ControllerRef, ObjectKey, OwnerKey, ResourceVersion, Uid};
 use super::policy::{SCALE_DOWN, ScaleDownMark};
@@ -182,33 +181,11 @@ impl PodPhase {
 #[derive(Deserialize)]
 struct PodJson<'a> {
     #[serde(borrow)]
-    metadata: MetadataJson<'a>,
+    metadata: MetadataJson<'a, Annotations>,
     #[serde(borrow)]
     spec: Option<SpecJson<'a>>,
     #[serde(borrow)]
     status: Option<StatusJson<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson<'a> {
-    #[serde(borrow)]
-    namespace: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "crate::api::json::name")]
-    name: Cow<'a, str>,
-    #[serde(default)]
-    uid: Uid,
-    #[serde(default)]
-    resource_version: ResourceVersion,
-    #[serde(default)]
-    labels: Labels,
-    #[serde(default, deserialize_with = "collect_map")]
-    annotations: Annotations,
-    finalizers: Option<Vec<IgnoredAny>>,
-    #[serde(borrow)]
-    owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
-    creation_timestamp: Option<CompactTimestamp>,
-    deletion_timestamp: Option<CompactTimestamp>,
 }
 
 #[derive(Default, Deserialize)]
@@ -267,6 +244,7 @@ impl PodJson<'_> {
     fn into_pod(self, interner: &mut Interner) -> Pod {
         let (metadata, spec) = (self.metadata, self.spec.unwrap_or_default());
         let status = self.status.unwrap_or_default();
+        let annotations = metadata.annotations.unwrap_or_default();
         let conditions = status.conditions.as_deref().unwrap_or_default().iter();
         let ready = conditions
             .clone()
@@ -302,8 +280,8 @@ impl PodJson<'_> {
             deletion: metadata.deletion_timestamp,
             restarts: max_restarts(status.container_statuses.iter().flatten()),
             sidecar_restarts: max_restarts(sidecars),
-            deletion_cost: metadata.annotations.deletion_cost,
-            scale_down: metadata.annotations.scale_down,
+            deletion_cost: annotations.deletion_cost,
+            scale_down: annotations.scale_down,
             has_finalizers: metadata.finalizers.is_some_and(|it| !it.is_empty()),
             failure: PodFailure::of(phase, reason, last_change, interner),
         }
@@ -335,6 +313,12 @@ impl<'a> FromIterator<(Text<'a>, Text<'a>)> for Annotations {
             }
         }
         annotations
+    }
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        collect_map(deserializer)
     }
 }
 

@@ -22,7 +22,7 @@ use super::policy::OptIns;
 use super::protobuf;
 use super::protobuf::{Envelope, Parts, ProtobufError, contents, last, text};
 use super::workload_kind::{REPLICA_SET, WorkloadKind};
-use crate::api::json::{JSON, OwnerReferenceJson, controller_of};
+use crate::api::json::{JSON, MetadataJson, controller_of};
 use crate::api::label_selector::LabelSelector;
 use crate::api::workload_kind::SelectorForm;
 
@@ -216,7 +216,7 @@ fn read(
     interner: &mut Interner,
 ) -> Result<ReplicaSet, serde_json::Error> {
     let object: ObjectJson<'_> = serde_json::from_slice(json)?;
-    let metadata: MetadataJson<'_> = serde_json::from_str(object.metadata.get())?;
+    let metadata: MetadataJson<'_, OptIns> = serde_json::from_str(object.metadata.get())?;
     let spec: SpecJson<'_> = serde_json::from_str(object.spec.get())?;
     let template_labels = spec.template.and_then(|t| t.metadata).map(|m| m.labels);
     Ok(ReplicaSet {
@@ -289,25 +289,6 @@ struct ObjectJson<'a> {
     #[serde(borrow)]
     spec: &'a RawValue,
     status: Option<ReplicaSetStatus>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson<'a> {
-    #[serde(borrow)]
-    namespace: Option<Cow<'a, str>>,
-    #[serde(borrow, deserialize_with = "crate::api::json::name")]
-    name: Cow<'a, str>,
-    #[serde(default)]
-    uid: Uid,
-    #[serde(default)]
-    resource_version: ResourceVersion,
-    generation: Option<i64>,
-    creation_timestamp: Option<CompactTimestamp>,
-    deletion_timestamp: Option<CompactTimestamp>,
-    annotations: Option<OptIns>,
-    #[serde(borrow)]
-    owner_references: Option<Vec<OwnerReferenceJson<'a>>>,
 }
 
 #[derive(Deserialize)]

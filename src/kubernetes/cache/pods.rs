@@ -28,16 +28,8 @@ impl Indexed for Pod {
     type Bucket = PodBucket;
     type Tally = PodTally;
 
-    fn key(&self) -> &ObjectKey {
-        &self.key
-    }
-
-    fn uid(&self) -> &Uid {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &ResourceVersion {
-        &self.resource_version
+    fn identity(&self) -> (&ObjectKey, &Uid, &ResourceVersion) {
+        (&self.key, &self.uid, &self.resource_version)
     }
 
     fn buckets(&self) -> [Option<PodBucket>; 2] {
@@ -87,16 +79,8 @@ impl Indexed for ReplicaSet {
     type Bucket = ReplicaSetBucket;
     type Tally = ();
 
-    fn key(&self) -> &ObjectKey {
-        &self.key
-    }
-
-    fn uid(&self) -> &Uid {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &ResourceVersion {
-        &self.resource_version
+    fn identity(&self) -> (&ObjectKey, &Uid, &ResourceVersion) {
+        (&self.key, &self.uid, &self.resource_version)
     }
 
     fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {

@@ -32,11 +32,20 @@ pub trait Indexed: Debug + PartialEq + Send + Sync + 'static {
     /// The counts of the objects in one bucket. Cloning copies at most a pointer.
     type Tally: Clone + Debug + Default + Send + Sync;
 
-    fn key(&self) -> &ObjectKey;
+    /// Its key, its UID and its version.
+    fn identity(&self) -> (&ObjectKey, &Uid, &ResourceVersion);
 
-    fn uid(&self) -> &Uid;
+    fn key(&self) -> &ObjectKey {
+        self.identity().0
+    }
 
-    fn resource_version(&self) -> &ResourceVersion;
+    fn uid(&self) -> &Uid {
+        self.identity().1
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        self.identity().2
+    }
 
     /// The buckets of the object. Each position of the array has its own kind of bucket, so an
     /// object is never in one bucket twice.

@@ -2,7 +2,6 @@
 //! thread reads them for every request; [`ClientConfig::reload`](super::ClientConfig::reload)
 //! replaces them on the thread `signal`.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -118,14 +117,5 @@ impl Access {
         }
         self.credentials.store(Arc::new(credentials));
         Ok(changes)
-    }
-}
-
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
-            .field("credentials", &self.credentials.load())
-            .field("tls", &self.tls)
-            .finish_non_exhaustive()
     }
 }

@@ -152,9 +152,6 @@ impl fmt::Debug for ClientConfig {
         f.debug_struct("ClientConfig")
             .field("url", &self.url)
             .field("origin", &self.origin)
-            .field("access", &self.access)
-            .field("proxy", &self.proxy)
-            .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
 }

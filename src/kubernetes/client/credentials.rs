@@ -267,18 +267,9 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
+    /// Prints no secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = match &self.source {
-            Source::None => "none".to_owned(),
-            Source::Token(..) => "token".to_owned(),
-            Source::Basic(_) => "name and password".to_owned(),
-            Source::File(file) => format!("token file {}", file.path.display()),
-            Source::Plugin(plugin) => format!("plugin {}", plugin.command()),
-        };
-        f.debug_struct("Credentials")
-            .field("source", &source)
-            .field("impersonation", &self.impersonation)
-            .finish_non_exhaustive()
+        write!(f, "credentials of {}", self.owner)
     }
 }
 

@@ -106,9 +106,8 @@ impl Log for Logger {
         if !filter.is_some_and(|filter| filter.enabled(record.metadata(), module)) {
             return;
         }
-        let suppressed = match self.limit.decide(record) {
-            RateDecision::Write { suppressed } => suppressed,
-            RateDecision::Suppress => return,
+        let Some(suppressed) = self.limit.decide(record) else {
+            return;
         };
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("?");
@@ -248,15 +247,6 @@ const REQUESTED: &str = concat!(env!("CARGO_CRATE_NAME"), "::telemetry::threads"
 /// Maximum number of tracked places. This program has fewer; any excess shares one entry.
 const PLACES_MAX: usize = 1000;
 
-/// The decision for a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RateDecision {
-    /// Write the record, after this number of suppressed records from the same place.
-    Write { suppressed: u64 },
-    /// Count the record without writing it.
-    Suppress,
-}
-
 /// All places. The lock is held for one map access.
 #[derive(Debug, Default)]
 struct Limit {
@@ -271,16 +261,18 @@ struct Place {
 }
 
 impl Limit {
-    fn decide(&self, record: &Record<'_>) -> RateDecision {
+    /// Returns the number of records of the same place that were suppressed before this one; `None`
+    /// if this one is suppressed too.
+    fn decide(&self, record: &Record<'_>) -> Option<u64> {
         let is_requested = record.module_path() == Some(REQUESTED);
         if is_requested || matches!(record.level(), Level::Error | Level::Debug | Level::Trace) {
-            return RateDecision::Write { suppressed: 0 };
+            return Some(0);
         }
         let file = record.file().unwrap_or_default();
         self.decide_at(file, record.line().unwrap_or_default(), Instant::now())
     }
 
-    fn decide_at(&self, file: &str, line: u32, now: Instant) -> RateDecision {
+    fn decide_at(&self, file: &str, line: u32, now: Instant) -> Option<u64> {
         let mut places = self.places.lock();
         let mut key = (file.to_owned(), line);
         if places.len() >= PLACES_MAX && !places.contains_key(&key) {
@@ -300,11 +292,10 @@ impl Limit {
         }
         if place.remaining == 0 {
             place.suppressed += 1;
-            return RateDecision::Suppress;
+            return None;
         }
         place.remaining -= 1;
-        let suppressed = std::mem::take(&mut place.suppressed);
-        RateDecision::Write { suppressed }
+        Some(std::mem::take(&mut place.suppressed))
     }
 }
 
@@ -335,9 +326,7 @@ fn line(record: &Record<'_>, content: &Content, now: Timestamp, thread: &str) ->
 mod tests {
     use log::Record;
 
-    use super::{
-        BURST, Content, Duration, Instant, Level, Limit, REQUESTED, RateDecision, Timestamp, line,
-    };
+    use super::{BURST, Content, Duration, Instant, Level, Limit, REQUESTED, Timestamp, line};
     use crate::stdx::escape::TEXT_BYTES_MAX;
 
     #[test]
@@ -382,12 +371,9 @@ mod tests {
             let decisions = (0..=BURST).map(|_| limit.decide(&record));
             decisions.last().expect("there are some")
         };
-        let written = RateDecision::Write { suppressed: 0 };
+        let written = Some(0);
         assert_eq!(decide(REQUESTED), written);
-        assert_eq!(
-            decide("replicaset_controller::other"),
-            RateDecision::Suppress
-        );
+        assert_eq!(decide("replicaset_controller::other"), None);
         let lists = std::any::type_name::<crate::telemetry::threads::ThreadReport>();
         assert!(lists.starts_with(REQUESTED), "{lists}");
     }
@@ -397,28 +383,16 @@ mod tests {
         let limit = Limit::default();
         let now = Instant::now();
         for _ in 0..BURST {
-            assert_eq!(
-                limit.decide_at("a", 1, now),
-                RateDecision::Write { suppressed: 0 }
-            );
+            assert_eq!(limit.decide_at("a", 1, now), Some(0));
         }
-        assert_eq!(limit.decide_at("a", 1, now), RateDecision::Suppress);
-        assert_eq!(limit.decide_at("a", 1, now), RateDecision::Suppress);
-        assert_eq!(
-            limit.decide_at("a", 2, now),
-            RateDecision::Write { suppressed: 0 }
-        );
+        assert_eq!(limit.decide_at("a", 1, now), None);
+        assert_eq!(limit.decide_at("a", 1, now), None);
+        assert_eq!(limit.decide_at("a", 2, now), Some(0));
         let later = now + Duration::from_millis(1500);
-        assert_eq!(
-            limit.decide_at("a", 1, later),
-            RateDecision::Write { suppressed: 2 }
-        );
-        assert_eq!(limit.decide_at("a", 1, later), RateDecision::Suppress);
+        assert_eq!(limit.decide_at("a", 1, later), Some(2));
+        assert_eq!(limit.decide_at("a", 1, later), None);
         let much_later = now + Duration::from_hours(1);
-        assert_eq!(
-            limit.decide_at("a", 1, much_later),
-            RateDecision::Write { suppressed: 1 }
-        );
+        assert_eq!(limit.decide_at("a", 1, much_later), Some(1));
     }
 
     #[test]
