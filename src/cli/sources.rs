@@ -116,11 +116,11 @@ impl Flags<'_> {
                 break;
             }
             let next = words.peek().map(|next| next.to_string_lossy().into_owned());
-            if let Some(verbosity) = verbosity(text, next.as_deref()) {
-                if verbosity.took_next {
+            if let Some((value, took_next)) = verbosity(text, next.as_deref()) {
+                if took_next {
                     words.next();
                 }
-                joined.push(format!("--v={}", verbosity.value).into());
+                joined.push(format!("--v={value}").into());
                 continue;
             }
             let Some(flag) = text.strip_prefix("--") else {
@@ -163,31 +163,24 @@ impl Flags<'_> {
     }
 }
 
-struct Verbosity {
-    value: String,
-    took_next: bool,
-}
-
 /// Parses `-v` in all its forms, and a bare `--v`, which only a number can follow as its value.
-fn verbosity(word: &str, next: Option<&str>) -> Option<Verbosity> {
+/// Returns the value, and whether `next` is it.
+fn verbosity(word: &str, next: Option<&str>) -> Option<(String, bool)> {
     /// Verbosity of one bare `-v`: each event.
     const STEP: usize = 4;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let of = |value: String, took_next| Some(Verbosity { value, took_next });
     if word == "-v" || word == "--v" {
         return match next {
-            Some(next) if is_number(next) => of(next.to_owned(), true),
-            _ => of(STEP.to_string(), false),
+            Some(next) if is_number(next) => Some((next.to_owned(), true)),
+            _ => Some((STEP.to_string(), false)),
         };
     }
     let rest = word.strip_prefix("-v")?;
     if rest.bytes().all(|b| b == b'v') {
-        return of((STEP * (1 + rest.len())).min(255).to_string(), false);
+        return Some(((STEP * (1 + rest.len())).min(255).to_string(), false));
     }
     let value = rest.strip_prefix('=').unwrap_or(rest);
-    (rest.starts_with('=') || is_number(rest))
-        .then(|| of(value.to_owned(), false))
-        .flatten()
+    (rest.starts_with('=') || is_number(rest)).then(|| (value.to_owned(), false))
 }
 
 /// Turns `--version=raw` and `--version=true` into `--version`.

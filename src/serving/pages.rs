@@ -1,5 +1,5 @@
 //! The registry of pages by path. Rooms add their pages at startup, and connection threads serve
-//! them. `/` and `/debug/` list them as text, JSON, or HTML for a browser, and `/debug/threads`
+//! them. `/` and `/debug/` list them as text, or as HTML for a browser, and `/debug/threads`
 //! shows the activity of every thread.
 
 use std::collections::BTreeMap;
@@ -46,12 +46,10 @@ type StatusSource = Arc<dyn Fn() -> Facts + Send + Sync>;
 type ObjectsSource = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// One line of the index.
-#[derive(Serialize)]
 pub(super) struct Entry {
     /// The path, or the form of several, such as `/debug/replicasets/NAMESPACE/NAME`.
     pub(super) path: String,
     pub(super) about: String,
-    #[serde(skip)]
     pub(super) is_form: bool,
 }
 
@@ -197,7 +195,7 @@ pub(super) fn add(pages: &Arc<Pages>) {
             if is_for_browser(request) {
                 return browser_page(&html(&status, &objects, &entries));
             }
-            index(request, &status, &entries)
+            Response::text(200, &text(&status, &entries))
         });
     }
 }
@@ -212,21 +210,6 @@ fn browser_page(html: &str) -> Response {
     Response::text(200, html)
         .with_content_type("text/html; charset=utf-8")
         .with_header("content-security-policy", policy)
-}
-
-fn index(request: &Request, status: &Facts, entries: &[Entry]) -> Response {
-    #[derive(Serialize)]
-    struct Index<'a> {
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        status: BTreeMap<&'a str, &'a str>,
-        pages: &'a [Entry],
-    }
-    let facts = status.iter();
-    let index = Index {
-        status: facts.map(|(name, value)| (&**name, &**value)).collect(),
-        pages: entries,
-    };
-    shown(request, &index, || text(status, entries))
 }
 
 /// One line for each fact.
@@ -291,14 +274,10 @@ fn html(status: &Facts, objects: &str, entries: &[Entry]) -> String {
 
 pub fn add_pages(pages: &Pages) {
     let about = "all threads and what they work on";
-    pages.page(
-        "/debug/threads",
-        about,
-        |request| match ThreadReport::take() {
-            Ok(report) => shown(request, &report, || report.text()),
-            Err(error) => Response::text(500, &format!("the threads cannot be listed: {error}\n")),
-        },
-    );
+    pages.page("/debug/threads", about, |_| match ThreadReport::take() {
+        Ok(report) => Response::text(200, &report.text()),
+        Err(error) => Response::text(500, &format!("the threads cannot be listed: {error}\n")),
+    });
 }
 
 /// Renders JSON on `?format=json` or on an `Accept` header with JSON; text otherwise.
@@ -369,12 +348,11 @@ mod tests {
         pages
     }
 
-    fn body(pages: &Pages, path: &str, headers: &[(&str, &str)], query: &[(&str, &str)]) -> String {
+    fn body(pages: &Pages, path: &str, headers: &[(&str, &str)]) -> String {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let response = pages.answer(&Request {
             path: path.to_owned(),
             headers: headers.iter().map(owned).collect(),
-            query: query.iter().map(owned).collect(),
             ..Request::default()
         });
         let body = response.body.read().expect("a whole response");
@@ -388,47 +366,37 @@ mod tests {
 /debug/                             the pages for debugging
 /debug/replicasets/NAMESPACE/NAME   a report
 ";
-        assert_eq!(body(&pages, "/debug/", &[], &[]), debug);
-        let all = body(&pages, "/", &[], &[]);
+        assert_eq!(body(&pages, "/debug/", &[]), debug);
+        let all = body(&pages, "/", &[]);
         assert!(all.contains("/metrics  ") && all.contains(debug), "{all}");
         pages.hide("/debug/");
         let rest = "/          this list\n/metrics   numbers\n";
-        assert_eq!(body(&pages, "/", &[], &[]), rest);
-        assert_eq!(body(&pages, "/debug/", &[], &[]), "404 page not found\n");
+        assert_eq!(body(&pages, "/", &[]), rest);
+        assert_eq!(body(&pages, "/debug/", &[]), "404 page not found\n");
     }
 
     #[test]
     fn the_status_is_above_the_list() {
         let pages = pages();
         pages.set_status(|| vec![("Role".to_owned(), "<leading>".to_owned())]);
-        let text = body(&pages, "/", &[], &[]);
+        let text = body(&pages, "/", &[]);
         assert!(text.starts_with("Role: <leading>\n\n/ "), "{text}");
-        let html = body(&pages, "/", &[("accept", "text/html")], &[]);
+        let html = body(&pages, "/", &[("accept", "text/html")]);
         assert!(
             html.contains("<pre>Role: &lt;leading&gt;\n</pre>"),
             "{html}"
         );
-        let json = body(&pages, "/", &[], &[("format", "json")]);
-        assert!(
-            json.starts_with(r#"{"status":{"Role":"<leading>"},"#),
-            "{json}"
-        );
     }
 
     #[test]
-    fn a_browser_gets_links_and_a_program_json() {
+    fn a_browser_gets_links() {
         let pages = pages();
-        let html = body(&pages, "/", &[("accept", "text/html,*/*;q=0.8")], &[]);
+        let html = body(&pages, "/", &[("accept", "text/html,*/*;q=0.8")]);
         assert!(html.contains("<a href=\"/metrics\">/metrics</a>"), "{html}");
         assert!(
             html.contains("<td>/debug/replicasets/NAMESPACE/NAME</td>"),
             "{html}"
         );
-        let json = body(&pages, "/debug/", &[], &[("format", "json")]);
-        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        let form = "/debug/replicasets/NAMESPACE/NAME";
-        let report = serde_json::json!({"path": form, "about": "a report"});
-        assert_eq!(json["pages"][1], report);
     }
 
     #[test]
@@ -436,21 +404,18 @@ mod tests {
         let pages = pages();
         let refresh = "<meta http-equiv=\"refresh\"";
         let browser = [("accept", "text/html")];
-        assert!(!body(&pages, "/", &browser, &[]).contains(refresh));
+        assert!(!body(&pages, "/", &browser).contains(refresh));
         pages.set_objects(|| "<h2>4 of 4</h2>\n".to_owned());
-        let html = body(&pages, "/", &browser, &[]);
+        let html = body(&pages, "/", &browser);
         assert!(
             html.contains("<h2>4 of 4</h2>") && html.contains(refresh),
             "{html}"
         );
-        for other in [
-            body(&pages, "/", &[], &[]),
-            body(&pages, "/debug/", &browser, &[]),
-        ] {
+        for other in [body(&pages, "/", &[]), body(&pages, "/debug/", &browser)] {
             assert!(!other.contains("4 of 4"), "{other}");
         }
         pages.hide("/debug/");
-        let html = body(&pages, "/", &browser, &[]);
+        let html = body(&pages, "/", &browser);
         assert!(
             !html.contains("4 of 4") && !html.contains(refresh),
             "{html}"
@@ -458,10 +423,10 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_shown_as_text_or_as_json() {
+    fn threads_are_shown_as_text() {
         let pages = Pages::default();
         add_pages(&pages);
-        let mut request = Request {
+        let request = Request {
             path: "/debug/threads".to_owned(),
             ..Request::default()
         };
@@ -469,13 +434,5 @@ mod tests {
         assert!(response.content_type.starts_with("text/plain"));
         let text = response.body.read().expect("a whole response");
         assert!(String::from_utf8(text).expect("text").contains("WORKS ON"));
-        request.query.push(("format".to_owned(), "json".to_owned()));
-        let json = pages
-            .answer(&request)
-            .body
-            .read()
-            .expect("a whole response");
-        let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
-        assert!(json["threads"][0]["tid"].is_i64());
     }
 }

@@ -74,6 +74,45 @@ pub fn is_label(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_inner) && !name.starts_with('-') && !name.ends_with('-')
 }
 
+/// What a type needs that prints as the text that it was made from.
+macro_rules! of_text {
+    ($Type:ident) => {
+        impl Default for $Type {
+            fn default() -> Self {
+                Self::new("")
+            }
+        }
+
+        impl From<&str> for $Type {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+
+        impl fmt::Debug for $Type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($Type))
+            }
+        }
+
+        impl Serialize for $Type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $Type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Ok(Self::new(&text))
+            }
+        }
+    };
+}
+
+of_text!(Uid);
+of_text!(ResourceVersion);
+
 /// The UID of an object. It distinguishes objects with the same name.
 ///
 /// Orders and prints like the text that the API server sent.
@@ -108,18 +147,6 @@ impl Uid {
     }
 }
 
-impl Default for Uid {
-    fn default() -> Self {
-        Self::new("")
-    }
-}
-
-impl From<&str> for Uid {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -137,12 +164,6 @@ impl fmt::Display for Uid {
     }
 }
 
-impl fmt::Debug for Uid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Uid({self})")
-    }
-}
-
 impl PartialOrd for Uid {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -157,19 +178,6 @@ impl Ord for Uid {
             (UidRepr::Text(a), UidRepr::Text(b)) => a.cmp(b),
             _ => self.to_string().cmp(&other.to_string()),
         }
-    }
-}
-
-impl Serialize for Uid {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Uid {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Ok(Self::new(&text))
     }
 }
 
@@ -297,43 +305,12 @@ impl ResourceVersion {
     }
 }
 
-impl Default for ResourceVersion {
-    fn default() -> Self {
-        Self::new("")
-    }
-}
-
-impl From<&str> for ResourceVersion {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
 impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Repr::Number(number) => write!(f, "{number}"),
             Repr::Text(text) => f.write_str(text),
         }
-    }
-}
-
-impl fmt::Debug for ResourceVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ResourceVersion({self})")
-    }
-}
-
-impl Serialize for ResourceVersion {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ResourceVersion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Ok(Self::new(&text))
     }
 }
 

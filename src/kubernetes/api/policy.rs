@@ -222,13 +222,22 @@ pub fn or_off<T: FromStr<Err = String>>(text: &str) -> Result<Option<T>, String>
     }
 }
 
+/// Parses `off`, or a value that `parse` understands; `expected` says which.
+fn off_or<T, E>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, E>,
+    expected: &str,
+) -> Result<Option<T>, String> {
+    match parse(text) {
+        Ok(value) => Ok(Some(value)),
+        Err(_) if text == "off" => Ok(None),
+        Err(_) => Err(format!("expected off, or {expected}")),
+    }
+}
+
 /// Parses the value of `failed-pods-kept`.
 pub fn parse_kept(text: &str) -> Result<Option<u32>, String> {
-    match text.parse() {
-        Ok(number) => Ok(Some(number)),
-        Err(_) if text == "off" => Ok(None),
-        Err(_) => Err("expected off, or a number of pods".to_owned()),
-    }
+    off_or(text, str::parse, "a number of pods")
 }
 
 /// Parses the value of `scale-down-protection`.
@@ -242,20 +251,12 @@ pub fn parse_on_off(text: &str) -> Result<bool, String> {
 
 /// Parses the value of `failed-pods-min-age`; `off`: no minimum age.
 pub fn parse_min_age(text: &str) -> Result<Duration, String> {
-    match parse_duration(text) {
-        Ok(age) => Ok(age),
-        Err(_) if text == "off" => Ok(Duration::ZERO),
-        Err(_) => Err("expected off, or a duration such as 5m".to_owned()),
-    }
+    off_or(text, parse_duration, "a duration such as 5m").map(Option::unwrap_or_default)
 }
 
 /// Parses the value of `protected-timeout`.
 pub fn parse_timeout(text: &str) -> Result<Option<Duration>, String> {
-    match parse_duration(text) {
-        Ok(timeout) => Ok(Some(timeout)),
-        Err(_) if text == "off" => Ok(None),
-        Err(_) => Err("expected off, or a duration such as 30m".to_owned()),
-    }
+    off_or(text, parse_duration, "a duration such as 30m")
 }
 
 // Annotations with which a user opts in to behaviour beyond upstream's.

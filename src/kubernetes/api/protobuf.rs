@@ -50,14 +50,7 @@ mod type_meta {
 
 /// `kind` in a `runtime.TypeMeta`; empty if absent.
 pub fn kind_in(type_meta: &[u8]) -> Result<&str, ProtobufError> {
-    let mut kind = "";
-    for field in Fields::of(type_meta) {
-        let field = field?;
-        if field.tag == type_meta::KIND {
-            kind = field.text()?;
-        }
-    }
-    Ok(kind)
+    text(last(type_meta, type_meta::KIND)?)
 }
 
 impl<'a> Envelope<'a> {
@@ -69,16 +62,10 @@ impl<'a> Envelope<'a> {
         let unknown = bytes
             .strip_prefix(&MAGIC)
             .ok_or(ProtobufError::NoEnvelope)?;
-        let mut envelope = Self::default();
-        for field in Fields::of(unknown) {
-            let field = field?;
-            match field.tag {
-                Self::TYPE_META => envelope.kind = kind_in(field.bytes)?,
-                Self::RAW => envelope.raw = field.bytes,
-                _ => {}
-            }
-        }
-        Ok(envelope)
+        Ok(Self {
+            kind: kind_in(last(unknown, Self::TYPE_META)?)?,
+            raw: last(unknown, Self::RAW)?,
+        })
     }
 
     /// Encodes an object of this `api_version` and `kind` with its envelope. `fields` are the

@@ -202,7 +202,7 @@ fn read_frame<T: Decode>(
     message: &[u8],
     interner: &mut Interner,
 ) -> Result<Frame<T::Object>, ProtobufError> {
-    let (type_, object) = open(message)?;
+    let (type_, object) = (last(message, TYPE)?, last(last(message, OBJECT)?, RAW)?);
     if type_ == b"ERROR" {
         return Ok(Frame::Error(Status::from_body(0, object)));
     }
@@ -214,27 +214,6 @@ fn read_frame<T: Decode>(
         "BOOKMARK" => read_bookmark(object.raw)?,
         change => Frame::of_change(change, || read_object::<T>(object.raw, interner)),
     })
-}
-
-/// Returns the type of a message and its object in its envelope.
-fn open(message: &[u8]) -> Result<(&[u8], &[u8]), ProtobufError> {
-    let (mut type_, mut object): (&[u8], &[u8]) = (&[], &[]);
-    for field in Fields::of(message) {
-        let field = field?;
-        match field.tag {
-            TYPE => type_ = field.bytes,
-            OBJECT => {
-                for field in Fields::of(field.bytes) {
-                    let field = field?;
-                    if field.tag == RAW {
-                        object = field.bytes;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok((type_, object))
 }
 
 fn read_bookmark<T>(message: &[u8]) -> Result<Frame<T>, ProtobufError> {

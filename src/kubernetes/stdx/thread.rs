@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt::{Display, Write};
 use std::io;
 use std::marker::PhantomData;
@@ -239,13 +240,6 @@ pub struct Activity {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThreadActivity {
-    pub tid: i32,
-    /// Outermost first; empty if the thread is idle.
-    pub works: Vec<Work>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The kind of work or wait, such as `sync` or `request`.
     pub what: &'static str,
@@ -282,14 +276,12 @@ pub fn heard() {
     OWN.try_with(record).unwrap_or_default();
 }
 
-pub fn snapshot() -> Vec<ThreadActivity> {
+/// The works of all registered threads by their ids, outermost first; none of an idle thread.
+pub fn snapshot() -> HashMap<i32, Vec<Work>> {
     let slots = SLOTS.lock().clone();
     let activity = |slot: Arc<Slot>| {
         let levels = slot.levels.lock();
-        Some(ThreadActivity {
-            tid: slot.tid?,
-            works: levels.all[..levels.depth].to_vec(),
-        })
+        Some((slot.tid?, levels.all[..levels.depth].to_vec()))
     };
     slots.into_iter().filter_map(activity).collect()
 }
@@ -354,7 +346,7 @@ fn own_tid() -> Option<i32> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Cause, Stop, Thread, ThreadActivity, enter, heard, own_tid, snapshot, spawn};
+    use super::{Cause, Stop, Thread, Work, enter, heard, own_tid, snapshot, spawn};
 
     #[test]
     fn a_stuck_thread_is_named_at_the_deadline() {
@@ -398,14 +390,13 @@ mod tests {
     }
 
     /// The activities of this thread.
-    fn own() -> ThreadActivity {
+    fn own() -> Vec<Work> {
         let tid = own_tid().expect("a kernel that has /proc");
-        let mut threads = snapshot().into_iter();
-        threads.find(|t| t.tid == tid).expect("registered")
+        snapshot().remove(&tid).expect("registered")
     }
 
     fn texts() -> Vec<String> {
-        let works = own().works.into_iter();
+        let works = own().into_iter();
         works.map(|w| format!("{} {}", w.what, w.detail)).collect()
     }
 
@@ -416,16 +407,16 @@ mod tests {
             let _inner = enter("request", "GET /api/v1/pods");
             heard();
             assert_eq!(texts(), ["sync default/web", "request GET /api/v1/pods"]);
-            assert!(own().works[1].heard.is_some() && own().works[0].heard.is_none());
+            assert!(own()[1].heard.is_some() && own()[0].heard.is_none());
         }
         let again = enter("waits", "");
         assert_eq!(texts(), ["sync default/web", "waits "]);
-        assert!(own().works[1].heard.is_none());
+        assert!(own()[1].heard.is_none());
         // Ending an outer activity also ends the inner ones.
         drop(outer);
-        assert!(own().works.is_empty());
+        assert!(own().is_empty());
         drop(again);
-        assert!(own().works.is_empty());
+        assert!(own().is_empty());
     }
 
     #[test]
@@ -434,7 +425,7 @@ mod tests {
             let _work = enter("sync", "default/web");
             panic!("on purpose");
         });
-        assert!(result.is_err() && own().works.is_empty());
+        assert!(result.is_err() && own().is_empty());
     }
 
     #[test]
@@ -450,6 +441,6 @@ mod tests {
             .recv()
             .expect("the thread sent its id")
             .expect("a number");
-        assert!(snapshot().iter().all(|thread| thread.tid != tid));
+        assert!(!snapshot().contains_key(&tid));
     }
 }
