@@ -132,7 +132,8 @@ impl Serving {
     ) -> Result<Self, ServingError> {
         self::zpages::add_health(pages, health);
         pages.page("/metrics", "metrics for Prometheus", |_| {
-            Response::text(200, &metrics::render()).with_content_type(metrics::CONTENT_TYPE)
+            Response::text(200, &metrics::global().render())
+                .with_content_type(metrics::CONTENT_TYPE)
         });
         zpages::add(pages, zpages, Timestamp::now());
         self::pages::add(pages);

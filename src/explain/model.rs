@@ -292,15 +292,14 @@ impl fmt::Display for NextStep {
                 some_of(&self.releases, self.releases.len())
             ));
         }
-        match (self.action, self.count) {
-            ("nothing", _) => {}
-            (action, 1) => steps.push(format!("{action} 1 pod")),
-            (action, count) => steps.push(format!("{action} {count} pods")),
+        let plural = |n| if n == 1 { "" } else { "s" };
+        if self.action != "nothing" {
+            let (action, n) = (self.action, self.count);
+            steps.push(format!("{action} {n} pod{}", plural(n)));
         }
-        match self.old_failed_pods {
-            0 => {}
-            1 => steps.push("delete 1 old Failed pod".to_owned()),
-            count => steps.push(format!("delete {count} old Failed pods")),
+        if self.old_failed_pods > 0 {
+            let n = self.old_failed_pods;
+            steps.push(format!("delete {n} old Failed pod{}", plural(n)));
         }
         if steps.is_empty() {
             steps.push("no action".to_owned());
@@ -401,7 +400,7 @@ impl Report {
         for pod in self.not_counted.iter().take(LINES_MAX) {
             writeln!(f, "  {}: {}", pod.pod, pod.because)?;
         }
-        fmt_more(self.not_counted_total, f)
+        fmt_more(LINES_MAX, self.not_counted_total, f)
     }
 
     fn fmt_deletion_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -471,7 +470,7 @@ impl Report {
             let line = format!("{seen} {type_} {reason}{times}: {message}");
             writeln!(f, "  {}", escaped(&line))?;
         }
-        fmt_more(events.len(), f)
+        fmt_more(LINES_MAX, events.len(), f)
     }
 }
 
@@ -497,7 +496,7 @@ fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_
             None => writeln!(f, "  {names}  equal, in any order; {}", last.why())?,
         }
     }
-    fmt_more_than(n_written, total, f)
+    fmt_more(n_written, total, f)
 }
 
 fn fmt_deletion(deletion: &Deletion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -581,14 +580,11 @@ fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     Ok(())
 }
 
-fn fmt_more(total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    fmt_more_than(LINES_MAX, total, f)
-}
-
-fn fmt_more_than(n_written: usize, total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match total.checked_sub(n_written) {
-        None | Some(0) => Ok(()),
-        Some(more) => writeln!(f, "  … and {more} more"),
+/// Says how many of `total` lines are left out after `n_written`.
+fn fmt_more(n_written: usize, total: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match total.saturating_sub(n_written) {
+        0 => Ok(()),
+        more => writeln!(f, "  … and {more} more"),
     }
 }
 

@@ -10,7 +10,8 @@
 //!   flag takes it.
 //! - [`thread`] has one lock for each thread's slot and one for the list of slots. The thread
 //!   itself takes its slot; `http-N` and `signal` read all of them.
-//! - [`stderr`] guards whether a thread writes. Every thread that logs takes it.
+//! - [`stderr`] guards whether a thread writes, and what the last write left behind. Every thread
+//!   that logs takes it, and not while it writes.
 
 pub mod bounded_file;
 pub mod build;

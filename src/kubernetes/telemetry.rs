@@ -248,7 +248,7 @@ mod tests {
         let name =
             "replicaset_controller_certificate_ttl_seconds{file=\"/a.crt\",usage=\"client\"}";
         let value = || {
-            let metrics = metrics::render();
+            let metrics = metrics::global().render();
             let line = metrics.lines().find_map(|line| line.strip_prefix(name))?;
             line.trim().parse::<f64>().ok()
         };

@@ -15,7 +15,7 @@ use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionHealth, LeaderElectionOptions, LeaseFence,
     LeaseLock, LeaseReference,
 };
-use crate::stdx::clock::{SystemBootClock, SystemClock};
+use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::{Cause, Latch, Stop};
 use crate::stdx::thread::Thread;
 use crate::stdx::turns;
@@ -63,7 +63,7 @@ impl Leadership {
             leads.set();
         }
         let fence = |options: &LeaderElectionOptions| {
-            Arc::new(LeaseFence::new(Arc::new(SystemBootClock), options.margin()))
+            Arc::new(LeaseFence::new(Arc::new(SystemClock), options.margin()))
         };
         Self {
             fence: options.map(fence),
@@ -100,7 +100,6 @@ impl Leadership {
             options: options.clone(),
             fence: Arc::clone(fence),
             callbacks: Box::new(callbacks),
-            boot_clock: Arc::new(SystemBootClock),
             clock: Arc::new(SystemClock),
             random: Box::new(fastrand::f64),
             stop: stop.clone(),

@@ -147,7 +147,8 @@ pub(super) fn add_health(pages: &Pages, health: &Arc<Health>) {
             metrics::global().healthchecks.reset();
             return Response::text(200, "metrics reset\n");
         }
-        Response::text(200, &metrics::render_slis()).with_content_type(metrics::CONTENT_TYPE)
+        Response::text(200, &metrics::global().render_slis())
+            .with_content_type(metrics::CONTENT_TYPE)
     });
 }
 

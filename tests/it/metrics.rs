@@ -22,8 +22,8 @@ use replicaset_controller::devserver::{Action, Matcher, Rule};
 use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::telemetry::metrics::controller::{SyncEnd, WriteOutcome};
 use replicaset_controller::telemetry::metrics::credentials::ExecPluginCall;
+use replicaset_controller::telemetry::metrics::global;
 use replicaset_controller::telemetry::metrics::process::KubernetesVersion;
-use replicaset_controller::telemetry::metrics::render;
 use serde_json::json;
 
 use self::exposition::{Exposition, Shape};
@@ -249,12 +249,12 @@ fn promtool_finds_nothing_wrong() {
 fn the_numbers_are_those_of_what_was_done() {
     let cluster = TestCluster::running();
     // Other tests of this process count into the same registry.
-    let before = Exposition::read(&render());
+    let before = Exposition::read(&global().render());
     // The daemon counts an answer after the API server shows what it says.
     let grew = |name: &str, labels: &[(&str, &str)], by: f64| {
         let before = before.sum(name, labels);
         cluster.eventually(&format!("{name}{labels:?} grows by {by}"), || {
-            Exposition::read(&render()).sum(name, labels) - before >= by
+            Exposition::read(&global().render()).sum(name, labels) - before >= by
         });
     };
     let converged = "replicaset_controller_converge_seconds_count";

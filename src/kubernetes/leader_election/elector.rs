@@ -15,7 +15,7 @@ use super::lock::{LeaseReference, Lock, LockError};
 use super::{JITTER_FACTOR, LeaderElectionOptions};
 use crate::api::Status;
 use crate::client::Fence;
-use crate::stdx::clock::{BootClock, Clock};
+use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::turns;
 use crate::telemetry::metrics;
@@ -46,8 +46,7 @@ pub struct ElectorParts {
     pub lock: Box<dyn Lock>,
     pub fence: Arc<LeaseFence>,
     pub callbacks: Box<dyn Callbacks>,
-    pub boot_clock: Arc<dyn BootClock>,
-    /// The wall clock for the times in the Lease, which only people read.
+    /// Its time since boot decides; only people read the time of day in the Lease.
     pub clock: Arc<dyn Clock>,
     /// Returns uniform values in `0.0..1.0`.
     pub random: Box<dyn FnMut() -> f64 + Send>,
@@ -80,9 +79,9 @@ pub struct Elector {
 
 impl Elector {
     pub fn new(parts: ElectorParts) -> Self {
-        let (options, boot_clock) = (&parts.options, Arc::clone(&parts.boot_clock));
+        let (options, clock) = (&parts.options, Arc::clone(&parts.clock));
         Self {
-            health: LeaderElectionHealth::new(&options.name, options.lease_duration, boot_clock),
+            health: LeaderElectionHealth::new(&options.name, options.lease_duration, clock),
             election: Election::new(options.clone()),
             parts,
             may_hold: false,
@@ -154,7 +153,7 @@ impl Elector {
     fn renew(&mut self) -> Result<(), String> {
         let mut has_failed = false;
         loop {
-            let now = self.parts.boot_clock.boot_time();
+            let now = self.parts.clock.boot_time();
             if self
                 .parts
                 .done
@@ -171,7 +170,7 @@ impl Elector {
                 });
             };
             // A failed attempt does not cost the lease before the write limit: keep trying.
-            if has_failed && self.parts.boot_clock.boot_time() >= until {
+            if has_failed && self.parts.clock.boot_time() >= until {
                 let limit = self.parts.options.write_limit();
                 let why = &self.last_problem;
                 return Err(format!("it could not be renewed for {limit:?}: {why}"));
@@ -183,7 +182,7 @@ impl Elector {
     /// `leaderelection.go:tryAcquireOrRenew`).
     pub(super) fn try_acquire_or_renew(&mut self) -> bool {
         let is_ours = self.try_fast_then_slow_path();
-        let (now, election) = (self.parts.boot_clock.boot_time(), &self.election);
+        let (now, election) = (self.parts.clock.boot_time(), &self.election);
         match election.may_write_until() {
             Some(until) => self.parts.fence.open_until(until),
             None => self.parts.fence.close(),
@@ -216,7 +215,7 @@ impl Elector {
             Some(_) => ("update", Lock::update),
             None => ("create", Lock::create),
         };
-        let seen_at = self.parts.boot_clock.boot_time();
+        let seen_at = self.parts.clock.boot_time();
         // A candidate has sent no write in this attempt, so its time counts from after the read.
         if !leads {
             stamp = self.stamp();
@@ -250,7 +249,7 @@ impl Elector {
         // A write without a conclusive response may have taken effect.
         self.may_hold |= !written.as_ref().is_err_and(LockError::is_without_effect);
         written?;
-        let now = self.parts.boot_clock.boot_time();
+        let now = self.parts.clock.boot_time();
         self.election.on_written(record, stamp.began, now);
         Ok(())
     }
@@ -262,7 +261,7 @@ impl Elector {
         let Some(until) = self.election.may_write_until() else {
             return limit;
         };
-        let remaining = until.saturating_sub(self.parts.boot_clock.boot_time());
+        let remaining = until.saturating_sub(self.parts.clock.boot_time());
         limit.min(remaining).max(REQUEST_TIMEOUT_MIN)
     }
 
@@ -287,7 +286,7 @@ impl Elector {
     /// conflicts for at most one renew deadline (client-go `leaderelection.go:release`).
     pub(super) fn release(&mut self) {
         let lease = self.parts.options.lease();
-        let deadline = self.parts.boot_clock.boot_time() + self.parts.options.renew_deadline;
+        let deadline = self.parts.clock.boot_time() + self.parts.options.renew_deadline;
         let problem = loop {
             match self.try_release() {
                 Ok(true) => return log::info!(lease; "released lease {lease}"),
@@ -296,7 +295,7 @@ impl Elector {
                 }
                 Err(LockError::Client(error))
                     if error.status().is_some_and(Status::is_conflict)
-                        && self.parts.boot_clock.boot_time() < deadline =>
+                        && self.parts.clock.boot_time() < deadline =>
                 {
                     // Both stop signals were given before, so a fresh one serves as a plain pause.
                     Stop::new().wait_timeout(RELEASE_PAUSE);
@@ -318,7 +317,7 @@ impl Elector {
             return Ok(false);
         };
         self.parts.lock.update(&released, limit)?;
-        let now = self.parts.boot_clock.boot_time();
+        let now = self.parts.clock.boot_time();
         self.election.on_written(released, now, now);
         self.health.observed(None);
         self.report_transition();
@@ -338,7 +337,7 @@ impl Elector {
             } else {
                 let lease = self.parts.options.lease();
                 let held_for = self.election.held_until;
-                let held_for = held_for.saturating_sub(self.parts.boot_clock.boot_time());
+                let held_for = held_for.saturating_sub(self.parts.clock.boot_time());
                 let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%SZ");
                 log::info!(
                     lease, holder = leader, until:%;
@@ -350,7 +349,7 @@ impl Elector {
     }
 
     fn stamp(&self) -> Stamp {
-        let began = self.parts.boot_clock.boot_time();
+        let began = self.parts.clock.boot_time();
         let wall = self.parts.clock.wall();
         let wall = wall.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         Stamp { began, wall }
@@ -378,14 +377,14 @@ pub struct LeaderElectionHealth(Arc<Shared>);
 struct Shared {
     name: String,
     lease_duration: Duration,
-    clock: Arc<dyn BootClock>,
+    clock: Arc<dyn Clock>,
     /// The first and the last of the uninterrupted renewals; `None` if the last seen Lease does not
     /// name this process.
     renewals: Mutex<Option<(Duration, Duration)>>,
 }
 
 impl LeaderElectionHealth {
-    pub(super) fn new(name: &str, lease_duration: Duration, clock: Arc<dyn BootClock>) -> Self {
+    pub(super) fn new(name: &str, lease_duration: Duration, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared {
             name: name.to_owned(),
             lease_duration,
@@ -428,7 +427,7 @@ impl LeaderElectionHealth {
 /// Open until a time that each renewal moves forward. Initially closed.
 #[derive(Debug)]
 pub struct LeaseFence {
-    clock: Arc<dyn BootClock>,
+    clock: Arc<dyn Clock>,
     margin: Duration,
     /// Nanoseconds on the boot clock; 0 if closed. A single atomic, so readers never see half a
     /// change.
@@ -437,7 +436,7 @@ pub struct LeaseFence {
 
 impl LeaseFence {
     /// A closed fence. `margin` is the time between its closing and the earliest takeover.
-    pub fn new(clock: Arc<dyn BootClock>, margin: Duration) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, margin: Duration) -> Self {
         Self {
             clock,
             margin,
@@ -476,14 +475,14 @@ mod tests {
     use std::time::Duration;
 
     use super::LeaderElectionHealth;
-    use crate::stdx::clock::BootClock;
+    use crate::stdx::clock::Clock;
     use crate::stdx::testing::FakeClock;
 
     #[test]
     fn l_16_only_a_leader_past_its_lease_is_unhealthy() {
         let clock = Arc::new(FakeClock::default());
         let minute = Duration::from_mins(1);
-        let clock_of_check = Arc::clone(&clock) as Arc<dyn BootClock>;
+        let clock_of_check = Arc::clone(&clock) as Arc<dyn Clock>;
         let health = LeaderElectionHealth::new("foo", minute, clock_of_check);
         clock.advance(Duration::from_hours(1));
         health.check().expect("before anything was seen");

@@ -1,5 +1,4 @@
-//! Clocks as arguments, so that tests control time (`stdx::testing`); time since boot; back-off
-//! that doubles, with jitter and a reset after quiet times.
+//! Clocks as arguments, so that tests control time (`stdx::testing`); back-off that doubles, with jitter and a reset after quiet times.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -15,6 +14,22 @@ pub trait Clock: Debug + Send + Sync {
 
     /// Time of day, for the API server's timestamps.
     fn wall(&self) -> Timestamp;
+
+    /// Time since boot, including suspend: `CLOCK_BOOTTIME` on Linux, otherwise `CLOCK_MONOTONIC`,
+    /// which may exclude suspend. Leader election measures the lease with it: the monotonic clock
+    /// stops while the machine is suspended, and the time of day can be set.
+    fn boot_time(&self) -> Duration {
+        if let Some(clocks) = turns::clocks() {
+            return clocks.boot;
+        }
+        #[cfg(target_os = "linux")]
+        let id = nix::time::ClockId::CLOCK_BOOTTIME;
+        #[cfg(not(target_os = "linux"))]
+        let id = nix::time::ClockId::CLOCK_MONOTONIC;
+        nix::time::clock_gettime(id)
+            .expect("the system has this clock")
+            .into()
+    }
 }
 
 pub fn now() -> Instant {
@@ -31,33 +46,6 @@ impl Clock for SystemClock {
 
     fn wall(&self) -> Timestamp {
         turns::clocks().map_or_else(Timestamp::now, |clocks| clocks.wall)
-    }
-}
-
-// Time since boot, including suspend. Leader election measures the lease with it: the monotonic
-// clock stops while the machine is suspended, and the time of day can be set.
-
-pub trait BootClock: Debug + Send + Sync {
-    fn boot_time(&self) -> Duration;
-}
-
-/// The system clock: `CLOCK_BOOTTIME` on Linux, otherwise `CLOCK_MONOTONIC`, which may exclude
-/// suspend.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemBootClock;
-
-impl BootClock for SystemBootClock {
-    fn boot_time(&self) -> Duration {
-        if let Some(clocks) = turns::clocks() {
-            return clocks.boot;
-        }
-        #[cfg(target_os = "linux")]
-        let id = nix::time::ClockId::CLOCK_BOOTTIME;
-        #[cfg(not(target_os = "linux"))]
-        let id = nix::time::ClockId::CLOCK_MONOTONIC;
-        nix::time::clock_gettime(id)
-            .expect("the system has this clock")
-            .into()
     }
 }
 
@@ -113,13 +101,13 @@ impl Backoff {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Backoff, BackoffParameters, BootClock, SystemBootClock};
+    use super::{Backoff, BackoffParameters, Clock, SystemClock};
 
     #[test]
     fn boot_time_never_decreases() {
-        let first = SystemBootClock.boot_time();
+        let first = SystemClock.boot_time();
         assert!(!first.is_zero());
-        assert!(SystemBootClock.boot_time() >= first);
+        assert!(SystemClock.boot_time() >= first);
     }
 
     #[test]

@@ -1,11 +1,6 @@
 //! Standard error, and standard output of what runs on. Their readers may hang: a stuck collector
 //! of logs, a stopped terminal. So each write has a deadline, and text that misses it is dropped
 //! and counted.
-//!
-//! # Locks
-//!
-//! Whether a thread writes, and what the last write left behind. Every thread that logs takes it,
-//! and not while it writes.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};

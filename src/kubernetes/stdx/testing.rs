@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::clock::{BootClock, Clock};
+use super::clock::Clock;
 
 /// CPU time of this thread.
 pub fn thread_time() -> Duration {
@@ -60,9 +60,7 @@ impl Clock for FakeClock {
     fn wall(&self) -> Timestamp {
         self.start.1 + self.elapsed()
     }
-}
 
-impl BootClock for FakeClock {
     fn boot_time(&self) -> Duration {
         self.elapsed()
     }

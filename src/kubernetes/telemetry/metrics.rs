@@ -1,8 +1,7 @@
 //! Prometheus metrics: upstream's series under upstream's names, labels, help and buckets, and this
 //! project's own under `replicaset_controller_`.
 //!
-//! [`global`] is the set of the process; the HTTP server renders it by [`render`] and
-//! [`render_slis`]. Recording code keeps its handles ([`prometheus`] handles are atomics behind an
+//! [`global`] is the set of the process, which the HTTP server renders. Recording code keeps its handles ([`prometheus`] handles are atomics behind an
 //! `Arc`), so that it neither looks up nor allocates anything per pod. No series is labeled by
 //! ReplicaSet, so the number of series does not grow with the cluster.
 
@@ -114,14 +113,6 @@ impl Default for Metrics {
 pub fn global() -> &'static Metrics {
     static GLOBAL: LazyLock<Metrics> = LazyLock::new(Metrics::new);
     &GLOBAL
-}
-
-pub fn render() -> String {
-    global().render()
-}
-
-pub fn render_slis() -> String {
-    global().render_slis()
 }
 
 /// Converts a count into Prometheus' number type.

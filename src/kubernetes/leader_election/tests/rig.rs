@@ -216,7 +216,6 @@ impl Rig {
             }),
             fence: Arc::clone(&fence),
             callbacks: Box::new(Recorder(Arc::clone(&notifications))),
-            boot_clock: Arc::clone(clock) as _,
             clock: Arc::clone(clock) as _,
             random: Box::new(|| 0.0),
             stop: stop.clone(),

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::rig::{Rig, Server};
 use crate::client::Fence;
-use crate::stdx::clock::BootClock;
+use crate::stdx::clock::Clock;
 use crate::stdx::testing::FakeClock;
 use crate::stdx::testing::explore::explore;
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::rig::{Rig, Server, unavailable};
 use crate::client::Fence;
-use crate::stdx::clock::BootClock;
+use crate::stdx::clock::Clock;
 use crate::stdx::testing::FakeClock;
 
 /// One step of a scenario. Times are in milliseconds.
