@@ -99,13 +99,10 @@ pub enum OutputFormat {
 /// What to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplainTarget {
-    /// One object.
     Object {
-        /// Its kind.
         kind: &'static WorkloadKind,
-        /// Its namespace; `None` for the default.
+        /// `None` for the default.
         namespace: Option<String>,
-        /// Its name.
         name: String,
     },
     /// All objects of one kind, or of both with `None`.
@@ -214,9 +211,7 @@ pub struct RbacArgs {
 /// A ServiceAccount by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

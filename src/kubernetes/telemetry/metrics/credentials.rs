@@ -9,18 +9,10 @@ use prometheus::{Histogram, IntCounterVec};
 use super::{Computed, Registry};
 
 /// In seconds, from ten minutes (too early) to four years (far too late).
+#[rustfmt::skip]
 const ROTATION_AGES: [f64; 11] = [
-    600.0,
-    1800.0,
-    3600.0,
-    14_400.0,
-    86_400.0,
-    604_800.0,
-    2_592_000.0,
-    7_776_000.0,
-    15_552_000.0,
-    31_104_000.0,
-    124_416_000.0,
+    600.0, 1800.0, 3600.0, 14_400.0, 86_400.0, 604_800.0, 2_592_000.0, 7_776_000.0, 15_552_000.0,
+    31_104_000.0, 124_416_000.0,
 ];
 
 /// The result of an exec plugin call (client-go `plugin/pkg/client/auth/exec/metrics.go`).

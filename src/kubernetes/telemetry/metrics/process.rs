@@ -123,16 +123,10 @@ fn network(name: &str) -> Option<f64> {
     pairs.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
+#[rustfmt::skip]
 const KUBERNETES_LABELS: &[&str] = &[
-    "major",
-    "minor",
-    "git_version",
-    "git_commit",
-    "git_tree_state",
-    "build_date",
-    "go_version",
-    "compiler",
-    "platform",
+    "major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version",
+    "compiler", "platform",
 ];
 
 families! {
@@ -174,17 +168,8 @@ impl BuildMetrics {
             git_version,
         } = version;
         let platform = build::platform();
-        let values = [
-            major,
-            minor,
-            git_version,
-            "",
-            "",
-            "",
-            "",
-            "rustc",
-            &platform,
-        ];
+        #[rustfmt::skip]
+        let values = [major, minor, git_version, "", "", "", "", "rustc", &platform];
         self.kubernetes.reset();
         self.kubernetes.with_label_values(&values).set(1);
     }
