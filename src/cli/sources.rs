@@ -224,55 +224,29 @@ pub(in crate::cli) struct Field {
 }
 
 /// All fields, in the order of `config`; siblings stand together.
+#[rustfmt::skip]
 pub(in crate::cli) const FIELDS: &[Field] = &[
     text("generic.clientConnection.kubeconfig", "kubeconfig"),
     text("generic.clientConnection.master", "master"),
     text("generic.clientConnection.context", "context"),
-    text(
-        "generic.clientConnection.contentType",
-        "kube-api-content-type",
-    ),
+    text("generic.clientConnection.contentType", "kube-api-content-type"),
     plain("generic.clientConnection.qps", "kube-api-qps"),
     plain("generic.clientConnection.burst", "kube-api-burst"),
     text("generic.namespace", "namespace"),
     list("generic.controllers", "controllers"),
     plain("generic.minResyncPeriod", "min-resync-period"),
     plain("generic.leaderElection.leaderElect", "leader-elect"),
-    plain(
-        "generic.leaderElection.leaseDuration",
-        "leader-elect-lease-duration",
-    ),
-    plain(
-        "generic.leaderElection.renewDeadline",
-        "leader-elect-renew-deadline",
-    ),
-    plain(
-        "generic.leaderElection.retryPeriod",
-        "leader-elect-retry-period",
-    ),
-    text(
-        "generic.leaderElection.resourceLock",
-        "leader-elect-resource-lock",
-    ),
-    text(
-        "generic.leaderElection.resourceName",
-        "leader-elect-resource-name",
-    ),
-    text(
-        "generic.leaderElection.resourceNamespace",
-        "leader-elect-resource-namespace",
-    ),
+    plain("generic.leaderElection.leaseDuration", "leader-elect-lease-duration"),
+    plain("generic.leaderElection.renewDeadline", "leader-elect-renew-deadline"),
+    plain("generic.leaderElection.retryPeriod", "leader-elect-retry-period"),
+    text("generic.leaderElection.resourceLock", "leader-elect-resource-lock"),
+    text("generic.leaderElection.resourceName", "leader-elect-resource-name"),
+    text("generic.leaderElection.resourceNamespace", "leader-elect-resource-namespace"),
     plain("generic.leaderMigrationEnabled", "enable-leader-migration"),
     text("generic.leaderMigrationConfig", "leader-migration-config"),
     plain("generic.debugging.enableProfiling", "profiling"),
-    plain(
-        "replicaSetController.concurrentRSSyncs",
-        "concurrent-replicaset-syncs",
-    ),
-    plain(
-        "replicationController.concurrentRCSyncs",
-        "concurrent-rc-syncs",
-    ),
+    plain("replicaSetController.concurrentRSSyncs", "concurrent-replicaset-syncs"),
+    plain("replicationController.concurrentRCSyncs", "concurrent-rc-syncs"),
     plain("pods.burstReplicas", "burst-replicas"),
     plain("pods.batchParallelism", "batch-parallelism"),
     plain("pods.statusUpdateInterval", "status-update-interval"),
@@ -292,18 +266,9 @@ pub(in crate::cli) const FIELDS: &[Field] = &[
     text("serving.tlsPrivateKeyFile", "tls-private-key-file"),
     text("serving.tlsMinVersion", "tls-min-version"),
     text("serving.clientCAFile", "client-ca-file"),
-    text(
-        "serving.authenticationKubeconfig",
-        "authentication-kubeconfig",
-    ),
-    text(
-        "serving.authorizationKubeconfig",
-        "authorization-kubeconfig",
-    ),
-    list(
-        "serving.authorizationAlwaysAllowPaths",
-        "authorization-always-allow-paths",
-    ),
+    text("serving.authenticationKubeconfig", "authentication-kubeconfig"),
+    text("serving.authorizationKubeconfig", "authorization-kubeconfig"),
+    list("serving.authorizationAlwaysAllowPaths", "authorization-always-allow-paths"),
     field("featureGates", "feature-gates", Shape::Gates),
     text("logging.format", "logging-format"),
     plain("logging.verbosity", "v"),

@@ -18,71 +18,41 @@ use crate::telemetry::threads::{Stat, page_size, seconds};
 /// Reads one value from the kernel.
 type Value = fn() -> Option<f64>;
 
+#[rustfmt::skip]
 const COUNTERS: [(&str, &str, Value); 5] = [
-    (
-        "replicaset_controller_panics_total",
-        "Caught panics: in single syncs, whose keys are requeued, and in threads, which stop the \
-         daemon.",
-        || Some(whole(panics_total())),
-    ),
-    (
-        "replicaset_controller_log_dropped_total",
-        "Lines of the log that were dropped because standard error was not writable.",
-        || Some(whole(stderr::dropped_total())),
-    ),
-    (
-        "process_cpu_seconds_total",
-        "Total user and system CPU time spent in seconds.",
-        || stat(|stat| Some(seconds(stat.user + stat.system))),
-    ),
-    (
-        "process_network_receive_bytes_total",
-        "Number of bytes received by the process over the network.",
-        || network("InOctets"),
-    ),
-    (
-        "process_network_transmit_bytes_total",
-        "Number of bytes sent by the process over the network.",
-        || network("OutOctets"),
-    ),
+    ("replicaset_controller_panics_total",
+     "Caught panics: in single syncs, whose keys are requeued, and in threads, which stop the daemon.",
+     || Some(whole(panics_total()))),
+    ("replicaset_controller_log_dropped_total",
+     "Lines of the log that were dropped because standard error was not writable.",
+     || Some(whole(stderr::dropped_total()))),
+    ("process_cpu_seconds_total",
+     "Total user and system CPU time spent in seconds.",
+     || stat(|stat| Some(seconds(stat.user + stat.system)))),
+    ("process_network_receive_bytes_total",
+     "Number of bytes received by the process over the network.", || network("InOctets")),
+    ("process_network_transmit_bytes_total",
+     "Number of bytes sent by the process over the network.", || network("OutOctets")),
 ];
 
+#[rustfmt::skip]
 const GAUGES: [(&str, &str, Value); 7] = [
-    (
-        "process_open_fds",
-        "Number of open file descriptors.",
-        || Some(whole(fs::read_dir("/proc/self/fd").ok()?.count() as u64)),
-    ),
-    (
-        "process_max_fds",
-        "Maximum number of open file descriptors.",
-        || limit(Resource::RLIMIT_NOFILE),
-    ),
-    (
-        "process_virtual_memory_bytes",
-        "Virtual memory size in bytes.",
-        || stat(|stat| Some(whole(stat.virtual_memory))),
-    ),
-    (
-        "process_virtual_memory_max_bytes",
-        "Maximum amount of virtual memory available in bytes.",
-        || limit(Resource::RLIMIT_AS),
-    ),
-    (
-        "process_resident_memory_bytes",
-        "Resident memory size in bytes.",
-        || stat(|stat| Some(whole(stat.resident_memory * page_size()?))),
-    ),
-    (
-        "process_start_time_seconds",
-        "Start time of the process since unix epoch in seconds.",
-        start_time,
-    ),
-    (
-        "process_threads",
-        "Number of OS threads in the process.",
-        || stat(|stat| Some(whole(stat.n_threads))),
-    ),
+    ("process_open_fds",
+     "Number of open file descriptors.",
+     || Some(whole(fs::read_dir("/proc/self/fd").ok()?.count() as u64))),
+    ("process_max_fds",
+     "Maximum number of open file descriptors.", || limit(Resource::RLIMIT_NOFILE)),
+    ("process_virtual_memory_bytes",
+     "Virtual memory size in bytes.", || stat(|stat| Some(whole(stat.virtual_memory)))),
+    ("process_virtual_memory_max_bytes",
+     "Maximum amount of virtual memory available in bytes.", || limit(Resource::RLIMIT_AS)),
+    ("process_resident_memory_bytes",
+     "Resident memory size in bytes.",
+     || stat(|stat| Some(whole(stat.resident_memory * page_size()?)))),
+    ("process_start_time_seconds",
+     "Start time of the process since unix epoch in seconds.", start_time),
+    ("process_threads",
+     "Number of OS threads in the process.", || stat(|stat| Some(whole(stat.n_threads)))),
 ];
 
 pub(super) fn register(registry: &Registry) {
