@@ -8,7 +8,8 @@
 //! # At most one daemon writes
 //!
 //! All three durations count from *before* the last successful renewal was sent, on a clock that
-//! includes suspend and that no process can set ([`boot_time`](crate::stdx::clock::Clock::boot_time)):
+//! includes suspend and that no process can set
+//! ([`boot_time`](crate::stdx::clock::Clock::boot_time)):
 //!
 //! ```text
 //! renewal sent          renew deadline             lease duration

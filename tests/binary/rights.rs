@@ -59,7 +59,8 @@ fn the_manifests_are_what_rbac_prints() {
 #[test]
 fn the_lease_of_a_migration_is_the_one_that_may_be_renewed() {
     let printed = rbac(&["--leader-elect-resource-name=shared"]);
-    assert!(printed.contains("[shared]"), "{printed}");
+    let only = "  resourceNames:\n  - shared\n";
+    assert!(printed.contains(only), "{printed}");
     assert!(
         printed.contains("--leader-elect-resource-name=shared"),
         "{printed}"
@@ -90,7 +91,7 @@ fn the_right_to_watch_quotas_is_granted_on_demand() {
     let with_quotas = rbac(&["--watch-quotas"]);
     assert!(with_quotas.contains("#   replicaset-controller rbac --watch-quotas\n"));
     assert!(
-        with_quotas.contains("resources: [resourcequotas]"),
+        with_quotas.contains("  resources:\n  - resourcequotas\n"),
         "{with_quotas}"
     );
 }

@@ -1,4 +1,5 @@
-//! Clocks as arguments, so that tests control time (`stdx::testing`); back-off that doubles, with jitter and a reset after quiet times.
+//! Clocks as arguments, so that tests control time (`stdx::testing`); back-off that doubles, with
+//! jitter and a reset after quiet times.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

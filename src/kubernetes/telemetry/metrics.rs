@@ -1,9 +1,10 @@
 //! Prometheus metrics: upstream's series under upstream's names, labels, help and buckets, and this
 //! project's own under `replicaset_controller_`.
 //!
-//! [`global`] is the set of the process, which the HTTP server renders. Recording code keeps its handles ([`prometheus`] handles are atomics behind an
-//! `Arc`), so that it neither looks up nor allocates anything per pod. No series is labeled by
-//! ReplicaSet, so the number of series does not grow with the cluster.
+//! [`global`] is the set of the process, which the HTTP server renders. Recording code keeps its
+//! handles ([`prometheus`] handles are atomics behind an `Arc`), so that it neither looks up nor
+//! allocates anything per pod. No series is labeled by ReplicaSet, so the number of series does not
+//! grow with the cluster.
 
 /// Declares a struct of families. The documentation of a field is the family's help text.
 macro_rules! families {

@@ -57,12 +57,12 @@ families! {
         /// Pods whose creation or deletion was requested and is not yet in the cache.
         pub open_expectations: Computed
             = computed_gauges("replicaset_controller_open_expectations", &["name", "type"]);
-        /// Objects whose status does not report exactly spec.replicas replicas, all of them available,
-        /// for the current generation.
+        /// Objects whose status does not report exactly spec.replicas replicas, all of them
+        /// available, for the current generation.
         pub not_converged: Computed
             = computed_gauges("replicaset_controller_not_converged", &["name"]);
-        /// Objects whose pod creation is backed off after a rejection, by kind: quota, overload (429,
-        /// 503 or a webhook that did not respond), invalid (422), denied (400, 403 or 413).
+        /// Objects whose pod creation is backed off after a rejection, by kind: quota, overload
+        /// (429, 503 or a webhook that did not respond), invalid (422), denied (400, 403 or 413).
         pub backed_off: Computed
             = computed_gauges("replicaset_controller_backed_off", &["name", "kind"]);
         /// Missing pods whose creation is backed off because pods of their object fail.
@@ -73,8 +73,8 @@ families! {
             = computed_gauges("replicaset_controller_scale_down_blocked_pods", &["name"]);
         /// [ALPHA] The ratio of chosen deleted pod's ages to the current youngest pod's age (at the
         /// time). Should be <2. The intent of this metric is to measure the rough efficacy of the
-        /// sorting (and deletion) of pods when a replicaset scales down. This only considers Ready pods
-        /// when calculating and reporting.
+        /// sorting (and deletion) of pods when a replicaset scales down. This only considers Ready
+        /// pods when calculating and reporting.
         sorting_deletion_age_ratio: Histogram
             = histogram("replicaset_controller_sorting_deletion_age_ratio", &AGE_RATIOS);
         /// [ALPHA] Total number of ReplicaSet syncs skipped due to a stale watch cache.
@@ -103,8 +103,8 @@ families! {
             = counters("replicaset_controller_old_failed_pods_deleted_total", &["name", "outcome"]);
         /// Syncs of one ReplicaSet, by outcome.
         syncs: IntCounterVec = counters("replicaset_controller_syncs_total", &["name", "outcome"]);
-        /// Seconds from the observation of a spec change to the first request to create or delete a pod
-        /// that followed.
+        /// Seconds from the observation of a spec change to the first request to create or delete a
+        /// pod that followed.
         first_request: HistogramVec
             = histograms("replicaset_controller_first_request_seconds", &["name"], &WAITS);
         /// Seconds from the observation of a spec change to the first sync that found the desired

@@ -30,10 +30,10 @@ pub enum ExecPluginCall {
 
 families! {
     pub struct CredentialMetrics {
-        /// [ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the
-        /// auth exec plugin. The value is in seconds until certificate expiry (negative if already
-        /// expired). If auth exec plugins are unused or manage no TLS certificates, the value will be
-        /// +INF.
+        /// [ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by
+        /// the auth exec plugin. The value is in seconds until certificate expiry (negative if
+        /// already expired). If auth exec plugins are unused or manage no TLS certificates, the
+        /// value will be +INF.
         exec_plugin_ttl: Computed = computed_gauges("rest_client_exec_plugin_ttl_seconds", &[]);
         /// [ALPHA] Number of calls to an exec plugin, partitioned by the type of event encountered
         /// (no_error, plugin_execution_error, plugin_not_found_error, client_internal_error) and an
@@ -42,16 +42,16 @@ families! {
         exec_plugin_calls: IntCounterVec
             = counters("rest_client_exec_plugin_call_total", &["code", "call_status"]);
         /// [ALPHA] Histogram of the number of seconds the last auth exec plugin client certificate
-        /// lived before being rotated. If auth exec plugin client certificates are unused, histogram
-        /// will contain no data.
+        /// lived before being rotated. If auth exec plugin client certificates are unused,
+        /// histogram will contain no data.
         exec_plugin_rotation_age: Histogram
             = histogram("rest_client_exec_plugin_certificate_rotation_age", &ROTATION_AGES);
-        /// [ALPHA] Number of times a CA reload is attempted, partitioned by the result and reason for
-        /// the reload attempt
+        /// [ALPHA] Number of times a CA reload is attempted, partitioned by the result and reason
+        /// for the reload attempt
         ca_reloads: IntCounterVec
             = counters("rest_client_transport_ca_reload_total", &["result", "reason"]);
-        /// Seconds until a certificate in use expires, negative after that. The client certificates of
-        /// exec plugins have a metric of their own.
+        /// Seconds until a certificate in use expires, negative after that. The client certificates
+        /// of exec plugins have a metric of their own.
         pub(in crate::telemetry) certificate_ttl: Computed
             = computed_gauges("replicaset_controller_certificate_ttl_seconds", &["usage", "file"]);
     }

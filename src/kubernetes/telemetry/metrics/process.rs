@@ -101,9 +101,9 @@ const KUBERNETES_LABELS: &[&str] = &[
 
 families! {
     pub struct BuildMetrics {
-        /// [BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit,
-        /// git tree state, build date, Go version, and compiler from which Kubernetes was built, and
-        /// platform on which it is running.
+        /// [BETA] A metric with a constant '1' value labeled by major, minor, git version, git
+        /// commit, git tree state, build date, Go version, and compiler from which Kubernetes was
+        /// built, and platform on which it is running.
         kubernetes: IntGaugeVec = gauges("kubernetes_build_info", KUBERNETES_LABELS);
         /// A constant 1, labeled by the version and the commit of this daemon.
         pub(super) own: IntGaugeVec
@@ -156,23 +156,23 @@ impl BuildMetrics {
 families! {
     /// Computed from the recorders' own counters.
     pub struct EventFamilies {
-        /// Events by outcome: sent to the API server, filtered because there were too many about one
-        /// object, failed, or dropped because the queue was full.
+        /// Events by outcome: sent to the API server, filtered because there were too many about
+        /// one object, failed, or dropped because the queue was full.
         pub events: Computed
             = computed_counters("replicaset_controller_events_total", &["name", "outcome"]);
     }
 }
 
 families! {
-    /// Leader election (component-base `metrics/prometheus/clientgo/leaderelection/metrics.go`). Like
-    /// upstream, a process is no master from when it joins the election.
+    /// Leader election (component-base `metrics/prometheus/clientgo/leaderelection/metrics.go`).
+    /// Like upstream, a process is no master from when it joins the election.
     pub struct LeaderElectionMetrics {
         /// [ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates
         /// backup, 1 indicates master. 'name' is the string used to identify the lease. Please make
         /// sure to group by name.
         pub master_status: IntGaugeVec = gauges("leader_election_master_status", &["name"]);
-        /// [ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string
-        /// used to identify the lease. Please make sure to group by name.
+        /// [ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the
+        /// string used to identify the lease. Please make sure to group by name.
         pub slowpath: IntCounterVec = counters("leader_election_slowpath_total", &["name"]);
     }
 }

@@ -21,20 +21,22 @@ const SIZES: [f64; 11] = [
 /// unbounded (client-go `rest/request.go:sanitize`).
 const NO_RESPONSE: &str = "<error>";
 
+const VERB_LABELS: &[&str] = &["verb", "host"];
+
 families! {
     pub struct RestClientFamilies {
         /// [ALPHA] Request latency in seconds. Broken down by verb, and host.
         request_duration: HistogramVec
-            = histograms("rest_client_request_duration_seconds", &["verb", "host"], &DURATIONS);
+            = histograms("rest_client_request_duration_seconds", VERB_LABELS, &DURATIONS);
         /// [ALPHA] Client side rate limiter latency in seconds. Broken down by verb, and host.
         rate_limiter_duration: HistogramVec
-            = histograms("rest_client_rate_limiter_duration_seconds", &["verb", "host"], &DURATIONS);
+            = histograms("rest_client_rate_limiter_duration_seconds", VERB_LABELS, &DURATIONS);
         /// [ALPHA] Request size in bytes. Broken down by verb and host.
         request_size: HistogramVec
-            = histograms("rest_client_request_size_bytes", &["verb", "host"], &SIZES);
+            = histograms("rest_client_request_size_bytes", VERB_LABELS, &SIZES);
         /// [ALPHA] Response size in bytes. Broken down by verb and host.
         response_size: HistogramVec
-            = histograms("rest_client_response_size_bytes", &["verb", "host"], &SIZES);
+            = histograms("rest_client_response_size_bytes", VERB_LABELS, &SIZES);
         /// [ALPHA] Number of HTTP requests, partitioned by status code, method, and host.
         requests: IntCounterVec
             = counters("rest_client_requests_total", &["code", "method", "host"]);
