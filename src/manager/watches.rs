@@ -199,12 +199,11 @@ impl Watch<'_> {
             }),
             stats,
             pace: Arc::new(SystemClock),
-            random: Box::new(fastrand::f64),
             if_forbidden: Some(meaning),
             stop: stop.clone(),
         };
         Thread::spawn(name, stop, move || {
-            Reflector::new(options, parts).run();
+            Reflector::new(options, parts, fastrand::f64).run();
         })
     }
 }

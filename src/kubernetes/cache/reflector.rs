@@ -91,8 +91,6 @@ pub struct ReflectorParts<T: Decode> {
     pub handler: Box<dyn Handler<T::Object>>,
     pub stats: Arc<CacheStats>,
     pub pace: Arc<dyn Pace>,
-    /// Uniform in `0.0..1.0`.
-    pub random: Box<dyn FnMut() -> f64 + Send>,
     /// The log message while the account may not list or watch: the consequence and the remedy.
     pub if_forbidden: Option<String>,
     pub stop: Stop,
@@ -100,19 +98,13 @@ pub struct ReflectorParts<T: Decode> {
 
 /// Keeps one store equal to one collection on the server.
 pub struct Reflector<T: Decode> {
-    store: Arc<Store<T::Object>>,
-    source: Box<dyn Source>,
-    handler: Box<dyn Handler<T::Object>>,
-    stats: Arc<CacheStats>,
-    pace: Arc<dyn Pace>,
-    stop: Stop,
+    parts: ReflectorParts<T>,
     list_watch: ListWatch,
     /// The list that is being read.
     collector: Collector<T::Object>,
     interner: Interner,
     unread_log: UnreadLog,
     outage_log: OutageLog,
-    if_forbidden: Option<String>,
     coalesces_reads: bool,
     /// The open watch's switch.
     stream: Option<StreamState>,
@@ -123,22 +115,21 @@ pub struct Reflector<T: Decode> {
 }
 
 impl<T: Decode> Reflector<T> {
-    pub fn new(options: ReflectorOptions, mut parts: ReflectorParts<T>) -> Self {
-        let resync_period = options.min_resync_period.mul_f64(1.0 + (parts.random)());
+    /// `random` is uniform in `0.0..1.0`.
+    pub fn new(
+        options: ReflectorOptions,
+        parts: ReflectorParts<T>,
+        mut random: impl FnMut() -> f64 + Send + 'static,
+    ) -> Self {
+        let resync_period = options.min_resync_period.mul_f64(1.0 + random());
         let started = parts.pace.now();
         Self {
-            store: parts.store,
-            source: parts.source,
-            handler: parts.handler,
-            stats: parts.stats,
-            pace: parts.pace,
-            stop: parts.stop,
-            list_watch: ListWatch::new(options.streams_lists, parts.random),
+            parts,
+            list_watch: ListWatch::new(options.streams_lists, random),
             collector: Collector::default(),
             interner: Interner::default(),
             unread_log: UnreadLog::default(),
             outage_log: OutageLog::default(),
-            if_forbidden: parts.if_forbidden,
             coalesces_reads: options.coalesces_reads,
             stream: None,
             resync_period,
@@ -150,12 +141,12 @@ impl<T: Decode> Reflector<T> {
     /// Lists and watches until the stop signal, which also ends every wait: the source's requests
     /// and reads, and the delay after a failure.
     pub fn run(mut self) {
-        while !self.stop.is_stopped() {
+        while !self.parts.stop.is_stopped() {
             self.resync_if_due();
-            let end = match self.list_watch.next_step(self.pace.now()) {
+            let end = match self.list_watch.next_step(self.parts.pace.now()) {
                 Step::Wait(timeout) => {
                     let _wait = thread::enter("waits to list or watch again", T::RESOURCE);
-                    self.pace.wait(&self.stop, timeout);
+                    self.parts.pace.wait(&self.parts.stop, timeout);
                     continue;
                 }
                 Step::List(query) => {
@@ -168,7 +159,7 @@ impl<T: Decode> Reflector<T> {
                 }
             };
             // A stop makes requests fail too; such a failure needs no reaction.
-            if !self.stop.is_stopped() {
+            if !self.parts.stop.is_stopped() {
                 self.react(end);
             }
         }
@@ -178,7 +169,7 @@ impl<T: Decode> Reflector<T> {
         if query.continue_token.is_empty() {
             self.begin_list();
         }
-        let body = match self.source.open_list(query) {
+        let body = match self.parts.source.open_list(query) {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
@@ -186,7 +177,10 @@ impl<T: Decode> Reflector<T> {
             Ok(metadata) => metadata,
             Err(error) => return End::unread(&error),
         };
-        match self.list_watch.on_page_end(&metadata, self.pace.now()) {
+        match self
+            .list_watch
+            .on_page_end(&metadata, self.parts.pace.now())
+        {
             PageEnd::Complete(resource_version) => self.replace(&resource_version),
             PageEnd::More => {}
             PageEnd::Older(older) => return End::Older(older),
@@ -203,7 +197,7 @@ impl<T: Decode> Reflector<T> {
         let mut interner = std::mem::take(&mut self.interner);
         let reader = self.bounded(body.reader);
         let mut collect = |object| {
-            self.stats.heard(self.pace.now());
+            self.parts.stats.heard(self.parts.pace.now());
             self.collect(object);
         };
         let page = read_list::<T>(&body.content_type, reader, &mut interner, &mut collect);
@@ -214,11 +208,11 @@ impl<T: Decode> Reflector<T> {
     /// Opens a watch and reads it to its end.
     fn watch(&mut self, query: &WatchQuery) -> End {
         self.begin_list();
-        let body = match self.source.open_watch(query) {
+        let body = match self.parts.source.open_watch(query) {
             Ok(body) => body,
             Err(error) => return End::not_opened(&error),
         };
-        count(&self.stats.watches);
+        count(&self.parts.stats.watches);
         let watch = match Watch::new(&body.content_type, self.bounded(body.reader)) {
             Ok(watch) => watch,
             Err(error) => return End::unread(&error),
@@ -228,7 +222,7 @@ impl<T: Decode> Reflector<T> {
         if !query.send_initial_events {
             self.begin_watch();
             if self.outage_log.reopened() {
-                self.handler.on_recovered();
+                self.parts.handler.on_recovered();
             }
         }
         self.read_watch(watch)
@@ -252,7 +246,7 @@ impl<T: Decode> Reflector<T> {
                 }
                 Err(error) => return End::unread(&error),
             }
-            if self.stop.is_stopped() {
+            if self.parts.stop.is_stopped() {
                 return End::Closed(None);
             }
             self.resync_if_due();
@@ -279,8 +273,8 @@ impl<T: Decode> Reflector<T> {
                 return Effect::Skip;
             }
         };
-        let now = self.pace.now();
-        self.stats.heard(now);
+        let now = self.parts.pace.now();
+        self.parts.stats.heard(now);
         let effect = self.list_watch.on_event(seen, &resource_version, now);
         match effect {
             Effect::Skip | Effect::GiveUp | Effect::Older(_) => {}
@@ -300,8 +294,8 @@ impl<T: Decode> Reflector<T> {
     fn bounded(&self, body: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
         Box::new(Bounded {
             body,
-            stats: Arc::clone(&self.stats),
-            pace: Arc::clone(&self.pace),
+            stats: Arc::clone(&self.parts.stats),
+            pace: Arc::clone(&self.parts.pace),
             unread: None,
         })
     }
@@ -309,7 +303,7 @@ impl<T: Decode> Reflector<T> {
     /// Drops what an earlier, failed list has collected.
     fn begin_list(&mut self) {
         self.collector = Collector::default();
-        self.list_began = self.pace.now();
+        self.list_began = self.parts.pace.now();
     }
 
     fn begin_watch(&self) {
@@ -334,7 +328,7 @@ impl<T: Decode> Reflector<T> {
 
     fn collect(&mut self, object: Decoded<T::Object>) {
         match object {
-            Ok(object) => self.collector.upsert(object, &self.store),
+            Ok(object) => self.collector.upsert(object, &self.parts.store),
             Err(unread) => {
                 self.on_unread(&unread);
                 if let Some(unread) = unread.key {
@@ -347,8 +341,10 @@ impl<T: Decode> Reflector<T> {
     fn apply(&mut self, frame: Frame<T::Object>, resource_version: &ResourceVersion) {
         let is_deleted = matches!(frame, Frame::Deleted(_));
         let event = match frame {
-            Frame::Added(Ok(object)) | Frame::Modified(Ok(object)) => self.store.apply(object),
-            Frame::Deleted(Ok(object)) => self.store.apply_deleted(object),
+            Frame::Added(Ok(object)) | Frame::Modified(Ok(object)) => {
+                self.parts.store.apply(object)
+            }
+            Frame::Deleted(Ok(object)) => self.parts.store.apply_deleted(object),
             Frame::Added(Err(unread))
             | Frame::Modified(Err(unread))
             | Frame::Deleted(Err(unread)) => {
@@ -356,14 +352,16 @@ impl<T: Decode> Reflector<T> {
                 // An undecodable object still advances the version: a sync may be waiting for it.
                 // In one step with a removal: no sync takes the store for current before it.
                 if let Some(key) = &unread.key {
-                    self.store.apply_unread(key, resource_version, is_deleted)
+                    self.parts
+                        .store
+                        .apply_unread(key, resource_version, is_deleted)
                 } else {
-                    self.store.apply_bookmark(resource_version);
+                    self.parts.store.apply_bookmark(resource_version);
                     None
                 }
             }
             Frame::Bookmark { .. } => {
-                self.store.apply_bookmark(resource_version);
+                self.parts.store.apply_bookmark(resource_version);
                 None
             }
             Frame::Error(_) | Frame::Foreign(_) => None,
@@ -371,16 +369,16 @@ impl<T: Decode> Reflector<T> {
         if let Some(event) = event {
             self.deliver(&event);
         }
-        self.handler.on_position();
+        self.parts.handler.on_position();
     }
 
     /// Makes the collected objects the store's contents.
     fn replace(&mut self, resource_version: &ResourceVersion) {
-        self.stats.heard(self.pace.now());
+        self.parts.stats.heard(self.parts.pace.now());
         self.end_outage();
         let (objects, unread) = std::mem::take(&mut self.collector).finish();
         let n_objects = objects.len();
-        let events = self.store.replace(objects, &unread, resource_version);
+        let events = self.parts.store.replace(objects, &unread, resource_version);
         let n_events = events.len();
         turns::reached("reflector: replaced, before the handlers see it");
         // The store already has the new state, so a handler that reads it never sees an older one.
@@ -388,44 +386,45 @@ impl<T: Decode> Reflector<T> {
             self.deliver(&event);
         }
         let resource = T::RESOURCE;
-        if self.store.has_synced() {
-            count(&self.stats.relists);
+        if self.parts.store.has_synced() {
+            count(&self.parts.stats.relists);
             log::debug!(
                 "listed {n_objects} {resource} again, at version {resource_version}: \
                  {n_events} differences"
             );
         } else {
-            let took = self.pace.now() - self.list_began;
+            let took = self.parts.pace.now() - self.list_began;
             log::info!("{n_objects} {resource} listed in {took:.1?}");
             // ORDER: the workers start to sync once both stores have synced, and by then the
             // handlers must have seen the complete first list.
             turns::reached("reflector: listed, before the store has synced");
-            self.store.set_synced();
+            self.parts.store.set_synced();
         }
-        self.handler.on_position();
+        self.parts.handler.on_position();
     }
 
     /// Delivers every object as an update to itself when the resync is due. The loop checks this
     /// between messages: a bookmark arrives about once a minute, and the period is hours. The
     /// handlers only compare and enqueue, so a resync takes milliseconds.
     fn resync_if_due(&mut self) {
-        let now = self.pace.now();
-        if self.next_resync.is_none_or(|due| due > now) || !self.store.has_synced() {
+        let now = self.parts.pace.now();
+        if self.next_resync.is_none_or(|due| due > now) || !self.parts.store.has_synced() {
             return;
         }
         self.next_resync = Some(now + self.resync_period);
-        let objects = self.store.list();
+        let objects = self.parts.store.list();
         log::debug!("resync of {} {}", objects.len(), T::RESOURCE);
         for object in objects {
             let old = Arc::clone(&object);
-            count(&self.stats.events);
-            self.handler
+            count(&self.parts.stats.events);
+            self.parts
+                .handler
                 .on_event(&CacheEvent::Updated { old, new: object });
         }
     }
 
     fn deliver(&mut self, event: &CacheEvent<T::Object>) {
-        count(&self.stats.events);
+        count(&self.parts.stats.events);
         let (change, object) = match event {
             CacheEvent::Added(object) => ("added", object),
             CacheEvent::Updated { new, .. } => ("updated", new),
@@ -433,14 +432,14 @@ impl<T: Decode> Reflector<T> {
         };
         let (key, version) = (object.key(), object.resource_version());
         // The first list is one line.
-        if self.store.has_synced() {
+        if self.parts.store.has_synced() {
             log::debug!("{} {key} is {change} at version {version}", T::KIND);
         }
-        self.handler.on_event(event);
+        self.parts.handler.on_event(event);
     }
 
     fn on_unread(&mut self, unread: &Unread) {
-        count(&self.stats.unread_objects);
+        count(&self.parts.stats.unread_objects);
         self.unread_log.log(T::KIND, unread);
     }
 }
@@ -478,7 +477,9 @@ impl<T: Decode> Reflector<T> {
             End::Older(older) => self.on_older(older),
             End::Failed(failure, reason) => self.on_failed(failure, reason),
             End::Unreadable(since, reason) => {
-                let reaction = self.list_watch.on_error(Failure::Other, self.pace.now());
+                let reaction = self
+                    .list_watch
+                    .on_error(Failure::Other, self.parts.pace.now());
                 self.fail(Failure::Other, reason, reaction, since);
             }
         }
@@ -492,7 +493,7 @@ impl<T: Decode> Reflector<T> {
                 let reason = format!("the list has version {version}, older than {cached}");
                 self.on_failed(Failure::TooLargeResourceVersion, reason);
             }
-            Older::Restored(version) => self.stop.stop(Cause::Failed(format!(
+            Older::Restored(version) => self.parts.stop.stop(Cause::Failed(format!(
                 "the resource version of {resource} went back from {cached} to {version}, as after \
                  an etcd restore; exiting so that the supervisor restarts the daemon with empty \
                  caches"
@@ -501,7 +502,7 @@ impl<T: Decode> Reflector<T> {
     }
 
     fn on_closed(&mut self, error: Option<&StreamError>) {
-        let (now, resource) = (self.pace.now(), T::RESOURCE);
+        let (now, resource) = (self.parts.pace.now(), T::RESOURCE);
         let reason = match error {
             Some(error) => report(error),
             None => "closed by the server".to_owned(),
@@ -533,7 +534,7 @@ impl<T: Decode> Reflector<T> {
     }
 
     fn on_failed(&mut self, failure: Failure, reason: String) {
-        let (resource, now) = (T::RESOURCE, self.pace.now());
+        let (resource, now) = (T::RESOURCE, self.parts.pace.now());
         match self.list_watch.on_error(failure, now) {
             reaction @ (Reaction::Retry | Reaction::FallBack) => {
                 let is_known = self.outage_log.is_on();
@@ -551,8 +552,10 @@ impl<T: Decode> Reflector<T> {
     /// `since`.
     fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction, since: Instant) {
         let resource = T::RESOURCE;
-        let (began, is_due) = self.outage_log.failed(failure, since, self.pace.now());
-        let denied = self.if_forbidden.as_deref();
+        let (began, is_due) = self
+            .outage_log
+            .failed(failure, since, self.parts.pace.now());
+        let denied = self.parts.if_forbidden.as_deref();
         let denied = denied.filter(|_| failure == Failure::Forbidden);
         match denied {
             // The client reports rejected credentials itself, for all of its users.
@@ -562,7 +565,7 @@ impl<T: Decode> Reflector<T> {
             Some(denied) => log::error!(error:% = reason; "{denied}"),
             None => log::warn!(error:% = reason; "cannot list or watch {resource}, {reaction}"),
         }
-        self.stats.set_outage(Some((began, reason)));
+        self.parts.stats.set_outage(Some((began, reason)));
     }
 
     fn log_unended(&self, reaction: Reaction) {
@@ -576,14 +579,14 @@ impl<T: Decode> Reflector<T> {
 
     /// Ends the outage, if there is one: a list is complete, or a message of a watch has arrived.
     fn end_outage(&mut self) {
-        let Some((duration, was_reopened)) = self.outage_log.end(self.pace.now()) else {
+        let Some((duration, was_reopened)) = self.outage_log.end(self.parts.pace.now()) else {
             return;
         };
-        self.stats.set_outage(None);
+        self.parts.stats.set_outage(None);
         let (resource, seconds) = (T::RESOURCE, duration.as_secs_f64());
         log::info!("{resource} can be listed and watched again after {seconds:.1} s");
         if !was_reopened {
-            self.handler.on_recovered();
+            self.parts.handler.on_recovered();
         }
     }
 }

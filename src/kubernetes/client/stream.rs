@@ -15,8 +15,7 @@ use super::error::{ClientError, kind_of};
 use super::http::{Http, ResponseMeter, Timeouts};
 use super::request::Request;
 use super::retry::Kind;
-use super::throttle::Throttle;
-use super::{Client, ClientOptions, retry};
+use super::{Client, retry};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread;
 
@@ -24,13 +23,10 @@ pub const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Lists and watches one resource for one thread. It has its own connections, so that the stop
 /// signal can close those that this thread is blocked on.
-#[derive(Debug)]
 pub struct StreamClient {
     http: Http,
     state: StreamState,
-    throttle: Arc<Throttle>,
-    options: Arc<ClientOptions>,
-    stop: Stop,
+    client: Client,
 }
 
 impl StreamClient {
@@ -43,9 +39,7 @@ impl StreamClient {
         Self {
             http,
             state,
-            throttle: Arc::clone(&client.throttle),
-            options: Arc::clone(&client.options),
-            stop: client.stop.clone(),
+            client: client.clone(),
         }
     }
 
@@ -53,7 +47,7 @@ impl StreamClient {
     /// [`ClientOptions::request_timeout`] limits the wait for the first byte and each silence;
     /// [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's head has arrived.
     pub fn open_list(&self, request: &Request) -> Result<BodyStream, ClientError> {
-        let silence = self.options.request_timeout;
+        let silence = self.client.options.request_timeout;
         let timeouts = Timeouts {
             head: silence,
             body: Some(LIST_TIMEOUT),
@@ -69,9 +63,9 @@ impl StreamClient {
     /// one.
     pub fn open_watch(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let timeouts = Timeouts {
-            head: self.options.request_timeout,
+            head: self.client.options.request_timeout,
             body: None,
-            read: Some(self.options.watch_silence_timeout),
+            read: Some(self.client.options.watch_silence_timeout),
         };
         self.open(request, Kind::Watch, timeouts)
     }
@@ -83,20 +77,27 @@ impl StreamClient {
         timeouts: Timeouts,
     ) -> Result<BodyStream, ClientError> {
         self.state.begin_list();
-        let throttle = (kind != Kind::Watch).then_some(&*self.throttle);
+        let throttle = (kind != Kind::Watch).then_some(&*self.client.throttle);
         let metrics = self.http.metrics(request);
         // As upstream, watches count neither in the size nor in the duration metrics.
         let measured = (kind != Kind::Watch).then(|| ResponseMeter::new(metrics.clone()));
-        let response = retry::run(request, kind, throttle, &metrics, &self.stop, |retries| {
-            if let Some(measured) = &measured {
-                measured.attempted(request);
-            }
-            self.http.exchange(request, timeouts, retries, &metrics)
-        });
+        let response = retry::run(
+            request,
+            kind,
+            throttle,
+            &metrics,
+            &self.client.stop,
+            |retries| {
+                if let Some(measured) = &measured {
+                    measured.attempted(request);
+                }
+                self.http.exchange(request, timeouts, retries, &metrics)
+            },
+        );
         let response = match response {
             Ok(response) => response,
             // The closed socket looks like a transport error.
-            Err(_) if self.stop.is_stopped() => return Err(ClientError::Stopped),
+            Err(_) if self.client.stop.is_stopped() => return Err(ClientError::Stopped),
             Err(error) => return Err(error),
         };
         let content_type = response.headers().get(CONTENT_TYPE);
@@ -111,7 +112,7 @@ impl StreamClient {
                 .reader(),
             http: self.http.clone(),
             state: self.state.clone(),
-            stop: self.stop.clone(),
+            stop: self.client.stop.clone(),
             broken: None,
             measured,
         })

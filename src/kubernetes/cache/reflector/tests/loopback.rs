@@ -82,10 +82,10 @@ fn j_07_a_stop_ends_the_thread_in_a_blocked_read() {
             handler: Box::new(Positions(sender)),
             stats: Arc::default(),
             pace: Arc::new(SystemClock),
-            random: Box::new(|| 0.0),
             if_forbidden: None,
             stop: stop.clone(),
         },
+        || 0.0,
     );
     let thread = spawn("watch-pods", &stop, move || reflector.run());
 

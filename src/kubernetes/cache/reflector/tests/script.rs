@@ -220,11 +220,10 @@ impl Run {
             handler: Box::new(handler),
             stats: Arc::clone(&self.stats),
             pace,
-            random: Box::new(|| 0.0),
             if_forbidden: Some("bind a role".to_owned()),
             stop: self.stop.clone(),
         };
-        Reflector::new(self.options, parts).run();
+        Reflector::new(self.options, parts, || 0.0).run();
         self
     }
 
