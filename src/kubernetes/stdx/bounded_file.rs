@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -48,8 +49,13 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// last.
 fn wait(file: &File, timeout: Duration) -> io::Result<bool> {
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-    let polled = poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], timeout);
-    Ok(polled? > 0)
+    loop {
+        match poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLIN)], timeout) {
+            // A signal, whose handler decides what happens. The timeout starts again.
+            Err(Errno::EINTR) => {}
+            polled => return Ok(polled? > 0),
+        }
+    }
 }
 
 /// A file whose reads wait for a silent writer, with a bound.
