@@ -48,7 +48,7 @@ impl Manager {
         {
             let table_path = format!("/debug/{}", kind.resource);
             let prefix = format!("{table_path}/");
-            let of_table = controller.clone();
+            let of_table = Weak::clone(&controller);
             let about = format!("the {}s that have not converged, and why", kind.kind);
             pages.page(&table_path, &about, move |request| {
                 table(&of_table, kind, request)

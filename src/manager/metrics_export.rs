@@ -28,6 +28,12 @@ const VERSION_DIGITS: u64 = 1_000_000_000_000_000;
 /// Selects one counter of an event recorder.
 type EventCount = fn(EventStats) -> u64;
 
+/// Computes one value of a queue.
+type QueueFigure<K> = fn(&WorkQueue<K>) -> f64;
+
+/// Computes one value of a controller.
+type ControllerFigure = fn(&Inspector<'_>) -> usize;
+
 /// Selects one counter of a watch.
 type WatchCount = fn(&CacheStats) -> &AtomicU64;
 
@@ -37,7 +43,7 @@ where
     K: Clone + Debug + Eq + Hash + Send + Sync + 'static,
 {
     let families = &global().workqueue;
-    let figures: [(&Computed, fn(&WorkQueue<K>) -> f64); 5] = [
+    let figures: [(&Computed, QueueFigure<K>); 5] = [
         (&families.depth, |it| count(it.stats().depth)),
         (&families.adds, |it| whole(it.stats().adds_total)),
         (&families.retries, |it| whole(it.stats().retries_total)),
@@ -74,7 +80,7 @@ pub(super) fn export_events(name: &str, recorder: &Arc<EventRecorder>) {
 /// Exports what the controller `name` remembers of its objects.
 pub(super) fn export_controller(name: &str, controller: &Arc<ReplicaSetController>) {
     let families = &global().controller;
-    let figures: [(_, &[_], fn(&Inspector<'_>) -> usize); 5] = [
+    let figures: [(_, &[_], ControllerFigure); 5] = [
         (&families.open_expectations, &[name, "creation"], |it| {
             it.totals().expected.0
         }),
