@@ -175,6 +175,9 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
         Resource::Plain(row) if matches!(row.kind.as_str(), "ConfigMap" | "Secret") => {
             validate_data_update(old, new)
         }
+        Resource::Plain(row) if row.kind == "Service" => {
+            Vec::from_iter(validate_service_update(old, new))
+        }
         _ => Vec::new(),
     }
 }
@@ -199,6 +202,16 @@ fn validate_data_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let why = "field is immutable when `immutable` is set";
     errors.extend(changed.map(|name| FieldError::forbidden(name, why)));
     errors
+}
+
+/// The cluster IP of a Service stays (kubernetes
+/// `pkg/apis/core/validation/validation.go:ValidateServiceClusterIPsRelatedFields`).
+fn validate_service_update(old: &Value, new: &Value) -> Option<FieldError> {
+    let has_ip = |service| text(service, "/spec/type") != "ExternalName";
+    let is_changed = old["spec"]["clusterIP"] != new["spec"]["clusterIP"];
+    let ips = json!([new["spec"]["clusterIP"]]);
+    let error = || FieldError::invalid("spec.clusterIPs[0]", ips, "may not change once set");
+    (has_ip(old) && has_ip(new) && is_changed).then(error)
 }
 
 fn validate_lease(lease: &Value) -> Option<FieldError> {
@@ -273,6 +286,12 @@ fn set_plain_defaults(row: &Row, object: &mut Value) {
     }
     match row.kind.as_str() {
         _ if row.is_custom => {}
+        "CronJob" => {
+            let template = object.pointer_mut("/spec/jobTemplate/spec/template");
+            template
+                .map(workload::set_template_defaults)
+                .unwrap_or_default();
+        }
         "Deployment" | "DaemonSet" | "StatefulSet" => complete_strategy(object),
         "Service" => complete_service(object),
         "Secret" => complete_secret(object),
@@ -294,7 +313,7 @@ fn complete_strategy(object: &mut Value) {
 /// Gives a Service the cluster IP and node ports that it lacks: those of `old`, or numbers that
 /// follow from its UID.
 ///
-/// DIFFERS: two Services may get the same number, and an IP may change later.
+/// DIFFERS: two Services may get the same number.
 pub(crate) fn allocate(resource: Resource, old: &Value, service: &mut Value) {
     let kind = text(service, "/spec/type").to_owned();
     if resource.kind() != "Service" || resource.is_custom() || kind == "ExternalName" {
@@ -314,10 +333,21 @@ pub(crate) fn allocate(resource: Resource, old: &Value, service: &mut Value) {
     }
     let of_ip = json!({
         "clusterIPs": [spec["clusterIP"]], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+        "internalTrafficPolicy": "Cluster",
     });
     add_missing(&mut service["spec"], &of_ip);
     if kind == "ClusterIP" {
+        if text(old, "/spec/type") != kind {
+            map_of(service, "spec").remove("externalTrafficPolicy");
+            maps_mut(service, "/spec/ports").for_each(|port| drop(port.remove("nodePort")));
+        }
         return;
+    }
+    if kind == "LoadBalancer" {
+        add_missing(
+            &mut service["spec"],
+            &json!({"allocateLoadBalancerNodePorts": true}),
+        );
     }
     add_missing(
         &mut service["spec"],

@@ -62,7 +62,7 @@ customresourcedefinitions apiextensions.k8s.io/v1 CustomResourceDefinition short
   empty=,"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}
 
 services v1 Service short=svc all sub=status first={"loadBalancer":{}}
-  {"spec":{"type":"ClusterIP","sessionAffinity":"None","internalTrafficPolicy":"Cluster"}}
+  {"spec":{"type":"ClusterIP","sessionAffinity":"None"}}
   Type=/spec/type Cluster-IP=/spec/clusterIP
 configmaps v1 ConfigMap short=cm Data=#/data
 secrets v1 Secret {"type":"Opaque"} Type=/type Data=#/data
@@ -91,7 +91,7 @@ statefulsets apps/v1 StatefulSet short=sts all sub=status,scale counted
   first={"replicas":0,"availableReplicas":0} idle=statefulset-controller
   template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10}}
   {"spec":{"podManagementPolicy":"OrderedReady","updateStrategy":{"type":"RollingUpdate"}}}
-  {"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}
+  {"spec":{"updateStrategy":{"rollingUpdate":{"partition":0,"maxUnavailable":1}}}}
   {"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}
   Ready=/status/readyReplicas:/spec/replicas
 controllerrevisions apps/v1 ControllerRevision
@@ -102,8 +102,9 @@ jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=p
 cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-controller
   {"spec":{"concurrencyPolicy":"Allow","suspend":false,"successfulJobsHistoryLimit":3}}
   {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule
-horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status
+horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status counted
   first={"desiredReplicas":0,"currentMetrics":null} idle=horizontal-pod-autoscaler-controller
+  {"spec":{"minReplicas":1}}
   Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas Replicas=+/status/currentReplicas
 poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status
   first={"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}

@@ -129,6 +129,15 @@ fn a_service_gets_addresses_and_keeps_them() {
     let replaced = &replaced["spec"];
     assert_eq!((code, &replaced["clusterIP"]), (200, &json!(ip)));
     assert_eq!(node_ports(replaced), [Some(a), Some(b)]);
+    let path = format!("{SERVICES}/web");
+    let (_, internal) = rig.patch(&path, &json!({"spec": {"type": "ClusterIP"}}));
+    assert_eq!(node_ports(&internal["spec"]), [None, None]);
+    let (code, error) = rig.patch(&path, &json!({"spec": {"clusterIP": "10.0.0.1"}}));
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(
+        code == 422 && message.ends_with("may not change once set"),
+        "{message}"
+    );
     let headless = json!({"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}});
     let headless = rig.ok("POST", SERVICES, &headless);
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
@@ -136,6 +145,7 @@ fn a_service_gets_addresses_and_keeps_them() {
     let external = json!({"metadata": {"name": "e"}, "spec": external});
     let external = rig.ok("POST", SERVICES, &external);
     assert_eq!(external["spec"].get("clusterIP"), None);
+    assert_eq!(external["spec"].get("internalTrafficPolicy"), None);
 }
 
 #[test]
