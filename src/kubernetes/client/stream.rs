@@ -44,8 +44,9 @@ impl StreamClient {
     }
 
     /// Opens a list. The list waits for the throttle and is retried like any read.
-    /// [`ClientOptions::request_timeout`] limits the wait for the first byte and each silence;
-    /// [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's head has arrived.
+    /// [`request_timeout`](super::ClientOptions::request_timeout) limits the wait for the first
+    /// byte and each silence; [`LIST_TIMEOUT`] limits the whole list. Blocks until the response's
+    /// head has arrived.
     pub fn open_list(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let silence = self.client.options.request_timeout;
         let timeouts = Timeouts {
@@ -57,10 +58,10 @@ impl StreamClient {
     }
 
     /// Opens a watch. A watch does not wait for the throttle. Only silence ends it: that of
-    /// [`ClientOptions::request_timeout`], and of [`ClientOptions::watch_silence_timeout`] from
-    /// [`StreamState::begin_watch`] on. Blocks until the response's head has
-    /// arrived. A connection that breaks before that is retried once, in case it was a stale idle
-    /// one.
+    /// [`request_timeout`](super::ClientOptions::request_timeout), and of
+    /// [`watch_silence_timeout`](super::ClientOptions::watch_silence_timeout) from
+    /// [`StreamState::begin_watch`] on. Blocks until the response's head has arrived. A connection
+    /// that breaks before that is retried once, in case it was a stale idle one.
     pub fn open_watch(&self, request: &Request) -> Result<BodyStream, ClientError> {
         let timeouts = Timeouts {
             head: self.client.options.request_timeout,
