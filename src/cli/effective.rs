@@ -12,49 +12,41 @@ use super::sources::{API_VERSION, Argument, FIELDS, Field, KIND, Origin, Shape};
 
 /// The configuration file that gives all flags their `values`.
 pub fn effective_file(values: &BTreeMap<String, String>) -> String {
-    let arguments = &[];
-    Effective { arguments, values }.yaml()
+    yaml(&[], values)
 }
 
-pub(super) struct Effective<'a> {
-    /// The arguments of all sources, in the order of rising precedence.
-    pub(super) arguments: &'a [Argument],
-    pub(super) values: &'a BTreeMap<String, String>,
-}
-
-impl Effective<'_> {
-    /// Renders a YAML file for `--config`, with the source of each value as a comment.
-    pub(super) fn yaml(&self) -> String {
-        let mut yaml = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-        let mut above: Vec<&str> = Vec::new();
-        for field in FIELDS {
-            let Some(value) = self.values.get(field.flag) else {
-                continue;
-            };
-            let keys: Vec<&str> = field.path.split('.').collect();
-            let (key, sections) = keys.split_last().expect("a path has a key");
-            let n_common = sections
-                .iter()
-                .zip(&above)
-                .take_while(|(a, b)| a == b)
-                .count();
-            for (depth, section) in sections.iter().enumerate().skip(n_common) {
-                writeln!(yaml, "{:1$}{section}:", "", 2 * depth).expect("text takes text");
-            }
-            above = sections.to_vec();
-            let value = render(field.shape, value);
-            let origin = self.origin(field);
-            let indent = 2 * sections.len();
-            writeln!(yaml, "{:indent$}{key}: {value}  # {origin}", "").expect("text takes text");
+/// Renders a YAML file for `--config`, with the source of each value as a comment. `arguments` are
+/// those of all sources, in the order of rising precedence.
+pub(super) fn yaml(arguments: &[Argument], values: &BTreeMap<String, String>) -> String {
+    let mut yaml = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    let mut above: Vec<&str> = Vec::new();
+    for field in FIELDS {
+        let Some(value) = values.get(field.flag) else {
+            continue;
+        };
+        let keys: Vec<&str> = field.path.split('.').collect();
+        let (key, sections) = keys.split_last().expect("a path has a key");
+        let n_common = sections
+            .iter()
+            .zip(&above)
+            .take_while(|(a, b)| a == b)
+            .count();
+        for (depth, section) in sections.iter().enumerate().skip(n_common) {
+            writeln!(yaml, "{:1$}{section}:", "", 2 * depth).expect("text takes text");
         }
-        yaml
+        above = sections.to_vec();
+        let value = render(field.shape, value);
+        let origin = origin_of(field, arguments);
+        let indent = 2 * sections.len();
+        writeln!(yaml, "{:indent$}{key}: {value}  # {origin}", "").expect("text takes text");
     }
+    yaml
+}
 
-    fn origin(&self, field: &Field) -> Origin {
-        let mut given = self.arguments.iter().rev();
-        let last = given.find(|argument| argument.is(field.flag));
-        last.map_or(Origin::Default, |last| last.origin.clone())
-    }
+fn origin_of(field: &Field, arguments: &[Argument]) -> Origin {
+    let mut given = arguments.iter().rev();
+    let last = given.find(|argument| argument.is(field.flag));
+    last.map_or(Origin::Default, |last| last.origin.clone())
 }
 
 fn render(shape: Shape, value: &str) -> String {

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 use self::mistakes::{apart_from_flag, culprit, describe, place};
-use super::effective::{Effective, flags_in_effect};
+use super::effective::{flags_in_effect, yaml};
 use super::flags::{Cli, Command, RunArgs};
 use super::kcm::Ignored;
 use super::sources::{Argument, Flags, Layer, Origin, file, read_environment};
@@ -241,13 +241,7 @@ fn run_args(cli: &Cli) -> Option<&RunArgs> {
 
 fn outcome(cli: Cli, ignored: Ignored, merged: &[Argument]) -> ParseOutcome {
     match &cli.command {
-        Some(Command::Config(args)) => {
-            let effective = Effective {
-                arguments: merged,
-                values: &args.in_effect,
-            };
-            ParseOutcome::Show(effective.yaml())
-        }
+        Some(Command::Config(args)) => ParseOutcome::Show(yaml(merged, &args.in_effect)),
         Some(Command::Completions { shell }) => ParseOutcome::Show(generate::completions(*shell)),
         Some(Command::Man) => ParseOutcome::Show(generate::man()),
         Some(Command::Sample) => ParseOutcome::Show(SAMPLE.to_owned()),

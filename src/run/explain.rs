@@ -64,7 +64,12 @@ pub fn explain(args: &ExplainArgs, stop: &Stop) -> Result<(), RunError> {
                 table_of_daemon(&client, &kinds, args.namespace.as_deref())?
             } else {
                 let default = (!args.all_namespaces).then_some(&*default_namespace);
-                table_of_api(&client, &kinds, args.namespace.as_deref().or(default))?
+                let namespace = args.namespace.as_deref().or(default);
+                let table = read_table(&client, &kinds, namespace);
+                table.map_err(|source| RunError::Explain {
+                    what: format!("the objects of the API server at {}", config.server()),
+                    source: Box::new(source),
+                })?
             };
             rendered(&table, args.output)
         }
@@ -170,20 +175,6 @@ fn ask_api(
     let read = ApiFacts::read(client, kind, key).map_err(failed)?;
     let report = report(&read.facts, &read.sources, Timestamp::now());
     Ok(rendered(&report, output))
-}
-
-fn table_of_api(
-    client: &Client,
-    kinds: &[&'static WorkloadKind],
-    namespace: Option<&str>,
-) -> Result<Table, RunError> {
-    read_table(client, kinds, namespace).map_err(|source| RunError::Explain {
-        what: format!(
-            "the objects of the API server at {}",
-            client.config().server()
-        ),
-        source: Box::new(source),
-    })
 }
 
 /// A daemon has no page for a kind that it does not control. One of the kinds must have one.

@@ -108,11 +108,6 @@ impl Http {
         self.agent.clone().shutdown();
     }
 
-    /// Checks the certificate files if the check is due; for threads that stay on one connection.
-    pub(super) fn check_files(&self) {
-        self.config.access.check_files();
-    }
-
     pub(super) fn metrics(&self, request: &Request) -> VerbMetrics {
         let verb = request.method().as_str();
         let host = self.config.authority();

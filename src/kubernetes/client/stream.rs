@@ -165,7 +165,7 @@ impl Read for BodyStream {
         }
         let read = self.reader.read(buf);
         // A quiet daemon sends no requests that would check the files, but bookmarks still arrive.
-        self.http.check_files();
+        self.http.config.access.check_files();
         match read {
             // Some bodies end the same way whether the server ended them or the stop signal did.
             Ok(0) if !buf.is_empty() && self.stop.is_stopped() => {
