@@ -1,401 +1,590 @@
 //! `demo`: shows the controller at work in chapters, and checks each chapter against the server's
-//! objects. Prints lines with times, each once.
+//! objects. Runs on the main thread; every wait ends at a deadline or at the stop signal.
 //!
-//! | file | what it does |
+//! `demo.txt` has the chapters, a step on each line:
+//!
+//! | step | does |
 //! |---|---|
-//! | `stage` | dev server, controller, the demo's own requests, snapshots and waits |
-//! | `chapters` | the actions and the checks |
+//! | `= TITLE` | begins a chapter |
+//! | `$ COMMAND` | does what this command of kubectl does, where `create` gets its file in place |
+//! | `let NAME SET N` | calls the Nth pod of a ReplicaSet, or of `SET@NODE`, so |
+//! | `wait`, `check`, `hold` | waits for facts, checks them, checks that they stay for a moment |
+//! | `why SET TEXT` | waits for the condition `ReplicaFailure` and the event with this text |
+//! | `lose SKIP N` | slows down creates, and loses the responses to N of them |
+//! | `kill`, `start` | kills the controller, starts it |
+//! | `ok TEXT: FACTS` | checks facts and ends the chapter |
 
-mod chapters;
-mod stage;
-
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
 use std::iter::repeat_n;
-use std::time::Duration;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use self::chapters::CHAPTERS;
-use self::stage::{ChapterError, Pace, Stage};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::dev::{Changes, SetFacts, is_complete, sets};
+use super::{condition, text};
+use crate::api::workload_kind::REPLICA_SET;
+use crate::cli::SAMPLE;
 use crate::cli::flags::DemoArgs;
-use crate::devserver::{DevServer, DevServerOptions, KubeletOptions};
-use crate::run::local::{SetFacts, World};
+use crate::client::{Client, ClientConfig, ClientOptions, Request};
+use crate::devserver::{
+    ApiRequest, DevServer, DevServerOptions, Handler, KubeletOptions, Response, Tally, serve,
+};
+use crate::manager::{Manager, ManagerOptions};
 use crate::run::{RunError, program, seen_enough, signals};
-use crate::stdx::stop::Stop;
+use crate::stdx::stop::{Cause, Stop};
+use crate::telemetry::{Health, metrics};
 
-/// Recorded requests of one demo. The limit is generous, since the end counts them all.
-const RECORDER_LENGTH: usize = 1_000_000;
+const CHAPTERS: &str = include_str!("demo.txt");
 
 /// What the demo is, for a first-time user.
 const INTRODUCTION: &str = "\
 This process runs an API server in memory, simulated nodes and the ReplicaSet
 controller. The server listens on this machine only and ends with the demo:
 nothing leaves this machine, and no cluster is touched. Each chapter changes
-objects and waits for the controller's reaction.";
+objects and waits for the controller's reaction. It ends with ok if the API
+server's objects are as they should be.
+";
 
-/// Pace for people.
-const STEADY: Pace = Pace {
-    ready_after: Duration::from_millis(400),
-    pause_scale: 1.0,
-};
+/// Interval between two looks at the server's objects.
+const LOOK_EVERY: Duration = Duration::from_millis(60);
 
-/// Pace for CI.
-const FAST: Pace = Pace {
-    ready_after: Duration::from_millis(100),
-    pause_scale: 0.05,
-};
+/// Maximum wait for a reaction; generous, for busy machines.
+const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Plays all chapters and reports their outcomes. Blocks for a few minutes at most: every wait ends
-/// at a deadline or at `stop`.
+/// How long facts must hold: what comes too late or too often would arrive within it.
+const HOLD: Duration = Duration::from_millis(400);
+
+/// Duration of a create after `lose`, long enough to kill the controller amid them.
+const CREATE_TIME: Duration = Duration::from_millis(60);
+
+/// The width of the terminal that everybody has.
+const COLUMNS: usize = 80;
+
+const STOPPED: &str = "stopped before the end";
+
+type Outcome<T> = Result<T, String>;
+
+/// Plays all chapters and reports their outcomes. Blocks for a few minutes at most.
 ///
 /// # Errors
 /// If a chapter failed, or if `stop` was given before the end.
 pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
     signals::stop_in_order();
-    let pace = if args.fast { FAST } else { STEADY };
+    let (ready_after, pause) = if args.fast { (100, 20) } else { (400, 600) };
     let server_stop = Stop::new();
     let options = DevServerOptions {
-        recorder_length: RECORDER_LENGTH,
+        recorder_length: 0,
         garbage_collection: true,
         kubelet: Some(KubeletOptions {
-            ready_after: pace.ready_after,
+            ready_after: Duration::from_millis(ready_after),
             ..KubeletOptions::default()
         }),
         ..DevServerOptions::default()
     };
     let mut server = DevServer::start(&options, &server_stop).map_err(RunError::DevServer)?;
-    let mut stage = Stage::new(&server, pace, stop);
-    let result = play(&mut stage);
-    let stopped = stage.stop_controller().map_err(|miss| failure(&miss));
+    let link = Arc::new(Link {
+        api: server.handler(),
+        stop: server_stop.clone(),
+        state: Mutex::default(),
+    });
+    let for_controller = serve("127.0.0.1:0", Arc::clone(&link) as _, &server_stop);
+    let mut for_controller = for_controller.map_err(RunError::DevServer)?;
+    let unlimited = ClientOptions {
+        qps: 0.0,
+        ..ClientOptions::default()
+    };
+    let mut stage = Stage {
+        hands: Client::new(&ClientConfig::plain(&server.url()), &unlimited, stop),
+        config: ClientConfig::plain(&for_controller.url()),
+        server: &server,
+        link,
+        controller: None,
+        stop,
+        changes: Changes::default(),
+        names: BTreeMap::new(),
+        pause: Duration::from_millis(pause),
+        begun: Instant::now(),
+        chapter: (server.version(), 0, Instant::now()),
+    };
+    let result = stage.play();
+    let stopped = stage.stop_controller().map_err(RunError::Demo);
     drop(stage);
+    for_controller.stop();
     server.stop();
     result.and(stopped)
 }
 
-fn play(stage: &mut Stage<'_>) -> Result<(), RunError> {
-    let begun = stage.version();
-    stage.lines().introduce(INTRODUCTION);
-    stage.start_controller().map_err(|miss| failure(&miss))?;
-    let mut failed = Vec::new();
-    for (index, chapter) in CHAPTERS.iter().enumerate() {
-        let number = (index + 1, CHAPTERS.len());
-        stage.open(number, chapter.headline);
-        let outcome = match (chapter.play)(stage) {
-            Ok(text) => Ok(text),
-            Err(ChapterError::Missed(why)) => Err(why),
-            Err(ChapterError::Stopped) => return Err(failure(&ChapterError::Stopped)),
+/// The connection of the controller to the API server.
+struct Link {
+    api: Arc<dyn Handler>,
+    stop: Stop,
+    state: Mutex<LinkState>,
+}
+
+#[derive(Clone, Default)]
+struct LinkState {
+    n_requests: usize,
+    /// Creates of pods, accepted or not.
+    n_creates: usize,
+    create_time: Duration,
+    /// The creates that take effect, and whose responses get lost.
+    lost: Range<usize>,
+    is_cut: bool,
+}
+
+impl Handler for Link {
+    fn handle(&self, request: ApiRequest) -> Response {
+        let is_create = request.method == "POST" && request.path.ends_with("/pods");
+        let (number, state) = {
+            let mut state = self.state.lock();
+            state.n_requests += 1;
+            state.n_creates += usize::from(is_create);
+            (state.n_creates, state.clone())
         };
-        let elapsed = stage.elapsed();
-        stage.lines().end_chapter(&outcome, elapsed);
-        if let Err(why) = outcome {
-            failed.push(format!(
-                "chapter {} ({}): {why}",
-                number.0, chapter.headline
-            ));
+        if state.is_cut || is_create && self.stop.wait_timeout(state.create_time) {
+            return Response::cut();
         }
-    }
-    let mut lines = totals(stage, begun);
-    lines.extend(ways_on(&program()));
-    seen_enough(stage.lines().end(&lines)).map_err(RunError::Output)?;
-    if failed.is_empty() {
-        return Ok(());
-    }
-    let n_failed = failed.len();
-    let failed = failed.join("\n  ");
-    Err(RunError::Demo(format!(
-        "{n_failed} of {} chapters failed:\n  {failed}",
-        CHAPTERS.len()
-    )))
-}
-
-fn failure(miss: &ChapterError) -> RunError {
-    RunError::Demo(match miss {
-        ChapterError::Missed(why) => why.clone(),
-        ChapterError::Stopped => "stopped before the end".to_owned(),
-    })
-}
-
-fn totals(stage: &Stage<'_>, begun: u64) -> Vec<String> {
-    let pods = stage.pods_since(begun, "");
-    let mut figures = vec![
-        ("pods created", pods.added.to_string()),
-        ("pods deleted", pods.deleted.to_string()),
-        ("seconds", format!("{:.1}", stage.elapsed().as_secs_f64())),
-        ("API requests", stage.n_requests().to_string()),
-    ];
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    // A build without optimisation takes more memory than the one that people run.
-    if !cfg!(debug_assertions)
-        && let Some(mib) = peak_memory_mib(&status)
-    {
-        let text = format!("{mib} MiB for API server, kubelet and controller");
-        figures.push(("peak memory", text));
-    }
-    let mut lines = vec![String::new()];
-    let figures = figures.into_iter();
-    lines.extend(figures.map(|(name, figure)| format!("  {name:13} {figure}")));
-    lines
-}
-
-/// Returns the final lines: what to try next.
-fn ways_on(program: &str) -> Vec<String> {
-    vec![
-        String::new(),
-        "Next steps:".to_owned(),
-        format!("  {program} dev    keeps such a cluster running for kubectl"),
-        format!("  {program} --kubeconfig=FILE --dry-run    reports what it would do in yours"),
-    ]
-}
-
-/// Parses the peak memory of the process from `/proc/self/status`.
-fn peak_memory_mib(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib.div_ceil(1024))
-}
-
-/// Minimum time between two lines about the counts of one ReplicaSet.
-const ROW_PERIOD: Duration = Duration::from_millis(400);
-
-/// The width of the terminal that everybody has.
-const COLUMNS: usize = 80;
-
-/// The meaning of the lines.
-const SIGNS: &str = "\
-desired is spec.replicas; current, ready and available are the status that the
-controller wrote; pods counts the pods themselves. A chapter ends with ok if the
-API server's objects are as they should be.";
-
-/// What there is to print about a chapter at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Scene {
-    /// Time since the start of the demo.
-    elapsed: Duration,
-    /// Number of the chapter, from 1, and number of chapters.
-    chapter: (usize, usize),
-    /// Title of the chapter.
-    headline: String,
-    /// The command with the same effect; empty if there is none.
-    command: String,
-    rows: Vec<Row>,
-    notes: Vec<String>,
-}
-
-/// A ReplicaSet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Row {
-    name: String,
-    /// Desired, current, ready, available, and the pods that are neither terminating nor Failed.
-    /// The status follows a little later.
-    counts: [usize; 5],
-}
-
-fn rows(world: &World) -> Vec<Row> {
-    let row = |set: &SetFacts| {
-        let pods = world.pods_of(set);
-        Row {
-            name: match set.namespace.as_str() {
-                "default" => set.name.clone(),
-                namespace => format!("{namespace}/{}", set.name),
-            },
-            counts: [
-                set.desired,
-                set.current,
-                set.ready,
-                set.available,
-                pods.iter().filter(|pod| pod.phase != "Failed").count(),
-            ],
+        let response = self.api.handle(request);
+        if is_create && state.lost.contains(&number) {
+            return Response::cut();
         }
-    };
-    world.sets.iter().map(row).collect()
-}
-
-/// Prints what is new of each [`Scene`]. Only [`Lines::end`] reports write errors: a closed pipe
-/// must not end the demo, whose exit code still counts.
-struct Lines<W> {
-    out: W,
-    shown: Scene,
-    /// The last line about each ReplicaSet, and its time.
-    rows: HashMap<String, (Row, Duration)>,
-}
-
-impl<W: Write> Lines<W> {
-    fn new(out: W) -> Self {
-        Self {
-            out,
-            shown: Scene::default(),
-            rows: HashMap::new(),
-        }
+        response
     }
+}
 
-    /// Prints a line, broken between words before column 80 unless it is a command.
-    fn line(&mut self, at: Duration, text: &str) {
-        let mut line = format!("{:5.1} s  ", at.as_secs_f64());
-        let words = text.trim_start();
-        let indent = line.len() + text.len() - words.len();
-        line.extend(repeat_n(' ', indent - line.len()));
-        for word in words.split_inclusive(' ') {
-            let is_full = line.len() + word.trim_end().len() > COLUMNS && line.len() > indent;
-            if is_full && !words.starts_with('$') {
-                writeln!(self.out, "{}", line.trim_end()).unwrap_or_default();
-                line = " ".repeat(indent);
+struct Stage<'a> {
+    server: &'a DevServer,
+    link: Arc<Link>,
+    config: ClientConfig,
+    /// For the demo's own requests.
+    hands: Client,
+    controller: Option<(Manager, Stop)>,
+    /// The stop signal of the program.
+    stop: &'a Stop,
+    changes: Changes,
+    /// The pods that steps have named.
+    names: BTreeMap<String, String>,
+    /// Before each command.
+    pause: Duration,
+    begun: Instant,
+    /// The server's version, the number of creates and the time at the begin of the chapter.
+    chapter: (u64, usize, Instant),
+}
+
+impl Stage<'_> {
+    fn play(&mut self) -> Result<(), RunError> {
+        let begun = self.server.version();
+        writeln!(io::stdout(), "{INTRODUCTION}").unwrap_or_default();
+        self.start_controller().map_err(RunError::Demo)?;
+        let chapters: Vec<&str> = CHAPTERS.split("= ").skip(1).collect();
+        let mut failed = Vec::new();
+        for (index, chapter) in chapters.iter().enumerate() {
+            let (headline, steps) = chapter.split_once('\n').unwrap_or_default();
+            let number = format!("{}/{}", index + 1, chapters.len());
+            self.say(&format!("{number} {headline}"));
+            let n_creates = self.link.state.lock().n_creates;
+            self.chapter = (self.server.version(), n_creates, Instant::now());
+            match steps.lines().try_for_each(|step| self.step(step)) {
+                Err(why) if why == STOPPED => return Err(RunError::Demo(why)),
+                Err(why) => {
+                    self.say(&format!("  FAILED: {why}"));
+                    failed.push(format!("\n  chapter {number} {headline}: {why}"));
+                }
+                Ok(()) => {}
             }
-            line += word;
         }
-        writeln!(self.out, "{}", line.trim_end()).unwrap_or_default();
-    }
-
-    fn show_row(&mut self, row: &Row, at: Duration) {
-        let known = self.rows.get(&row.name);
-        let is_same = known.is_some_and(|(known, _)| known == row);
-        let is_recent = known.is_some_and(|(_, last)| at.saturating_sub(*last) < ROW_PERIOD);
-        let [desired, current, ready, available, pods] = row.counts;
-        let is_settled = [current, ready, available] == [desired; 3];
-        if is_same || (is_recent && !is_settled) {
-            return;
-        }
-        let line = format!(
-            "  {:12} desired {desired:3} current {current:3} ready {ready:3} available \
-             {available:3} pods {pods:3}",
-            row.name
+        let pods = self.server.tally("pods", "", begun);
+        let end = format!(
+            "\n  pods created  {}\n  pods deleted  {}\n  seconds       {:.1}\n  API requests  {}\n{}",
+            pods.added,
+            pods.deleted,
+            self.begun.elapsed().as_secs_f64(),
+            self.link.state.lock().n_requests,
+            next_steps(&program())
         );
-        self.line(at, &line);
-        self.rows.insert(row.name.clone(), (row.clone(), at));
-    }
-
-    /// Prints the first paragraph, and what the lines mean.
-    fn introduce(&mut self, text: &str) {
-        for paragraph in [text, SIGNS] {
-            writeln!(self.out, "{paragraph}\n").unwrap_or_default();
+        let mut out = io::stdout();
+        let written = out.write_all(end.as_bytes()).and_then(|()| out.flush());
+        seen_enough(written).map_err(RunError::Output)?;
+        match failed.concat() {
+            none if none.is_empty() => Ok(()),
+            failed => Err(RunError::Demo(format!("chapters failed:{failed}"))),
         }
     }
 
-    /// Prints what is new.
-    fn show(&mut self, scene: &Scene) {
-        let at = scene.elapsed;
-        if scene.chapter != self.shown.chapter {
-            let (number, of) = scene.chapter;
-            self.line(at, &format!("{number}/{of} {}", scene.headline));
-        }
-        if scene.command != self.shown.command && !scene.command.is_empty() {
-            self.line(at, &format!("  $ {}", scene.command));
-        }
-        for row in &scene.rows {
-            self.show_row(row, at);
-        }
-        for note in &scene.notes {
-            if !self.shown.notes.contains(note) && !note.is_empty() {
-                self.line(at, &format!("  {note}"));
+    fn step(&mut self, step: &str) -> Outcome<()> {
+        let named = self.names.iter();
+        let step = named.fold(step.to_owned(), |step, (name, pod)| step.replace(name, pod));
+        let (verb, rest) = step.split_once(' ').unwrap_or((&step, ""));
+        let words: Vec<&str> = rest.split(' ').collect();
+        let number = |at: usize| words.get(at).and_then(|it| it.parse().ok()).unwrap_or(0);
+        match verb {
+            "$" => {
+                self.watch(self.pause, |_| false)?;
+                let shown = match rest
+                    .strip_prefix("create ")
+                    .and_then(|it| it.split_once(" {"))
+                {
+                    Some((_, json)) => format!("create -f {}.yaml   # {{{json}", words[2]),
+                    None => rest.to_owned(),
+                };
+                self.say(&format!("  $ kubectl {shown}"));
+                self.command(rest)
+            }
+            "let" => {
+                let pods = self.pods(words[1]);
+                let pod = pods
+                    .get(number(2))
+                    .ok_or_else(|| format!("no pod: {rest}"))?;
+                self.names
+                    .insert(words[0].to_owned(), text(pod, "/metadata/name"));
+                Ok(())
+            }
+            "wait" => self.wait(rest, |it| it.missed(rest).is_none()),
+            "check" => self.check(rest),
+            "hold" => {
+                let is_missed = self.watch(HOLD, |it| it.missed(rest).is_some())?;
+                check(!is_missed, || format!("not for long: {rest}"))
+            }
+            "why" => {
+                let (set, why) = rest.split_once(' ').unwrap_or_default();
+                let failure = |it: &Self| it.set(set).and_then(|set| set.failure);
+                self.wait(rest, |it| failure(it).is_some_and(|it| it.contains(why)))
+            }
+            "event" => self.wait(rest, |it| {
+                let mut events = it.server.objects("events", "").into_iter();
+                events
+                    .any(|it| it["reason"] == words[0] && text(&it, "/message").contains(words[1]))
+            }),
+            "lose" => {
+                let mut link = self.link.state.lock();
+                let begin = link.n_creates + 1 + number(0);
+                (link.lost, link.create_time) = (begin..begin + number(1), CREATE_TIME);
+                Ok(())
+            }
+            "kill" => self.kill(),
+            "start" => {
+                self.say("  $ systemctl restart replicaset-controller");
+                self.start_controller()
+            }
+            _ => {
+                self.look()?;
+                self.check(rest.rsplit(": ").next().unwrap_or_default())?;
+                self.say(&format!("  ok: {rest}"));
+                Ok(())
             }
         }
-        self.shown = scene.clone();
-        self.out.flush().unwrap_or_default();
     }
 
-    fn end_chapter(&mut self, outcome: &Result<String, String>, elapsed: Duration) {
-        let line = match outcome {
-            Ok(text) => format!("  ok: {text}"),
-            Err(why) => format!("  FAILED: {why}"),
-        };
-        self.line(elapsed, &line);
-    }
-
-    /// Prints the final lines.
-    ///
-    /// # Errors
-    /// If the lines cannot be written.
-    fn end(&mut self, lines: &[String]) -> io::Result<()> {
-        for line in lines {
-            writeln!(self.out, "{line}")?;
+    /// Waits until `holds`, and prints what changes. Returns whether it held within that time.
+    fn watch(&mut self, within: Duration, holds: impl Fn(&Self) -> bool) -> Outcome<bool> {
+        let deadline = Instant::now() + within;
+        loop {
+            self.look()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if holds(self) || left.is_zero() {
+                return Ok(!left.is_zero());
+            }
+            self.stop.wait_timeout(left.min(LOOK_EVERY));
         }
-        self.out.flush()
     }
+
+    fn wait(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Outcome<()> {
+        let is_there = self.watch(PATIENCE, holds)?;
+        check(is_there, || {
+            let found = self.missed(what).unwrap_or_default();
+            format!(
+                "timed out after {} s waiting for: {what} {found}",
+                PATIENCE.as_secs()
+            )
+        })
+    }
+
+    fn check(&self, facts: &str) -> Outcome<()> {
+        self.missed(facts).map_or(Ok(()), Err)
+    }
+
+    /// The first fact that does not hold.
+    fn missed(&self, facts: &str) -> Option<String> {
+        let missed = |fact: &str| {
+            let (key, bound) = fact.split_once('=')?;
+            let elapsed = self.chapter.2.elapsed().as_secs();
+            let (bound, more) = bound
+                .strip_suffix("+s")
+                .map_or((bound, 0), |it| (it, elapsed));
+            let bound = bound.parse::<u64>().ok()? + more;
+            let found = self.fact(key.trim_end_matches(['<', '>']));
+            let holds = match key.as_bytes().last() {
+                Some(b'<') => found <= Some(bound),
+                Some(b'>') => found >= Some(bound),
+                _ => found == Some(bound),
+            };
+            (!holds).then(|| format!("{fact} is not so: {found:?}"))
+        };
+        facts.split(' ').find_map(missed)
+    }
+
+    /// The value of a fact; `None` for the size of a ReplicaSet that is not complete.
+    fn fact(&self, key: &str) -> Option<u64> {
+        let pods = self.server.tally("pods", "", self.chapter.0);
+        let (name, of) = key.split_once('.').unwrap_or((key, ""));
+        let is_ready = |pod: &&Value| condition(pod, "Ready").is_some();
+        let found = match (name, of) {
+            ("created", _) => pods.added,
+            ("deleted", _) => pods.deleted,
+            ("requests", _) => self.link.state.lock().n_creates - self.chapter.1,
+            (_, "pods") => self.pods(name).len(),
+            (_, "ready") => self.pods(name).iter().filter(is_ready).count(),
+            (_, "failures") => usize::from(self.set(name)?.failure.is_some()),
+            (_, "owners") => usize::from(!owner(&self.pod(name)?).is_empty()),
+            _ if name.contains('@') => self.pods(name).len(),
+            _ => match self.set(name) {
+                Some(set) => {
+                    let pods = self.pods(name);
+                    let is_whole = pods.len() == set.desired && pods.iter().all(|it| is_ready(&it));
+                    Some(set.desired).filter(|_| is_whole && is_complete(&set))?
+                }
+                None => usize::from(self.pod(name).is_some()),
+            },
+        };
+        u64::try_from(found).ok()
+    }
+
+    fn set(&self, name: &str) -> Option<SetFacts> {
+        sets(self.server).into_iter().find(|set| set.name == name)
+    }
+
+    /// The pod of this name, unless it is terminating.
+    fn pod(&self, name: &str) -> Option<Value> {
+        self.server
+            .object("pods", "default", name)
+            .filter(|it| !is_terminating(it))
+    }
+
+    /// The pods of a ReplicaSet, or of `SET@NODE`, that are not terminating, by name.
+    fn pods(&self, of: &str) -> Vec<Value> {
+        let (set, node) = of.split_once('@').unwrap_or((of, ""));
+        let mut pods = self.server.objects("pods", "");
+        pods.retain(|pod| owner(pod) == set && !is_terminating(pod));
+        pods.retain(|pod| node.is_empty() || pod["spec"]["nodeName"] == node);
+        pods
+    }
+
+    /// Prints what has changed.
+    fn look(&mut self) -> Outcome<()> {
+        if self.stop.is_stopped() {
+            return Err(STOPPED.to_owned());
+        }
+        let stop = self.controller.as_ref().map(|(_, stop)| stop);
+        if let Some(Cause::Failed(why)) = stop.and_then(Stop::cause) {
+            return Err(format!("the controller failed: {why}"));
+        }
+        let no_pods = Tally {
+            is_complete: true,
+            ..Tally::default()
+        };
+        for line in self.changes.lines(&sets(self.server), &no_pods) {
+            self.say(&format!("  {line}"));
+        }
+        Ok(())
+    }
+
+    fn say(&self, text: &str) {
+        let line = wrapped(self.begun.elapsed(), text);
+        // A closed pipe must not end the demo, whose exit code still counts.
+        writeln!(io::stdout(), "{line}").unwrap_or_default();
+    }
+
+    /// Does what a command of kubectl does: `VERB RESOURCE NAME [-n NAMESPACE] [-p] [JSON]`.
+    fn command(&self, command: &str) -> Outcome<()> {
+        let (words, json) = command.split_at(command.find('{').unwrap_or(command.len()));
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "-n");
+        let namespace = at.map_or("default", |at| words[at + 1]);
+        let [verb, resource, name] = [words[0], words[1], words[2]];
+        let collection = match resource {
+            "pod" => format!("/api/v1/namespaces/{namespace}/pods"),
+            "quota" => format!("/api/v1/namespaces/{namespace}/resourcequotas"),
+            "ns" => "/api/v1/namespaces".to_owned(),
+            _ => format!("/apis/apps/v1/namespaces/{namespace}/replicasets"),
+        };
+        let path = format!("{collection}/{name}");
+        let read = || serde_json::from_str::<Value>(json).map_err(|error| error.to_string());
+        let create = |object: &Value| {
+            self.send(&Request::post(&*collection).body("application/json", object.to_string()))
+        };
+        let patch = |patch: &Value| {
+            let request = Request::patch(&*path);
+            self.send(&request.body("application/merge-patch+json", patch.to_string()))
+        };
+        let pairs = words.iter().skip(3).map(|word| match word.split_once('=') {
+            Some((key, value)) => (key, json!(value)),
+            None => (word.trim_end_matches('-'), Value::Null),
+        });
+        match verb {
+            "apply" => {
+                let sample = serde_saphyr::from_multiple::<Value>(SAMPLE);
+                let sample = sample.map_err(|error| error.to_string())?;
+                sample.iter().try_for_each(create)
+            }
+            "create" => {
+                let mut object = object(resource, name);
+                merge(&mut object, read()?);
+                create(&object)
+            }
+            "delete" => self.send(&Request::delete(&*path)),
+            "annotate" => patch(&json!({"metadata": {"annotations": Value::from_iter(pairs)}})),
+            "label" => patch(&json!({"metadata": {"labels": Value::from_iter(pairs)}})),
+            "scale" => {
+                let replicas = words
+                    .last()
+                    .and_then(|it| it.rsplit('=').next()?.parse::<u32>().ok());
+                patch(&json!({"spec": {"replicas": replicas}}))
+            }
+            _ => patch(&read()?),
+        }
+    }
+
+    fn send(&self, request: &Request) -> Outcome<()> {
+        let sent = self.hands.send(request).map(drop);
+        sent.map_err(|error| format!("{request}: {error}"))
+    }
+
+    fn start_controller(&mut self) -> Outcome<()> {
+        let (stop, health) = (Stop::new(), Health::new(metrics::global()));
+        let options = ManagerOptions {
+            controllers: vec![&REPLICA_SET],
+            kube_api_qps: 0.0,
+            ..ManagerOptions::default()
+        };
+        let manager = Manager::start(&self.config, &options, &health, &stop);
+        let manager = manager.map_err(|error| format!("cannot start the controller: {error}"))?;
+        self.controller = Some((manager, stop));
+        Ok(())
+    }
+
+    /// Blocks until the threads of the controller have ended, if it runs.
+    fn stop_controller(&mut self) -> Outcome<()> {
+        let Some((manager, stop)) = self.controller.take() else {
+            return Ok(());
+        };
+        stop.stop(Cause::Requested("the demo stops it".to_owned()));
+        match manager.wait() {
+            Ok(Cause::Requested(_)) => Ok(()),
+            Ok(Cause::Failed(why)) => Err(format!("the controller failed: {why}")),
+            Err(stuck) => Err(format!("threads did not end: {stuck}")),
+        }
+    }
+
+    /// Ends the controller like `kill -9`, from the API server's view: it sends no more requests.
+    fn kill(&mut self) -> Outcome<()> {
+        self.link.state.lock().is_cut = true;
+        self.stop_controller()?;
+        let mut link = self.link.state.lock();
+        (link.is_cut, link.create_time) = (false, Duration::ZERO);
+        drop(link);
+        let created = format!("created={}", self.fact("created").unwrap_or(0));
+        self.say(&format!("  killed: {created}"));
+        self.step(&format!("hold {created}"))
+    }
+}
+
+fn check(holds: bool, what: impl FnOnce() -> String) -> Outcome<()> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// The name of a pod's controller; empty if it has none.
+fn owner(pod: &Value) -> String {
+    let owners = pod["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    let owner = owners.find(|owner| owner["controller"] == true);
+    owner.map_or(String::new(), |owner| text(owner, "/name"))
+}
+
+fn is_terminating(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// The object that `create` begins with.
+fn object(resource: &str, name: &str) -> Value {
+    let pod = json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]});
+    let labels = json!({"app": name});
+    let spec = match resource {
+        "pod" => pod,
+        "rs" => json!({
+            "replicas": 0, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        }),
+        _ => json!({}),
+    };
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn next_steps(program: &str) -> String {
+    format!(
+        "\nNext steps:\n  {program} dev    keeps such a cluster running for kubectl\n  \
+         {program} --kubeconfig=FILE --dry-run    reports what it would do in yours\n"
+    )
+}
+
+/// A line broken between words before column 80, unless it is a command.
+fn wrapped(at: Duration, text: &str) -> String {
+    let mut line = format!("{:5.1} s  ", at.as_secs_f64());
+    let words = text.trim_start();
+    let indent = line.len() + text.len() - words.len();
+    line.extend(repeat_n(' ', indent - line.len()));
+    let mut whole = String::new();
+    for word in words.split_inclusive(' ') {
+        let is_full = line.len() + word.trim_end().len() > COLUMNS && line.len() > indent;
+        if is_full && !words.starts_with('$') {
+            whole += &format!("{}\n", line.trim_end());
+            line = " ".repeat(indent);
+        }
+        line += word;
+    }
+    whole + line.trim_end()
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Lines, Row, Scene, peak_memory_mib, ways_on};
-
-    #[test]
-    fn peak_memory_is_read_from_proc() {
-        assert_eq!(peak_memory_mib("Name:\tx\nVmHWM:\t   20481 kB\n"), Some(21));
-        assert_eq!(peak_memory_mib("Name:\tx\n"), None);
-    }
+    use super::{COLUMNS, INTRODUCTION, next_steps, wrapped};
 
     #[test]
     fn the_end_names_commands_as_they_can_be_typed() {
-        let text = ways_on("target/debug/replicaset-controller").join("\n");
+        let text = next_steps("target/debug/replicaset-controller");
         assert!(
             text.contains("  target/debug/replicaset-controller dev "),
             "{text}"
         );
     }
 
-    fn scene(ms: u64, ready: usize, notes: &[&str]) -> Scene {
-        Scene {
-            elapsed: Duration::from_millis(ms),
-            chapter: (2, 6),
-            headline: "A pod is killed".to_owned(),
-            command: "kubectl delete pod web-1".to_owned(),
-            rows: vec![Row {
-                name: "web".to_owned(),
-                counts: [3, 3, ready, ready, 3],
-            }],
-            notes: notes.iter().map(|note| (*note).to_owned()).collect(),
-        }
-    }
-
     #[test]
     fn lines_break_between_words_and_keep_the_indent() {
-        let mut out = Vec::new();
-        let mut lines = Lines::new(&mut out);
         let command = format!("  $ kubectl {}", "word ".repeat(20).trim_end());
-        lines.line(Duration::ZERO, &command);
-        lines.line(Duration::ZERO, &format!("  {}", "word ".repeat(20)));
-        let text = String::from_utf8(out).expect("text");
+        let expected = format!("  0.0 s  {command}");
+        assert_eq!(wrapped(Duration::ZERO, &command), expected);
         let words = |n| ["word"; 14][..n].join(" ");
-        let note = format!("  0.0 s    {}\n           {}\n", words(14), words(6));
-        assert_eq!(text, format!("  0.0 s  {command}\n{note}"));
-        for text in [super::INTRODUCTION, super::SIGNS] {
-            assert!(text.lines().all(|line| line.len() <= super::COLUMNS));
-        }
-    }
-
-    #[test]
-    fn the_lines_are_explained_first() {
-        let mut out = Vec::new();
-        Lines::new(&mut out).introduce("One process.");
-        let text = String::from_utf8(out).expect("text");
-        assert!(text.starts_with("One process.\n\ndesired is"), "{text}");
-        assert!(text.ends_with("\n\n"), "{text}");
-    }
-
-    #[test]
-    fn each_change_is_printed_once_and_rows_at_a_steady_pace() {
-        let mut out = Vec::new();
-        let mut lines = Lines::new(&mut out);
-        lines.show(&scene(0, 0, &[]));
-        lines.show(&scene(100, 1, &["one", ""]));
-        lines.show(&scene(450, 2, &["one", "two"]));
-        lines.show(&scene(500, 3, &["one", "two"]));
-        lines.show(&scene(600, 3, &["one", "two"]));
-        for outcome in [Ok("replaced".to_owned()), Err("no pod came".to_owned())] {
-            lines.end_chapter(&outcome, Duration::from_secs(1));
-        }
-        let expected = "  0.0 s  2/6 A pod is killed
-  0.0 s    $ kubectl delete pod web-1
-  0.0 s    web          desired   3 current   3 ready   0 available   0 pods   3
-  0.1 s    one
-  0.5 s    web          desired   3 current   3 ready   2 available   2 pods   3
-  0.5 s    two
-  0.5 s    web          desired   3 current   3 ready   3 available   3 pods   3
-  1.0 s    ok: replaced
-  1.0 s    FAILED: no pod came
-";
-        assert_eq!(String::from_utf8(out).expect("text"), expected);
+        assert_eq!(
+            wrapped(Duration::ZERO, &format!("  {}", "word ".repeat(20))),
+            format!("  0.0 s    {}\n           {}", words(14), words(6))
+        );
+        assert!(INTRODUCTION.lines().all(|line| line.len() <= COLUMNS));
     }
 }

@@ -12,9 +12,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::World;
-use super::files;
 use super::files::Document;
+use super::{condition, files, text};
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::ALL;
 use crate::cli::flags::DevArgs;
@@ -22,7 +21,6 @@ use crate::client::ClientConfig;
 use crate::deployment;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally, simulated_controllers};
 use crate::manager::{Manager, ManagerOptions};
-use crate::run::local::SetFacts;
 use crate::run::{RunError, finish, manager_options, program, signals};
 use crate::stdx::escape::{escaped, shell_word};
 use crate::stdx::stop::{Cause, Stop};
@@ -266,18 +264,8 @@ fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
         if looked_at.replace(version) != Some(version) {
             let pods = server.tally("pods", "", cursor);
             cursor = pods.version.max(cursor);
-            let of_kind = |kind: &WorkloadKind| {
-                let mut sets = server.objects(kind.resource, "");
-                // The members of a list do not name their kind.
-                for set in &mut sets {
-                    set["kind"] = kind.kind.into();
-                }
-                sets
-            };
-            let sets: Vec<Value> = ALL.into_iter().flat_map(of_kind).collect();
-            let world = World::read(&sets, &[], &[]);
             let now = Timestamp::now().strftime("%H:%M:%S");
-            for line in changes.lines(&world.sets, &pods) {
+            for line in changes.lines(&sets(server), &pods) {
                 say(&format!("{now}  {line}"));
             }
         }
@@ -290,16 +278,65 @@ fn say(line: &str) {
     stderr::write_out(&format!("{}\n", escaped(line)));
 }
 
+/// A ReplicaSet or ReplicationController. Read without the controller's code, so that the demo
+/// checks the controller and not itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SetFacts {
+    /// In lower case, as in kubectl.
+    kind: String,
+    namespace: String,
+    pub(super) name: String,
+    uid: String,
+    pub(super) desired: usize,
+    pub(super) current: usize,
+    pub(super) ready: usize,
+    available: usize,
+    /// True if the controller has observed the current generation.
+    is_observed: bool,
+    /// The message of the condition `ReplicaFailure`, if it is true.
+    pub(super) failure: Option<String>,
+}
+
+/// All sets of the server.
+pub(super) fn sets(server: &DevServer) -> Vec<SetFacts> {
+    let of_kind = |kind: &WorkloadKind| {
+        let sets = server.objects(kind.resource, "").into_iter();
+        let facts = |set| read_set(kind.kind.to_lowercase(), &set);
+        sets.map(facts).collect::<Vec<_>>()
+    };
+    ALL.into_iter().flat_map(of_kind).collect()
+}
+
+fn read_set(kind: String, set: &Value) -> SetFacts {
+    let count = |pointer: &str| {
+        let found = set.pointer(pointer).and_then(Value::as_u64);
+        found.and_then(|it| it.try_into().ok()).unwrap_or(0)
+    };
+    let failure = condition(set, "ReplicaFailure");
+    SetFacts {
+        kind,
+        namespace: text(set, "/metadata/namespace"),
+        name: text(set, "/metadata/name"),
+        uid: text(set, "/metadata/uid"),
+        desired: count("/spec/replicas"),
+        current: count("/status/replicas"),
+        ready: count("/status/readyReplicas"),
+        available: count("/status/availableReplicas"),
+        is_observed: set["metadata"]["generation"] == set["status"]["observedGeneration"],
+        failure: failure.map(|entry| text(entry, "/message")),
+    }
+}
+
 /// Remembers the printed state, so that each change is printed once.
 #[derive(Debug, Default)]
-struct Changes {
+pub(super) struct Changes {
     /// By kind, namespace and name.
     known: BTreeMap<(String, String, String), SetFacts>,
 }
 
 impl Changes {
     /// Returns lines for the changes in `sets`, which are all sets, and for the pods counted since.
-    fn lines(&mut self, sets: &[SetFacts], pods: &Tally) -> Vec<String> {
+    pub(super) fn lines(&mut self, sets: &[SetFacts], pods: &Tally) -> Vec<String> {
         let mut lines = Vec::new();
         for set in sets {
             let key = (set.kind.clone(), set.namespace.clone(), set.name.clone());
@@ -327,7 +364,8 @@ impl Changes {
     }
 }
 
-fn is_complete(set: &SetFacts) -> bool {
+/// True if all replicas are available, and the status shows that.
+pub(super) fn is_complete(set: &SetFacts) -> bool {
     let counts = [set.current, set.ready, set.available];
     set.is_observed && counts.iter().all(|count| *count == set.desired)
 }
@@ -372,7 +410,9 @@ fn count(pods: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Changes, SetFacts, Tally, simulated_controllers};
+    use serde_json::json;
+
+    use super::{Changes, SetFacts, Tally, is_complete, read_set, simulated_controllers};
     use crate::cli::flags::SIMULATED;
 
     fn set(desired: usize, available: usize) -> SetFacts {
@@ -402,6 +442,22 @@ mod tests {
     #[test]
     fn the_flag_knows_all_simulated_controllers() {
         assert!(simulated_controllers().eq(SIMULATED));
+    }
+
+    #[test]
+    fn a_set_is_complete_with_a_matching_status() {
+        let set = |ready: u64, observed: u64| {
+            let set = json!({
+                "metadata": {"namespace": "n", "name": "web", "uid": "u", "generation": 2},
+                "spec": {"replicas": 1},
+                "status": {"replicas": 1, "readyReplicas": ready, "availableReplicas": ready,
+                    "observedGeneration": observed},
+            });
+            is_complete(&read_set("replicaset".to_owned(), &set))
+        };
+        assert!(set(1, 2));
+        assert!(!set(0, 2));
+        assert!(!set(1, 1));
     }
 
     #[test]
