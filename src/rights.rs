@@ -143,7 +143,7 @@ pub fn optional_grants(options: &RightsOptions) -> Vec<Grant> {
 /// references (`blockOwnerDeletion`) requires `update` on finalizers.
 fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> Grant {
     let (group, resource) = (workload.group(), workload.resource);
-    let mut rights = vec![
+    let rights = vec![
         Right::on(group, resource, &["get", "list", "watch"]),
         Right::on(group, format!("{resource}/status"), &["update"]),
         Right::on(group, format!("{resource}/finalizers"), &["update"]),
@@ -151,39 +151,51 @@ fn workload_grant(workload: &'static WorkloadKind, options: &RightsOptions) -> G
         Right::on("", "pods", &["create", "delete", "patch"]),
         Right::on("", "events", &["create", "patch"]),
     ];
+    let own = Role::Own(resource);
+    controller_grant(
+        options,
+        workload.kind,
+        [own, Role::Stock(workload.cluster_role)],
+        rights,
+    )
+}
+
+fn deployment_grant(options: &RightsOptions) -> Grant {
+    let stock = Role::Stock("system:controller:deployment-controller");
+    let rights = vec![
+        Right::on("apps", "deployments", &["get", "list", "watch"]),
+        Right::on("apps", "deployments", &["update"]),
+        Right::on("apps", "deployments/status", &["update"]),
+        Right::on("apps", "deployments/finalizers", &["update"]),
+        Right::on("apps", "replicasets", &["get", "list", "watch"]),
+        Right::on("apps", "replicasets", &["create", "delete", "patch"]),
+        Right::on("", "pods", &["list", "watch"]),
+        Right::on("", "events", &["create", "patch"]),
+    ];
+    controller_grant(
+        options,
+        "Deployment",
+        [Role::Own("deployments"), stock],
+        rights,
+    )
+}
+
+/// The stock roles allow writes, and a dry run must not be able to write.
+fn controller_grant(
+    options: &RightsOptions,
+    kind: &str,
+    [own, stock]: [Role; 2],
+    mut rights: Vec<Right>,
+) -> Grant {
     if options.dry_run {
         rights.retain(Right::is_read);
     }
     Grant {
-        // The stock roles allow writes, and a dry run must not be able to write.
-        role: if options.dry_run {
-            Role::Own(resource)
-        } else {
-            Role::Stock(workload.cluster_role)
-        },
+        role: if options.dry_run { own } else { stock },
         namespace: options.namespace.clone(),
-        purpose: format!("control {}s", workload.kind),
+        purpose: format!("control {kind}s"),
         is_vital: true,
         rights,
-    }
-}
-
-/// The grant of the Deployment controller, which a dry run excludes.
-fn deployment_grant(options: &RightsOptions) -> Grant {
-    let replica_sets = &["get", "list", "watch", "create", "delete", "patch"];
-    Grant {
-        role: Role::Stock("system:controller:deployment-controller"),
-        namespace: options.namespace.clone(),
-        purpose: "control Deployments".to_owned(),
-        is_vital: true,
-        rights: vec![
-            Right::on("apps", "deployments", &["get", "list", "watch", "update"]),
-            Right::on("apps", "deployments/status", &["update"]),
-            Right::on("apps", "deployments/finalizers", &["update"]),
-            Right::on("apps", "replicasets", replica_sets),
-            Right::on("", "pods", &["list", "watch"]),
-            Right::on("", "events", &["create", "patch"]),
-        ],
     }
 }
 
@@ -326,6 +338,7 @@ mod tests {
         let options = RightsOptions {
             dry_run: true,
             delegated_auth: false,
+            deployments: true,
             ..all_enabled()
         };
         let grants = grants(&options);
@@ -333,7 +346,8 @@ mod tests {
             roles(&grants),
             [
                 Role::Own("replicasets"),
-                Role::Own("replicationcontrollers")
+                Role::Own("replicationcontrollers"),
+                Role::Own("deployments")
             ]
         );
         let mut verbs = grants.iter().flat_map(|grant| &grant.rights);

@@ -343,12 +343,6 @@ pub(super) fn violations(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<Str
         "leaves no controller to run",
     );
 
-    require(
-        !(args.mode.dry_run && args.controller.runs_deployments()),
-        "controllers",
-        "the deployment-controller has no dry run",
-    );
-
     let election = &args.leader_election;
     if election.leader_elect {
         require(

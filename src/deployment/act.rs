@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::json::JSON;
 use crate::api::{ObjectKey, Status};
 use crate::client::{Client, ClientError, Request};
-use crate::decide::{Note, Write, after_collision, after_failed_create};
+use crate::decide::{Claims, Note, Write, after_collision, after_failed_create};
 use crate::event_recorder::{EventRecorder, EventType, ObjectReference};
 use crate::objects::{Annotations, DEPLOYMENT, Deployment, ReplicaSet, Template};
 use crate::revisions::owner_reference;
@@ -76,40 +76,29 @@ impl Writer {
         }
     }
 
-    /// Decides which of `owned` and of the `orphans` of the namespace the Deployment manages:
-    /// releases those that its selector no longer matches, and adopts those that it does.
+    /// Releases and adopts ReplicaSets. Returns those that the Deployment manages.
     ///
     /// # Errors
     /// The first failure, once all have been tried.
     pub(crate) fn claim(
         &self,
         d: &Deployment,
-        mut owned: Vec<Arc<ReplicaSet>>,
-        orphans: &[Arc<ReplicaSet>],
+        claims: Claims,
     ) -> Result<Vec<Arc<ReplicaSet>>, SyncError> {
-        let mut failed = None;
-        owned.retain(|rs| {
-            let is_selected = d.selects(&rs.labels);
-            if !is_selected && !d.is_terminating {
-                failed = self.release(d, rs).err().or(failed.take());
-            }
-            is_selected
-        });
-        let adoptable = |rs: &&Arc<ReplicaSet>| !rs.is_terminating && d.selects(&rs.labels);
+        let (mut failed, mut managed) = (None, claims.kept);
+        for rs in &claims.released {
+            failed = self.release(d, rs).err().or(failed);
+        }
         let mut may_adopt = None;
-        for rs in orphans
-            .iter()
-            .filter(|_| !d.is_terminating)
-            .filter(adoptable)
-        {
+        for rs in claims.adopted {
             let may_adopt = may_adopt.get_or_insert_with(|| self.check_not_deleted(d));
-            match may_adopt.clone().and_then(|()| self.adopt(d, rs)) {
-                Ok(true) => owned.push(Arc::clone(rs)),
+            match may_adopt.clone().and_then(|()| self.adopt(d, &rs)) {
+                Ok(true) => managed.push(rs),
                 Ok(false) => {}
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        failed.map_or(Ok(owned), Err)
+        failed.map_or(Ok(managed), Err)
     }
 
     /// The cache may not show yet that the Deployment is gone.

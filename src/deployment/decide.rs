@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,78 @@ pub enum Write {
         status: DeploymentStatus,
         annotations: Annotations,
     },
+}
+
+/// What the write changes besides the status; empty for a status.
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create { rs, .. } => {
+                let ReplicaSet { key, replicas, .. } = &**rs;
+                write!(f, "create replicaset {} with {replicas} replicas", key.name)
+            }
+            Self::Update { rs, replicas, .. } if rs.replicas == *replicas => {
+                write!(f, "annotate replicaset {}", rs.key.name)
+            }
+            Self::Update { rs, replicas, .. } => {
+                let (name, before) = (&rs.key.name, rs.replicas);
+                write!(f, "scale replicaset {name} from {before} to {replicas}")
+            }
+            Self::Delete(rs) => write!(f, "delete replicaset {}", rs.key.name),
+            Self::RollBack { note, .. } => write!(f, "end a rollback: {}", note.message),
+            Self::Status { .. } => Ok(()),
+        }
+    }
+}
+
+/// Which ReplicaSets a Deployment manages by its selector.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    pub kept: Vec<Arc<ReplicaSet>>,
+    /// Owned ones that the selector does not match.
+    pub released: Vec<Arc<ReplicaSet>>,
+    /// Orphans that it does.
+    pub adopted: Vec<Arc<ReplicaSet>>,
+}
+
+impl Claims {
+    /// Divides those that it owns, and the `orphans` of its namespace. A terminating one claims
+    /// nothing, and one that would select everything keeps what it has.
+    pub fn of(
+        d: &Deployment,
+        owned: Vec<Arc<ReplicaSet>>,
+        mut orphans: Vec<Arc<ReplicaSet>>,
+    ) -> Self {
+        let is_selected = |rs: &Arc<ReplicaSet>| d.selects_all() || d.selects(&rs.labels);
+        let (kept, mut released): (Vec<_>, Vec<_>) = owned.into_iter().partition(is_selected);
+        orphans.retain(|rs| !rs.is_terminating && d.selects(&rs.labels));
+        if d.is_terminating {
+            (released, orphans) = (Vec::new(), Vec::new());
+        }
+        Self {
+            kept,
+            released,
+            adopted: orphans,
+        }
+    }
+
+    /// Those that it will manage, and what its controller does for that.
+    pub fn settled(self) -> (Vec<Arc<ReplicaSet>>, Vec<String>) {
+        let name = |verb: &str, rs: &Arc<ReplicaSet>| format!("{verb} replicaset {}", rs.key.name);
+        let released = self.released.iter().map(|rs| name("release", rs));
+        let texts = released.chain(self.adopted.iter().map(|rs| name("adopt", rs)));
+        let texts = texts.collect();
+        ([self.kept, self.adopted].concat(), texts)
+    }
+}
+
+impl Step {
+    /// What its writes change besides the status.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts: Vec<String> = self.writes.iter().map(Write::to_string).collect();
+        texts.retain(|text| !text.is_empty());
+        texts
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! ```text
 //! sync                            events → keys; claim, decide, write
 //! act                             requests
+//! explain                         what a rollout waits for (pure)
 //! decide                          Deployment + ReplicaSets → writes, status, next time (pure)
 //! status                          counts, conditions, progress
 //! revisions                       names, numbers, annotations
@@ -18,17 +19,21 @@
 
 mod act;
 pub mod decide;
+mod explain;
 pub mod fenceposts;
 pub mod objects;
 mod revisions;
+#[cfg(test)]
+mod simulation;
 mod status;
 mod sync;
 
 use kubernetes::{api, cache, client, event_recorder, stdx, workqueue};
 
 pub use act::Writer;
+pub use explain::{Rollout, explain};
 pub use objects::{Deployment, DeploymentStore, ReplicaSet, ReplicaSetStore};
-pub use sync::{DeploymentController, Parts};
+pub use sync::{DeploymentController, Parts, with_pods};
 
 /// Name in `--controllers`, and reporter of events (kubernetes
 /// `cmd/kube-controller-manager/names/controller_names.go`).

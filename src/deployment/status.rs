@@ -189,6 +189,11 @@ fn deadline(d: &Deployment, condition: &DeploymentCondition) -> Option<Timestamp
     updated.checked_add(Duration::from_secs(seconds)).ok()
 }
 
+/// The time at which the rollout has failed unless it makes progress.
+pub(crate) fn deadline_of(d: &Deployment) -> Option<Timestamp> {
+    deadline(d, condition(&d.status, PROGRESSING)?)
+}
+
 /// Judges the progress of a rollout in `status`, which was calculated from the ReplicaSets. `base`
 /// is the status before. `new_set` is the name of the ReplicaSet that is rolled out.
 pub(crate) fn judge_progress(

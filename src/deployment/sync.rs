@@ -1,13 +1,16 @@
 //! The controller: events enqueue keys, and workers sync them: claim ReplicaSets, decide, write.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::act::{SyncError, Writer};
 use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, PodPhase, Uid};
+use crate::cache::pods::PodBucket;
 use crate::cache::{CacheEvent, PodStore};
-use crate::decide::{View, decide};
+use crate::decide::{Claims, View, decide};
 use crate::objects::{
     DEPLOYMENT, Deployment, DeploymentStore, REPLICA_SET, ReplicaSet, ReplicaSetBucket,
     ReplicaSetStore, Strategy,
@@ -30,6 +33,8 @@ pub struct Parts {
     /// Whether `status.terminatingReplicas` is written: the feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`.
     pub counts_terminating: bool,
+    /// Decides, and logs what is new of it; sends no request.
+    pub dry_run: bool,
 }
 
 /// Rolls out Deployments. Any number of workers may call
@@ -38,11 +43,15 @@ pub struct Parts {
 ///
 /// It keeps no memory of its writes. A decision on a stale cache does no harm: each write names the
 /// version or the UID that it rests on, and the name of a new ReplicaSet follows from its template.
-pub struct DeploymentController(Parts);
+///
+/// # Locks
+///
+/// One guards what a dry run has logged last about each Deployment. Workers take it.
+pub struct DeploymentController(pub(crate) Parts, Mutex<BTreeMap<ObjectKey, String>>);
 
 impl DeploymentController {
     pub fn new(parts: Parts) -> Self {
-        Self(parts)
+        Self(parts, Mutex::default())
     }
 
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
@@ -187,6 +196,7 @@ impl DeploymentController {
             ..
         } = &self.0;
         let Some(d) = deployments.get(key) else {
+            self.1.lock().remove(key);
             return Ok(None);
         };
         let owned = ReplicaSetBucket::ControlledBy(d.uid.clone());
@@ -196,13 +206,14 @@ impl DeploymentController {
             let why = format!("the selector of deployment {key} cannot be used: {error}");
             return Err(SyncError::Other(why));
         }
-        let replica_sets = if d.selects_all() {
-            owned
+        let claims = Claims::of(&d, owned, orphans);
+        let (replica_sets, mut texts) = if self.0.dry_run {
+            claims.settled()
         } else {
-            writer.claim(&d, owned, &orphans)?
+            (writer.claim(&d, claims)?, Vec::new())
         };
         let with_pods = match d.strategy {
-            Strategy::Recreate => self.with_pods(&replica_sets),
+            Strategy::Recreate => with_pods(&self.0.pods, &replica_sets),
             _ => BTreeSet::new(),
         };
         let step = decide(View {
@@ -213,6 +224,11 @@ impl DeploymentController {
             now: clock.wall(),
         })
         .map_err(SyncError::Other)?;
+        if self.0.dry_run {
+            texts.extend(step.texts());
+            self.log_once(key, &texts.join(", and "));
+            return Ok(step.next);
+        }
         for note in &step.events {
             writer.note(&d, note);
         }
@@ -222,20 +238,23 @@ impl DeploymentController {
         Ok(step.next)
     }
 
-    /// The ReplicaSets of which a pod has not ended.
-    fn with_pods(&self, sets: &[Arc<ReplicaSet>]) -> BTreeSet<Uid> {
-        let has_pods = |rs: &&Arc<ReplicaSet>| {
-            let owner = OwnerKey::new(REPLICA_SET, &rs.key, &rs.uid);
-            let pods = self
-                .0
-                .pods
-                .bucket(&crate::cache::pods::PodBucket::OwnedBy(owner));
-            let has_ended = |pod: &Pod| matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded);
-            !pods.iter().all(|pod| has_ended(pod))
-        };
-        sets.iter()
-            .filter(has_pods)
-            .map(|rs| rs.uid.clone())
-            .collect()
+    /// Logs what a dry run would do, unless it has done so already.
+    fn log_once(&self, key: &ObjectKey, text: &str) {
+        let before = self.1.lock().insert(key.clone(), text.to_owned());
+        if !text.is_empty() && before.as_deref() != Some(text) {
+            log::info!(object:% = format_args!("deployment={key}"); "would {text}");
+        }
     }
+}
+
+/// The ReplicaSets of which a pod has not ended.
+pub fn with_pods(pods: &PodStore, sets: &[Arc<ReplicaSet>]) -> BTreeSet<Uid> {
+    let has_pods = |rs: &&Arc<ReplicaSet>| {
+        let owner = OwnerKey::new(REPLICA_SET, &rs.key, &rs.uid);
+        let pods = pods.bucket(&PodBucket::OwnedBy(owner));
+        let has_ended = |pod: &Pod| matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded);
+        !pods.iter().all(|pod| has_ended(pod))
+    };
+    let sets = sets.iter().filter(has_pods);
+    sets.map(|rs| rs.uid.clone()).collect()
 }

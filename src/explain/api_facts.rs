@@ -19,6 +19,9 @@ use crate::client::{Client, ClientError, Request};
 use crate::controller::decide::Rules;
 use crate::controller::decide::optional::counts_all_pods;
 use crate::controller::inspect::{ReplicaSetFacts, current_of_deployment};
+use crate::deployment::decide::{Claims, View};
+use crate::deployment::objects::DEPLOYMENT;
+use crate::deployment::{self, Deployment, Rollout, with_pods};
 use crate::live::{LiveReader, RealLiveReader, Workloads};
 use crate::stdx::HashSet;
 use crate::stdx::escape::shell_word;
@@ -116,6 +119,7 @@ impl ApiFacts {
         sources.events = Some(events(client, namespace, uid));
         sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
         sources.gang_workload = gang_workload(client, kind, &facts.replica_set);
+        sources.rollout = rollout(client, &cache, &facts.replica_set);
         Ok(Self { facts, sources })
     }
 }
@@ -239,6 +243,39 @@ fn gang_workload(client: &Client, kind: &'static WorkloadKind, rs: &ReplicaSet) 
     workloads.discover(client).ok()?;
     let live = RealLiveReader::new(client.clone(), kind, workloads);
     live.gang_workload(rs).ok()?
+}
+
+/// The Deployment that controls the ReplicaSet; `None` if it cannot be read.
+fn rollout(client: &Client, cache: &Cache, rs: &ReplicaSet) -> Option<Rollout> {
+    let owner = rs
+        .controller
+        .as_ref()
+        .filter(|it| &*it.kind == DEPLOYMENT)?;
+    let path = |resource| collection_path("/apis/apps/v1", resource, Some(&rs.key.namespace));
+    let request = Request::get(format!("{}/{}", path("deployments"), owner.name));
+    let response = client.send(&request).ok()?;
+    let d = Deployment::from_json(&response.body).ok();
+    let d = d.filter(|d| d.uid == owner.uid)?;
+    let (mut owned, mut orphans) = (Vec::new(), Vec::new());
+    let listed = for_each(client, &path("replicasets"), |json| {
+        let rs = Arc::new(deployment::ReplicaSet::from_json(json.get().as_bytes())?);
+        match &rs.controller {
+            Some(owner) if owner.uid == d.uid => owned.push(rs),
+            Some(_) => {}
+            None => orphans.push(rs),
+        }
+        Ok(())
+    });
+    listed.ok()?;
+    let (replica_sets, claims) = Claims::of(&d, owned, orphans).settled();
+    let view = View {
+        deployment: &d,
+        with_pods: with_pods(&cache.pods, &replica_sets),
+        replica_sets,
+        counts_terminating: false,
+        now: Timestamp::now(),
+    };
+    Some(deployment::explain(view, claims))
 }
 
 #[derive(Deserialize)]

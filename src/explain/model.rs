@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::api::conditions::Condition;
 use crate::api::{Pod, Uid};
+use crate::deployment::Rollout;
 use crate::stdx::HashMap;
 use crate::stdx::escape::{escaped, escaped_lines};
 
@@ -26,6 +27,8 @@ pub struct Sources {
     pub namespace_is_terminating: Option<bool>,
     /// The Workload that asks for gang scheduling, if the API server serves any.
     pub gang_workload: Option<String>,
+    /// The rollout of the Deployment that controls the ReplicaSet.
+    pub rollout: Option<Rollout>,
 }
 
 impl Sources {
@@ -66,6 +69,9 @@ pub struct Report {
     /// The other ReplicaSets of that controller.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub siblings: Vec<Sibling>,
+    /// The rollout of that controller, if it is a Deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
     /// `daemon` if the facts come from a running daemon, `api` if from the API server alone.
     pub source: &'static str,
     /// `spec.replicas`.
@@ -330,7 +336,16 @@ impl Report {
                 _ => "the API server",
             }
         )?;
-        self.fmt_siblings(f)?;
+        if let Some(rollout) = &self.rollout {
+            write!(f, "\n{rollout}")?;
+        }
+        if self
+            .rollout
+            .as_ref()
+            .is_none_or(|it| it.new.is_none() && it.old.is_empty())
+        {
+            self.fmt_siblings(f)?;
+        }
         self.fmt_findings(f)?;
         self.fmt_next(f)?;
         self.fmt_not_counted(f)?;

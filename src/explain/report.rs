@@ -68,6 +68,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
             .as_ref()
             .map(|owner| format!("{}/{}", owner.kind, owner.name)),
         siblings: siblings(facts),
+        rollout: sources.rollout.clone(),
         source: if facts.memory.is_some() {
             "daemon"
         } else {

@@ -168,6 +168,7 @@ impl DeploymentInstance {
             writer: Writer::new(client, recorder, Arc::new(SystemClock)),
             clock: Arc::new(SystemClock),
             counts_terminating: shared.options.controller.gates.terminating_replicas,
+            dry_run: shared.options.dry_run,
         }));
         let listed = [
             ("pods", Arc::clone(shared.pods.synced())),

@@ -541,6 +541,59 @@ fn a_deployment_stands_for_its_current_replica_set() {
     }
 }
 
+#[test]
+fn explain_shows_what_a_deployment_waits_for() {
+    let cluster = TestCluster::start();
+    let controllers = "--controllers=replicaset-controller,deployment-controller";
+    let _process = cluster.start_process(&[controllers]);
+    let deployment =
+        json!({"metadata": {"name": "web"}, "spec": new_replica_set("web", 2)["spec"]});
+    cluster.create(Kind::Deployments, &deployment);
+    let has_sets = || !cluster.list(Kind::ReplicaSets, "").is_empty();
+    cluster.eventually("a ReplicaSet", has_sets);
+    // A test's pods become Ready only if the test says so.
+    let words = [
+        "Deployment web: RollingUpdate, desired 2; at most 3 pods, so 1 more now",
+        "  new: web-",
+        ", revision 1, desired 2, available 0",
+        "  waits for 2 pods of web-",
+        "  next: no action",
+    ];
+    let explained = || {
+        let words = ["deploy/web", "-n", cluster.namespace()];
+        explain(&words, &cluster.admin_arguments()).0
+    };
+    cluster.eventually("the rollout is explained", || {
+        let text = explained();
+        words.iter().all(|word| text.contains(word))
+    });
+    cluster.merge_patch(Kind::Deployments, "web", &json!({"spec": {"paused": true}}));
+    cluster.eventually("the pause is explained", || {
+        explained().contains("waits for kubectl rollout resume deployment web")
+    });
+}
+
+#[test]
+fn a_dry_run_of_deployments_writes_nothing() {
+    let cluster = TestCluster::start();
+    let controllers = "--controllers=replicaset-controller,deployment-controller";
+    let process = cluster.start_process(&["--dry-run", controllers]);
+    let deployment =
+        json!({"metadata": {"name": "web"}, "spec": new_replica_set("web", 3)["spec"]});
+    cluster.create(Kind::Deployments, &deployment);
+    let logs = |text: &str| process.log().matches(text).count();
+    cluster.eventually("the decision is logged", || {
+        logs("would create replicaset web-") == 1
+    });
+    cluster.merge_patch(Kind::Deployments, "web", &json!({"spec": {"replicas": 4}}));
+    cluster.eventually("so is the next one", || logs("with 4 replicas") == 1);
+    cluster.holds("each is logged once", || logs("would ") == 2);
+    for recorded in cluster.faults().recorder().requests() {
+        let verb = recorded.request.verb();
+        assert!(["get", "list", "watch"].contains(&verb), "{recorded:?}");
+    }
+}
+
 /// As from Kubernetes 1.38 on. A real API server serves no definition of this group.
 #[test]
 fn gang_scheduling_is_reported_as_unsupported() {

@@ -54,7 +54,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "explain",
-        &["api", "cache", "client", "controller", "live", "stdx"],
+        &[
+            "api",
+            "cache",
+            "client",
+            "controller",
+            "deployment",
+            "live",
+            "stdx",
+        ],
     ),
     (
         "manager",

@@ -184,7 +184,7 @@ fn fields(record: &Record<'_>) -> Vec<(String, serde_json::Value)> {
 }
 
 /// The packages of the program. The log and its levels name their modules alike.
-const OWN_CRATES: [&str; 3] = [PROGRAM, env!("CARGO_CRATE_NAME"), "devserver"];
+const OWN_CRATES: [&str; 4] = [PROGRAM, env!("CARGO_CRATE_NAME"), "deployment", "devserver"];
 
 /// The package with the program's `main`, under whose name `RUST_LOG` finds the modules of all.
 const PROGRAM: &str = "replicaset_controller";

@@ -437,8 +437,8 @@ impl Stage<'_> {
                 create(&object)
             }
             "delete" => self.send(&Request::delete(&*path)),
-            "annotate" => patch(&json!({"metadata": {"annotations": Value::from_iter(pairs)}})),
-            "label" => patch(&json!({"metadata": {"labels": Value::from_iter(pairs)}})),
+            "annotate" => patch(&json!({"metadata": {"annotations": pairs.collect::<Value>()}})),
+            "label" => patch(&json!({"metadata": {"labels": pairs.collect::<Value>()}})),
             "scale" => {
                 let replicas = words
                     .last()
@@ -552,7 +552,8 @@ fn wrapped(at: Duration, text: &str) -> String {
     for word in words.split_inclusive(' ') {
         let is_full = line.len() + word.trim_end().len() > COLUMNS && line.len() > indent;
         if is_full && !words.starts_with('$') {
-            whole += &format!("{}\n", line.trim_end());
+            whole.push_str(line.trim_end());
+            whole.push('\n');
             line = " ".repeat(indent);
         }
         line += word;

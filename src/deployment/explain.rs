@@ -1,0 +1,215 @@
+//! What a Deployment waits for, and what its controller does next. Pure: the next writes are those
+//! of [`decide`].
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::decide::{View, decide};
+use crate::fenceposts::Fenceposts;
+use crate::objects::{Deployment, ReplicaSet, Strategy};
+use crate::revisions::REVISION;
+use crate::status::{
+    PROGRESSING, REPLICA_FAILURE, condition, deadline_of, is_complete, progress_reason, reason,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    pub name: String,
+    /// `spec.replicas`.
+    pub desired: i32,
+    pub strategy: String,
+    /// Pods that there may be during a rolling update.
+    pub max_pods: i32,
+    /// Pods that must stay available during it.
+    pub min_available: i32,
+    /// The ReplicaSet of the template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new: Option<Set>,
+    /// Older ones that have pods, or want some.
+    pub old: Vec<Set>,
+    /// The number of older ones without pods.
+    pub n_idle: usize,
+    /// The reason of the condition `Progressing`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// When the rollout has failed, unless it makes progress until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_deadline: Option<Timestamp>,
+    pub waits_for: Vec<String>,
+    /// What the next sync does; nothing if empty.
+    pub next: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Set {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    pub desired: i32,
+    pub replicas: i32,
+    pub available: i32,
+}
+
+impl Set {
+    fn of(rs: &ReplicaSet) -> Self {
+        Self {
+            name: rs.key.name.to_string(),
+            revision: rs.annotations.get(REVISION).cloned(),
+            desired: rs.replicas,
+            replicas: rs.status.replicas,
+            available: rs.available(),
+        }
+    }
+}
+
+/// Explains the Deployment of this view. `claims` is what its controller does first.
+pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
+    let (d, now) = (view.deployment, view.now);
+    view.replica_sets
+        .sort_by(|a, b| a.creation_order().cmp(&b.creation_order()));
+    let mut sets = view.replica_sets.iter();
+    let new = sets.find(|rs| rs.template == d.template);
+    let new = new.map(|rs| Set::of(rs));
+    let others = view.replica_sets.iter().map(|rs| Set::of(rs));
+    let others = others.filter(|it| new.as_ref().is_none_or(|new| new.name != it.name));
+    let (old, idle): (Vec<_>, Vec<_>) = others.partition(|it| it.desired > 0 || it.replicas > 0);
+    let limits = Fenceposts::of(d);
+    let waits_for = waits_for(d, new.as_ref(), &old);
+    let is_over = is_complete(d, &d.status) || d.paused;
+    let step = decide(view);
+    let next = step.map_or_else(|why| vec![why], |step| step.texts());
+    Rollout {
+        name: d.key.name.to_string(),
+        desired: d.replicas,
+        strategy: match &d.strategy {
+            Strategy::Recreate => "Recreate".to_owned(),
+            Strategy::RollingUpdate { .. } => "RollingUpdate".to_owned(),
+            Strategy::Unknown(other) => other.clone(),
+        },
+        max_pods: d.replicas + limits.max_surge,
+        min_available: d.replicas - limits.max_unavailable,
+        new,
+        old,
+        n_idle: idle.len(),
+        progress: progress_reason(&d.status).map(str::to_owned),
+        progress_deadline: deadline_of(d).filter(|at| !is_over && *at > now),
+        waits_for,
+        next: [claims, next].concat(),
+    }
+}
+
+fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
+    let mut waits = Vec::new();
+    let observed = d.status.observed_generation.unwrap_or_default();
+    if d.is_terminating {
+        waits.push("the garbage collector: it is terminating".to_owned());
+    } else if d.paused {
+        waits.push(format!(
+            "kubectl rollout resume deployment {}: it is paused",
+            d.key.name
+        ));
+    }
+    if observed < d.generation {
+        let generation = d.generation;
+        waits.push(format!(
+            "its controller, which has observed generation {observed} of {generation}"
+        ));
+    }
+    let pods = |n: i32| {
+        if n == 1 {
+            "1 pod".to_owned()
+        } else {
+            format!("{n} pods")
+        }
+    };
+    if let Some(new) = new.filter(|new| new.available < new.desired) {
+        let missing = pods(new.desired - new.available);
+        waits.push(format!("{missing} of {} to become available", new.name));
+    }
+    for it in old.iter().filter(|it| it.replicas > it.desired) {
+        waits.push(format!(
+            "{} of {} to end",
+            pods(it.replicas - it.desired),
+            it.name
+        ));
+    }
+    if progress_reason(&d.status) == Some(reason::TIMED_OUT) {
+        let name = &d.key.name;
+        waits.push(format!(
+            "a template that works, or kubectl rollout undo deployment {name}"
+        ));
+    }
+    for kind in [PROGRESSING, REPLICA_FAILURE] {
+        let failed = if kind == PROGRESSING { "False" } else { "True" };
+        let found = condition(&d.status, kind);
+        let found = found.filter(|it| it.status.as_deref() == Some(failed));
+        waits.extend(found.and_then(|it| it.message.clone()));
+    }
+    waits
+}
+
+impl fmt::Display for Rollout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            desired,
+            strategy,
+            ..
+        } = self;
+        write!(f, "Deployment {name}: {strategy}, desired {desired}")?;
+        if strategy == "RollingUpdate" {
+            let total: i32 = self.old.iter().chain(&self.new).map(|it| it.desired).sum();
+            let available: i32 = self
+                .old
+                .iter()
+                .chain(&self.new)
+                .map(|it| it.available)
+                .sum();
+            let (more, fewer) = (self.max_pods - total, available - self.min_available);
+            write!(
+                f,
+                "; at most {} pods, so {} more now; at least {} available, so {} fewer now",
+                self.max_pods,
+                more.max(0),
+                self.min_available,
+                fewer.max(0)
+            )?;
+        }
+        writeln!(f)?;
+        let sets = self.new.iter().map(|it| ("new", it));
+        for (what, it) in sets.chain(self.old.iter().map(|it| ("old", it))) {
+            let revision = it.revision.as_deref().unwrap_or("none");
+            let Set {
+                name,
+                desired,
+                available,
+                ..
+            } = it;
+            writeln!(
+                f,
+                "  {what}: {name}, revision {revision}, desired {desired}, available {available}"
+            )?;
+        }
+        if self.n_idle > 0 {
+            writeln!(f, "  old: {} more, scaled to 0", self.n_idle)?;
+        }
+        if let Some(progress) = &self.progress {
+            write!(f, "  progress: {progress}")?;
+            match &self.progress_deadline {
+                Some(at) => writeln!(f, ", failed without any more until {at}")?,
+                None => writeln!(f)?,
+            }
+        }
+        for wait in &self.waits_for {
+            writeln!(f, "  waits for {wait}")?;
+        }
+        match &*self.next.join(", ") {
+            "" => writeln!(f, "  next: no action"),
+            next => writeln!(f, "  next: {next}"),
+        }
+    }
+}
