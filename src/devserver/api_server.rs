@@ -294,8 +294,8 @@ impl ApiServer {
         let (object, unknown) = self.change(options.dry_run, |state| {
             let object = state.current(resource, key)?;
             let old = object.value();
-            let new = patch.changed(resource, body::to_served(resource, old.clone()))?;
-            let new = body::to_stored(resource, new);
+            let new = patch.changed(resource, resource.to_served(old.clone()))?;
+            let new = resource.to_stored(new);
             let kept = resource.kept_as();
             let error_of = |why: &str| patch.unprocessable(why);
             let unknown = options.unknown_fields(kept, Some(&old), &new, error_of)?;

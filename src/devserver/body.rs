@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::protobuf::MEDIA_TYPE;
 use crate::exchange::{ApiRequest, is_true};
-use crate::json::{depth_of, rename, strip_kind, text};
+use crate::json::{depth_of, strip_kind, text};
 use crate::protobuf::{self, DecodeError};
 use crate::resource::Resource;
 use crate::schema;
@@ -30,27 +30,7 @@ pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, 
     check_kind(resource, &object)?;
     schema::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
     strip_kind(&mut object);
-    Ok(to_stored(resource, object))
-}
-
-/// Renames the fields of this API version to the stored version's.
-pub(crate) fn to_stored(resource: Resource, mut object: Value) -> Value {
-    let names = resource.row().renamed.iter();
-    rename(
-        &mut object,
-        names.map(|(kept, own)| (own.as_str(), kept.as_str())),
-    );
-    object
-}
-
-/// Renames the fields of the stored version to this API version's.
-pub(crate) fn to_served(resource: Resource, mut object: Value) -> Value {
-    let names = resource.row().renamed.iter();
-    rename(
-        &mut object,
-        names.map(|(kept, own)| (kept.as_str(), own.as_str())),
-    );
-    object
+    Ok(resource.to_stored(object))
 }
 
 /// Decodes the object in the body, of any kind; error messages name the kind `expected`.

@@ -147,7 +147,8 @@ struct Entry {
 fn entries(all: &[Resource], group: &str, version: &str) -> Vec<Entry> {
     let all = all.iter().copied();
     let of_version = all.filter(|it| it.group() == group && it.version() == version);
-    let reviews = of_group(group).map(entry_of_review);
+    let reviews = REVIEWS.iter().filter(|review| review.0 == group);
+    let reviews = reviews.map(|(_, kind, _)| entry_of_review(kind));
     of_version.map(entry).chain(reviews).collect()
 }
 
@@ -191,12 +192,12 @@ fn entry(resource: Resource) -> Entry {
     }
 }
 
-fn entry_of_review(review: &'static Review) -> Entry {
+fn entry_of_review(kind: &'static str) -> Entry {
     Entry {
-        name: review.plural(),
-        singular: review.kind.to_lowercase(),
-        namespaced: review.namespaced,
-        kind: ["", "", review.kind],
+        name: plural_of(kind),
+        singular: kind.to_lowercase(),
+        namespaced: is_namespaced(kind),
+        kind: ["", "", kind],
         verbs: vec!["create"],
         nicknames: Vec::new(),
         subresources: Vec::new(),
@@ -527,39 +528,24 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// The groups of the reviews.
 const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
 
-struct Review {
-    group: &'static str,
-    kind: &'static str,
-    namespaced: bool,
-    /// The status of every review of this kind.
-    status: fn() -> Value,
-}
+/// A review: its group, its kind, and the status of every one.
+type Review = (&'static str, &'static str, fn() -> Value);
 
 static REVIEWS: [Review; 6] = [
-    review(AUTHORIZATION, "SelfSubjectAccessReview", allowed),
-    review(AUTHORIZATION, "SubjectAccessReview", allowed),
-    Review {
-        namespaced: true,
-        ..review(AUTHORIZATION, "LocalSubjectAccessReview", allowed)
-    },
-    review(AUTHORIZATION, "SelfSubjectRulesReview", all_rules),
-    review(AUTHENTICATION, "SelfSubjectReview", anonymous),
-    review(AUTHENTICATION, "TokenReview", unknown_token),
+    (AUTHORIZATION, "SelfSubjectAccessReview", allowed),
+    (AUTHORIZATION, "SubjectAccessReview", allowed),
+    (AUTHORIZATION, "LocalSubjectAccessReview", allowed),
+    (AUTHORIZATION, "SelfSubjectRulesReview", all_rules),
+    (AUTHENTICATION, "SelfSubjectReview", anonymous),
+    (AUTHENTICATION, "TokenReview", unknown_token),
 ];
 
-const fn review(group: &'static str, kind: &'static str, status: fn() -> Value) -> Review {
-    Review {
-        group,
-        kind,
-        namespaced: false,
-        status,
-    }
+fn plural_of(review: &str) -> String {
+    review.to_lowercase() + "s"
 }
 
-impl Review {
-    fn plural(&self) -> String {
-        self.kind.to_lowercase() + "s"
-    }
+fn is_namespaced(review: &str) -> bool {
+    review.starts_with("Local")
 }
 
 fn allowed() -> Value {
@@ -589,37 +575,29 @@ pub(crate) fn review_response(
     target: &Target,
     request: &ApiRequest,
 ) -> Option<Result<Response, StatusError>> {
-    let review = REVIEWS.iter().find(|review| {
-        review.plural() == target.resource
-            && review.group == target.group
-            && review.namespaced == target.namespace.is_some()
+    let mut reviews = REVIEWS.into_iter();
+    let (group, kind, status) = reviews.find(|(group, kind, _)| {
+        plural_of(kind) == target.resource
+            && *group == target.group
+            && is_namespaced(kind) == target.namespace.is_some()
     })?;
     if target.version != "v1" || target.name.is_some() {
         return None;
     }
-    Some(if request.method == "POST" {
-        let given = body::any_object(request, review.kind);
-        given.map(|given| reviewed(&given, review))
-    } else {
-        Err(StatusError::method_not_allowed())
-    })
-}
-
-fn reviewed(given: &Value, review: &Review) -> Response {
-    let mut object = json!({
-        "kind": review.kind,
-        "apiVersion": format!("{}/v1", review.group),
-        "metadata": {"creationTimestamp": null},
-        "status": (review.status)(),
-    });
-    if let Some(spec) = given.get("spec") {
-        object["spec"] = spec.clone();
+    if request.method != "POST" {
+        return Some(Err(StatusError::method_not_allowed()));
     }
-    Response::object(201, &object)
-}
-
-fn of_group(group: &str) -> impl Iterator<Item = &'static Review> {
-    REVIEWS.iter().filter(move |review| review.group == group)
+    let reviewed = |given: Value| {
+        let mut object = json!({
+            "kind": kind, "apiVersion": format!("{group}/v1"),
+            "metadata": {"creationTimestamp": null}, "status": status(),
+        });
+        if let Some(spec) = given.get("spec") {
+            object["spec"] = spec.clone();
+        }
+        Response::object(201, &object)
+    };
+    Some(body::any_object(request, kind).map(reviewed))
 }
 
 #[cfg(test)]

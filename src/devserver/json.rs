@@ -125,17 +125,6 @@ pub(crate) fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Renames the members of these names in place.
-pub(crate) fn rename<'a>(object: &mut Value, names: impl Iterator<Item = (&'a str, &'a str)>) {
-    for (old, new) in names {
-        if let Some(map) = object.as_object_mut()
-            && let Some(value) = map.remove(old)
-        {
-            map.insert(new.to_owned(), value);
-        }
-    }
-}
-
 pub(crate) fn is_deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some()
 }

@@ -49,6 +49,7 @@ replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
 replicationcontrollers v1 ReplicationController short=rc all sub=status,scale counted
   empty=,"spec":{},"status":{"replicas":0}
 namespaces v1 Namespace short=ns cluster sub=status,finalize empty=,"spec":{},"status":{}
+  Status=/status/phase
 events v1 Event short=ev
   empty=,"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null
   empty=,"eventTime":null,"reportingComponent":"","reportingInstance":""
@@ -312,6 +313,14 @@ impl Hash for Row {
     }
 }
 
+fn rename(object: &mut Value, from: &str, to: &str) {
+    if let Some(map) = object.as_object_mut()
+        && let Some(value) = map.remove(from)
+    {
+        map.insert(to.to_owned(), value);
+    }
+}
+
 pub(crate) fn n_built_in() -> usize {
     ROWS.len()
 }
@@ -339,6 +348,11 @@ impl Resource {
 
     pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::built_in().find(|resource| resource.is_at(group, version, plural))
+    }
+
+    /// The built-in resource with these names, in version `v1`.
+    pub(crate) fn of(group: &str, plural: &str) -> Self {
+        Self::find(group, "v1", plural).expect("a built-in resource")
     }
 
     /// True for the resource with these names.
@@ -421,6 +435,22 @@ impl Resource {
 
     pub(crate) fn is_custom(self) -> bool {
         self.row().is_custom
+    }
+
+    /// Renames the fields of this API version to the stored version's.
+    pub(crate) fn to_stored(self, mut object: Value) -> Value {
+        for (kept, own) in &self.row().renamed {
+            rename(&mut object, own, kept);
+        }
+        object
+    }
+
+    /// Renames the fields of the stored version to this API version's.
+    pub(crate) fn to_served(self, mut object: Value) -> Value {
+        for (kept, own) in &self.row().renamed {
+            rename(&mut object, kept, own);
+        }
+        object
     }
 
     /// `apps/v1`, or `v1` for the core group.

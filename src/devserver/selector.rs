@@ -279,6 +279,12 @@ fn requirement(term: &str) -> Option<Requirement<'_>> {
     }
 }
 
+/// The label selector in an object's spec; `None` if it is invalid or absent.
+pub(crate) fn label_selector(object: &Value) -> Option<Selector> {
+    let selector = serde_json::from_value::<LabelSelector>(object["spec"]["selector"].clone());
+    Selector::new(selector.ok()?).ok()
+}
+
 /// The selector of a ReplicaSet or ReplicationController as query text.
 pub(crate) fn selector_text(resource: Resource, value: &Value) -> String {
     let pointer = &resource.row().scale.selector;

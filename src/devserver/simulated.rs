@@ -100,8 +100,7 @@ pub(crate) fn look(store: &Store, names: &[String]) {
         .iter()
         .filter(|(name, ..)| names.iter().any(|it| it == name))
     {
-        let version = "v1";
-        let resource = Resource::find(group, version, plural).expect("a built-in resource");
+        let resource = Resource::of(group, plural);
         let objects: Vec<Object> =
             store.read(|state| state.of_namespace(resource, None).cloned().collect());
         for object in objects {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{entries, text};
+use crate::json::{entries, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{State, Store, key_of};
@@ -175,10 +175,7 @@ fn load_one(
         create_namespace(state, namespace).map_err(|error| message(&error))?;
     }
     let mut object = document.clone();
-    if let Some(map) = object.as_object_mut() {
-        map.remove("kind");
-        map.remove("apiVersion");
-    }
+    strip_kind(&mut object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
     }

@@ -42,23 +42,17 @@ struct Details {
     #[serde(skip_serializing_if = "str::is_empty")]
     kind: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    causes: Vec<Cause>,
+    causes: Vec<FieldError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u32>,
 }
 
+/// What is wrong with a field, or another cause of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Cause {
-    reason: &'static str,
-    message: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    field: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
     reason: &'static str,
     message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     field: String,
 }
 
@@ -150,13 +144,9 @@ impl StatusError {
         }))
     }
 
-    fn because(mut self, reason: &'static str, message: String, field: String) -> Self {
+    fn because(mut self, reason: &'static str, message: String, field: &str) -> Self {
         let details = self.0.details.get_or_insert_default();
-        details.causes.push(Cause {
-            reason,
-            message,
-            field,
-        });
+        details.causes.push(FieldError::new(reason, field, message));
         self
     }
 
@@ -242,7 +232,7 @@ impl StatusError {
         Self::forbidden(resource, name, &why).because(
             "NamespaceTerminating",
             format!("namespace {namespace} is being terminated"),
-            "metadata.namespace".to_owned(),
+            "metadata.namespace",
         )
     }
 
@@ -306,11 +296,9 @@ impl StatusError {
             texts => format!("[{}]", texts.join(", ")),
         };
         let message = format!("{kind} \"{name}\" is invalid: {why}");
-        errors
-            .into_iter()
-            .fold(Self::new(422, "Invalid", message), |status, error| {
-                status.because(error.reason, error.message, error.field)
-            })
+        let mut status = Self::new(422, "Invalid", message);
+        status.0.details.get_or_insert_default().causes = errors;
+        status
     }
 
     fn about(mut self, name: &str, group: &'static str, kind: &'static str) -> Self {
@@ -333,9 +321,8 @@ impl StatusError {
     /// 429 for an eviction that a PodDisruptionBudget forbids.
     pub(crate) fn budget_exceeded(why: String, retry_after_seconds: u32) -> Self {
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-        let field = String::new();
         let mut status =
-            Self::new(429, "TooManyRequests", message).because("DisruptionBudget", why, field);
+            Self::new(429, "TooManyRequests", message).because("DisruptionBudget", why, "");
         let details = status.0.details.get_or_insert_default();
         details.retry_after_seconds = Some(retry_after_seconds).filter(|it| *it > 0);
         status
@@ -353,7 +340,7 @@ impl StatusError {
             Self::new(409, "Conflict", message),
             |status, (manager, field)| {
                 let message = format!("conflict with {manager}");
-                status.because("FieldManagerConflict", message, field)
+                status.because("FieldManagerConflict", message, &field)
             },
         )
     }
@@ -438,11 +425,8 @@ impl StatusError {
     pub(crate) fn too_large_version(wanted: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let cause = "Too large resource version".to_owned();
-        let mut status = Self::new(504, "Timeout", message).because(
-            "ResourceVersionTooLarge",
-            cause,
-            String::new(),
-        );
+        let mut status =
+            Self::new(504, "Timeout", message).because("ResourceVersionTooLarge", cause, "");
         status.0.details.get_or_insert_default().retry_after_seconds = Some(1);
         status
     }

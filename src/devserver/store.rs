@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::api::Labels;
 use crate::custom::Custom;
-use crate::json::rename;
 use crate::resource::{Resource, n_built_in};
 use crate::status_error::StatusError;
 
@@ -480,17 +479,10 @@ impl Stored {
 
     /// The object's JSON text as this resource shows it, without `kind` and `apiVersion`.
     pub(crate) fn text(&self, resource: Resource) -> Cow<'_, [u8]> {
-        let renamed = &resource.row().renamed;
-        if renamed.is_empty() {
+        if resource.row().renamed.is_empty() {
             return Cow::Borrowed(&self.json);
         }
-        let mut value = self.value();
-        rename(
-            &mut value,
-            renamed
-                .iter()
-                .map(|(kept, own)| (kept.as_str(), own.as_str())),
-        );
+        let value = resource.to_served(self.value());
         Cow::Owned(value.to_string().into_bytes())
     }
 }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::Selector;
-use crate::api::label_selector::LabelSelector;
 use crate::body::DeleteOptions;
 use crate::delete::delete;
 use crate::exchange::{ApiRequest, Response};
 use crate::json::{condition, drop_nulls, entries, is_deleting, number, text};
 use crate::kubelet::behaviour;
 use crate::resource::Resource;
+use crate::selector::label_selector;
 use crate::status_error::StatusError;
 use crate::store::{Object, State};
 use crate::workload::is_terminal;
@@ -48,14 +47,8 @@ pub(crate) fn evict(state: &mut State, key: &str, eviction: &Value) -> Result<()
 
 /// Takes one disruption of the pod's budget.
 fn check_budgets(state: &mut State, pod: &Object, value: &Value) -> Result<(), StatusError> {
-    let resource = Resource::find("policy", "v1", "poddisruptionbudgets");
-    let resource = resource.expect("a built-in resource");
-    let covers = |budget: &Value| {
-        let selector = budget["spec"]["selector"].clone();
-        let selector = serde_json::from_value::<LabelSelector>(selector).ok();
-        let selector = selector.and_then(|it| Selector::new(it).ok());
-        selector.is_some_and(|it| it.matches(&pod.labels))
-    };
+    let resource = Resource::of("policy", "poddisruptionbudgets");
+    let covers = |budget: &Value| label_selector(budget).is_some_and(|it| it.matches(&pod.labels));
     let budgets = state.of_namespace(resource, Some(pod.namespace()));
     let budgets = budgets.map(|budget| (Arc::clone(budget), budget.value()));
     let budgets: Vec<(Object, Value)> = budgets.filter(|(_, it)| covers(it)).collect();

@@ -194,26 +194,24 @@ fn with_kind(resource: Resource, object: &Value) -> Value {
 /// The names of the columns: `+` marks a number, `~` a column for `-o wide` only.
 fn columns(resource: Resource) -> &'static str {
     match resource {
-        // A row of another table.
-        Resource::Plain(_) => "",
         Resource::Pods => {
             "Name,Ready,Status,Restarts,Age,~IP,~Node,~Nominated Node,~Readiness Gates"
         }
         Resource::ReplicaSets | Resource::ReplicationControllers => {
             "Name,+Desired,+Current,+Ready,Age,~Containers,~Images,~Selector"
         }
-        Resource::Namespaces => "Name,Status,Age",
         Resource::Events => {
             "Last Seen,Type,Reason,Object,~Subobject,~Source,Message,~First Seen,~Count,~Name"
         }
         Resource::Leases => "Name,Holder,Age",
-        Resource::ServiceAccounts => "Name,Age",
         Resource::Quotas => "Name,Request,Limit,Age",
         Resource::Nodes => {
             "Name,Status,Roles,Age,Version,~Internal-IP,~External-IP,~OS-Image,~Kernel-Version,\
              ~Container-Runtime"
         }
         Resource::Definitions => "Name,Created At",
+        // Those of the table of resources.
+        _ => "",
     }
 }
 
@@ -226,11 +224,15 @@ fn definitions(resource: Resource) -> Vec<Value> {
             "priority": priority,
         })
     };
-    if let Resource::Plain(row) = resource {
-        let own = row.columns.iter().map(|(name, cell)| match cell {
-            Cell::Count(_) => definition(name, "integer", 0),
-            _ => definition(name, "string", 0),
-        });
+    if columns(resource).is_empty() {
+        let own = resource
+            .row()
+            .columns
+            .iter()
+            .map(|(name, cell)| match cell {
+                Cell::Count(_) => definition(name, "integer", 0),
+                _ => definition(name, "string", 0),
+            });
         let first = [definition("Name", "string", 0)].into_iter();
         let last = [definition("Age", "string", 0)];
         return first.chain(own).chain(last).collect();
@@ -267,15 +269,14 @@ fn cells(resource: Resource, object: &Value) -> Value {
                 selector_text(resource, object),
             ])
         }
-        Resource::Namespaces => json!([name, text(object, "/status/phase"), age]),
-        Resource::Events => event_cells(object, name),
         Resource::Leases => json!([name, text(object, "/spec/holderIdentity"), age]),
-        Resource::ServiceAccounts => json!([name, age]),
+        Resource::Events => event_cells(object, name),
         Resource::Quotas => quota_cells(object, name, &age),
         Resource::Nodes => node_cells(object, name, &age),
         Resource::Definitions => json!([name, text(object, "/metadata/creationTimestamp")]),
-        Resource::Plain(row) => {
-            let own = row.columns.iter().map(|(_, cell)| cell_of(cell, object));
+        _ => {
+            let own = resource.row().columns.iter();
+            let own = own.map(|(_, cell)| cell_of(cell, object));
             let first = [json!(name)].into_iter();
             first.chain(own).chain([json!(age)]).collect()
         }

@@ -40,16 +40,6 @@ pub const ANNOTATIONS: [&str; 7] = [
     LOG,
 ];
 
-pub const FATES: [&str; 7] = [
-    "unscheduled",
-    "pending",
-    "rejected",
-    "failed",
-    "unknown",
-    "crash-loop",
-    "unready",
-];
-
 /// The simulated course of a pod's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -71,6 +61,27 @@ pub(crate) enum Fate {
     /// The pod runs but is not ready.
     Unready,
 }
+
+pub const FATES: [&str; 7] = [
+    "unscheduled",
+    "pending",
+    "rejected",
+    "failed",
+    "unknown",
+    "crash-loop",
+    "unready",
+];
+
+/// The same, in this order.
+const NAMED: [Fate; 7] = [
+    Fate::Unscheduled,
+    Fate::Pending,
+    Fate::Rejected,
+    Fate::Failed,
+    Fate::Unknown,
+    Fate::CrashLoop,
+    Fate::Unready,
+];
 
 /// The settings in one pod's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,17 +149,9 @@ fn count(text: &str) -> Option<i64> {
 }
 
 fn fate(text: &str) -> Option<Fate> {
-    Some(match text {
-        "" => Fate::Healthy,
-        "unscheduled" => Fate::Unscheduled,
-        "pending" => Fate::Pending,
-        "rejected" => Fate::Rejected,
-        "failed" => Fate::Failed,
-        "unknown" => Fate::Unknown,
-        "crash-loop" => Fate::CrashLoop,
-        "unready" => Fate::Unready,
-        _ => return None,
-    })
+    let at = FATES.iter().position(|fate| *fate == text);
+    at.map(|at| NAMED[at])
+        .or(text.is_empty().then_some(Fate::Healthy))
 }
 
 fn duration(text: &str) -> Option<Duration> {

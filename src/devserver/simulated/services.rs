@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{Served, count, is_ready};
-use crate::api::label_selector::LabelSelector;
-use crate::api::{Labels, Selector};
+use crate::api::Labels;
 use crate::json::{condition, entries, is_deleting, members, number, text};
 use crate::metadata::now;
 use crate::resource::Resource;
+use crate::selector::label_selector;
 use crate::store::{State, key_of};
 use crate::workload::is_terminal;
 use crate::write;
@@ -52,8 +52,7 @@ pub(super) fn sync_endpoint_slice(state: &mut State, service: &Served) {
         },
         "addressType": "IPv4", "endpoints": endpoints, "ports": ports,
     });
-    let resource = Resource::find("discovery.k8s.io", "v1", "endpointslices");
-    let resource = resource.expect("a built-in resource");
+    let resource = Resource::of("discovery.k8s.io", "endpointslices");
     let key = key_of(
         Some(service.object.namespace()),
         text(&slice, "/metadata/name"),
@@ -107,9 +106,7 @@ fn slice_port(port: &Value, pods: &[&Value]) -> Option<Value> {
 ///
 /// DIFFERS: pods of a Deployment count as those of its ReplicaSets.
 pub(super) fn sync_disruption_budget(state: &mut State, budget: &Served) {
-    let selector =
-        serde_json::from_value::<LabelSelector>(budget.value["spec"]["selector"].clone());
-    let selector = selector.ok().and_then(|it| Selector::new(it).ok());
+    let selector = label_selector(&budget.value);
     let pods = matching(state, budget.object.namespace(), |labels| {
         selector.as_ref().is_some_and(|it| it.matches(labels))
     });

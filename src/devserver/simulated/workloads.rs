@@ -248,7 +248,7 @@ fn create_ordinal(state: &mut State, set: &Served, ordinal: i64, revision: &str)
         (format!("{volume}-{name}"), volume, claim)
     });
     let named: Vec<(String, String, &Value)> = named.collect();
-    let resource = Resource::find("", "v1", "persistentvolumeclaims").expect("a built-in one");
+    let resource = Resource::of("", "persistentvolumeclaims");
     for (claim_name, _, claim) in &named {
         let key = key_of(Some(set.object.namespace()), claim_name);
         if state.get(resource, &key).is_none() {
