@@ -48,6 +48,7 @@ mod delete;
 mod discovery;
 mod events;
 mod exchange;
+#[cfg(any(test, feature = "faults"))]
 mod faults;
 mod garbage;
 mod json;
@@ -89,11 +90,16 @@ use crate::stdx::stop::{Cause, Stop};
 pub use exchange::{
     ApiCall, ApiRequest, ChunkStream, Handler, Next, Response, ResponseBody, Target,
 };
+#[cfg(any(test, feature = "faults"))]
 pub use faults::{Action, Ending, Faults, Matcher, Recorded, Recorder, Rule, RuleHandle};
 pub use kubelet::{KubeletOptions, behaviour};
 pub use simulated::names as simulated_controllers;
 pub use snapshot::Rejected;
 pub use store::Tally;
+
+/// Requests kept by the recorder.
+#[cfg(any(test, feature = "faults"))]
+const RECORDER_LENGTH: usize = 100_000;
 
 /// Maximum body bytes the server keeps: one more than the API's limit, so that the API can detect a
 /// longer body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`, 3 MiB).
@@ -105,8 +111,6 @@ pub struct DevServerOptions {
     pub listen: String,
     /// Changes per resource kept for watches.
     pub history_length: usize,
-    /// Requests kept by the recorder.
-    pub recorder_length: usize,
     /// Runs the basic controllers of a control plane: dependents are deleted shortly after their
     /// owner and contents after their namespace, and each new namespace gets its service account
     /// `default` (which pods do not need).
@@ -130,7 +134,6 @@ impl Default for DevServerOptions {
         Self {
             listen: "127.0.0.1:0".to_owned(),
             history_length: 50_000,
-            recorder_length: 100_000,
             garbage_collection: false,
             insecure_listen: false,
             accept_hosts: Vec::new(),
@@ -144,6 +147,7 @@ impl Default for DevServerOptions {
 #[derive(Debug)]
 pub struct DevServer {
     server: Server,
+    #[cfg(any(test, feature = "faults"))]
     faults: Faults,
     store: Arc<Store>,
     kubelet: Option<JoinHandle<()>>,
@@ -169,8 +173,10 @@ impl DevServer {
         };
         let store = new_store(settings);
         let own_stop = own_stop(stop);
-        let recorder = Recorder::new(options.recorder_length);
-        let faults = Faults::new(api_of(&store), recorder, &own_stop);
+        let handler = api_of(&store);
+        #[cfg(any(test, feature = "faults"))]
+        let faults = Faults::new(handler, Recorder::new(RECORDER_LENGTH), &own_stop);
+        #[cfg(any(test, feature = "faults"))]
         let handler: Arc<dyn Handler> = Arc::new(faults.clone());
         let server_options = server_options(Some(options.accept_hosts.clone()));
         let address = options.listen.as_str();
@@ -188,6 +194,7 @@ impl DevServer {
         let simulated = simulated.transpose()?;
         Ok(Self {
             server,
+            #[cfg(any(test, feature = "faults"))]
             faults,
             store,
             kubelet,
@@ -202,7 +209,8 @@ impl DevServer {
         self.server.url()
     }
 
-    /// The layer that records requests and injects faults.
+    /// The layer that records requests and injects faults. Only with the feature `faults`.
+    #[cfg(any(test, feature = "faults"))]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }

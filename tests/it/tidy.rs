@@ -422,13 +422,18 @@ fn features_of(edges: &str, flags: &[&str]) -> String {
     String::from_utf8(tree.stdout).expect("text")
 }
 
-/// Only tests have the seams of the simulation: packages ask for them as a dev-dependency, and no
-/// verb and no script turns them on.
+/// Only tests have the seams of the simulation and the faults of the dev server: packages ask for
+/// them as a dev-dependency, and no verb and no script turns them on.
 #[test]
 fn no_build_but_of_tests_has_the_simulation() {
-    let seams = "kubernetes feature \"simulation\"";
+    let seams = [
+        "kubernetes feature \"simulation\"",
+        "devserver feature \"faults\"",
+    ];
     let of_tests = features_of("features,all", &["--workspace"]);
-    assert!(of_tests.contains(seams), "the tree is read wrongly");
+    for seam in seams {
+        assert!(of_tests.contains(seam), "the tree is read wrongly: {seam}");
+    }
     for flags in [
         ["--workspace"].as_slice(),
         &["--all-features", "--package", "replicaset-controller"],
@@ -439,7 +444,8 @@ fn no_build_but_of_tests_has_the_simulation() {
         ],
     ] {
         let of_build = features_of("features,normal,build", flags);
-        assert!(!of_build.contains(seams), "{flags:?}");
+        let found = seams.iter().find(|seam| of_build.contains(**seam));
+        assert_eq!(found, None, "{flags:?}");
     }
     let mut scripts = vec!["Makefile".to_owned(), ".ci/run".to_owned()];
     let packages = fs::read_dir(root().join("config/packages")).expect("a folder");

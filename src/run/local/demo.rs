@@ -78,7 +78,6 @@ pub(super) fn demo(args: &DemoArgs, stop: &Stop) -> Result<(), RunError> {
     let (ready_after, pause) = if args.fast { (100, 20) } else { (400, 600) };
     let server_stop = Stop::new();
     let options = DevServerOptions {
-        recorder_length: 0,
         garbage_collection: true,
         kubelet: Some(KubeletOptions {
             ready_after: Duration::from_millis(ready_after),

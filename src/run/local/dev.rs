@@ -135,8 +135,6 @@ fn start_server(args: &DevArgs, stop: &Stop) -> Result<DevServer, RunError> {
         listen: address.to_string(),
         insecure_listen: args.insecure_listen.is_some(),
         accept_hosts: args.accept_hosts.clone(),
-        // `dev` can run for weeks, and nothing reads the recorded requests.
-        recorder_length: 0,
         garbage_collection: true,
         controllers: controllers(args)
             .concat()
