@@ -2,13 +2,15 @@
 //! outcome is unknown.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use replicaset_controller::api::Status;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{
     Kind, TestCluster, is_terminating, json_body, last_part, name, names, new_pod, new_replica_set,
-    uid,
+    new_replica_set_labelled, number_at, uid,
 };
 
 /// The names of the pods in the create requests, in the order of the requests.
@@ -25,6 +27,85 @@ fn names_deleted(cluster: &TestCluster) -> Vec<String> {
 
 fn distinct(names: Vec<String>) -> BTreeSet<String> {
     names.into_iter().collect()
+}
+
+/// Deletes the ReplicaSet `a` and creates another one with the same name and other labels.
+fn recreate(cluster: &TestCluster) {
+    let options = json!({"propagationPolicy": "Background"});
+    cluster.delete_with(Kind::ReplicaSets, "a", &options);
+    cluster.create_replica_set(&new_replica_set_labelled("a", 3, "other"));
+}
+
+fn n_pods_of_the_new(cluster: &TestCluster) -> usize {
+    cluster.list(Kind::Pods, "app=other").len()
+}
+
+#[test]
+fn b_11_a_recreated_replica_set_gets_its_pods_at_once() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.eventually("the first pod", || !cluster.live().is_empty());
+    recreate(&cluster);
+    cluster.eventually_eq("pods of the new one", &3, || n_pods_of_the_new(&cluster));
+    cluster.stable("a");
+    cluster.holds("three pods", || n_pods_of_the_new(&cluster) == 3);
+}
+
+#[test]
+fn b_11_expectations_of_the_old_one_do_not_block_the_new() {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    let hold = cluster.hold_watch("pods");
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.eventually_eq("pods of the old one", &3, || cluster.live().len());
+    recreate(&cluster);
+    cluster.eventually_eq("pods of the new one", &3, || n_pods_of_the_new(&cluster));
+    hold.remove();
+    cluster.stable("a");
+    cluster.holds("three creates each", || names_posted(&cluster).len() == 6);
+}
+
+#[test]
+fn b_13_h_21_a_lagging_pod_watch_duplicates_no_pod() {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    let hold = cluster.hold_watch("pods");
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.eventually_eq("the creates", &3, || cluster.live().len());
+    let n_updates = || cluster.recorded("update", "replicasets/status").len();
+    cluster.eventually_eq("the first status", &1, || {
+        number_at(&cluster.status("a"), "/observedGeneration")
+    });
+    let n_touches = std::cell::Cell::new(0);
+    let what = "three creates and one status, however often the ReplicaSet changes";
+    cluster
+        .waiting()
+        .holds_for(Duration::from_secs(3), what, || {
+            n_touches.set(n_touches.get() + 1);
+            let touch = json!({"touched": n_touches.get().to_string()});
+            cluster.update(Kind::ReplicaSets, "a", |rs| {
+                rs["spec"]["template"]["metadata"]["annotations"] = touch.clone();
+            });
+            names_posted(&cluster).len() == 3 && n_updates() == 1
+        });
+    hold.remove();
+    cluster.stable("a");
+    cluster.holds("three creates", || names_posted(&cluster).len() == 3);
+}
+
+/// The API server executes the creates, and `fault` replaces two of the responses. There must never
+/// be more pods than replicas.
+#[track_caller]
+fn check_lost_create_responses(fault: Action) {
+    let cluster = TestCluster::running();
+    cluster.synced();
+    let rule = Rule::new(Matcher::verb("create", "pods"), fault);
+    let rule = cluster.faults().add(rule.after(1).times(2));
+    cluster.create_replica_set(&new_replica_set("a", 5));
+    cluster.stable("a");
+    assert_eq!(rule.hits(), 2);
+    cluster.holds("five pods", || cluster.live().len() == 5);
+    assert_eq!(distinct(names_posted(&cluster)).len(), 5, "distinct names");
 }
 
 /// As [`check_lost_create_responses`], with a held watch of pods. The daemon repeats the create
@@ -45,9 +126,49 @@ fn check_lost_response_of_an_unseen_create(fault: Action) {
     assert_eq!(distinct(names_posted(&cluster)).len(), 1, "distinct names");
 }
 
+fn timeout() -> Action {
+    Action::refuse_after(Status::new(504, "Timeout", "it did not finish in time"))
+}
+
+fn internal_error_after() -> Action {
+    Action::refuse_after(Status::new(500, "InternalError", "something broke"))
+}
+
+#[test]
+fn a_create_with_a_lost_response_causes_no_second_pod() {
+    check_lost_create_responses(Action::CutAfter);
+}
+
+#[test]
+fn a_create_that_times_out_in_the_server_causes_no_second_pod() {
+    check_lost_create_responses(timeout());
+}
+
+#[test]
+fn a_create_that_fails_in_the_server_causes_no_second_pod() {
+    check_lost_create_responses(internal_error_after());
+}
+
 #[test]
 fn a_create_with_lost_response_and_event_causes_no_second_pod() {
     check_lost_response_of_an_unseen_create(Action::CutAfter);
+}
+
+#[test]
+fn a_create_that_times_out_without_event_causes_no_second_pod() {
+    check_lost_response_of_an_unseen_create(timeout());
+}
+
+#[test]
+fn a_create_that_is_lost_is_retried_under_the_same_name() {
+    let cluster = TestCluster::running();
+    let rule = Rule::new(Matcher::verb("create", "pods"), Action::CutBefore);
+    cluster.faults().add(rule.times(2));
+    cluster.create_replica_set(&new_replica_set("a", 1));
+    cluster.stable("a");
+    cluster.holds("one pod", || cluster.live().len() == 1);
+    let posted = names_posted(&cluster);
+    assert_eq!(posted, vec![posted[0].clone(); 3]);
 }
 
 #[test]
@@ -97,8 +218,47 @@ fn check_lost_delete_response(is_seen: bool) {
 }
 
 #[test]
+fn a_delete_with_a_lost_response_deletes_no_second_pod() {
+    check_lost_delete_response(true);
+}
+
+#[test]
 fn a_delete_with_lost_response_and_event_deletes_no_second_pod() {
     check_lost_delete_response(false);
+}
+
+#[test]
+fn a_delete_that_is_lost_is_retried_on_the_same_pod() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 3));
+    cluster.stable("a");
+    let rule = Rule::new(Matcher::verb("delete", "pods"), Action::CutBefore);
+    cluster.faults().add(rule.times(1));
+    cluster.scale("a", 2);
+    cluster.stable("a");
+    cluster.holds("two pods remain", || cluster.live().len() == 2);
+    let deleted = names_deleted(&cluster);
+    assert_eq!(deleted, vec![deleted[0].clone(); 2]);
+}
+
+#[test]
+fn deletes_carry_the_uid_of_their_pod() {
+    let cluster = TestCluster::running();
+    cluster.create_replica_set(&new_replica_set("a", 4));
+    cluster.stable("a");
+    let before = cluster.live();
+    cluster.scale("a", 1);
+    cluster.stable("a");
+    let deletes = cluster.recorded("delete", "pods");
+    assert_eq!(deletes.len(), 3);
+    for delete in deletes {
+        let pod = before.iter().find(|pod| name(pod) == last_part(&delete));
+        let pod = pod.expect("a pod of the ReplicaSet");
+        let expected = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid(pod)},
+        });
+        assert_eq!(json_body(&delete), expected);
+    }
 }
 
 #[test]

@@ -89,6 +89,8 @@ mod secrets;
 mod serving;
 /// Group G: failing creates and deletes.
 mod slow_start;
+/// Groups F and H, in part: status updates from a stale cache.
+mod staleness;
 /// Group F: the contents of the status, and when the daemon writes it.
 mod status;
 /// The binary in bad surroundings: limits, closed streams, odd environments, signals in pairs.
