@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fmt, fs};
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use ureq::http::uri::Uri;
 
 use super::access::Access;
@@ -228,7 +229,7 @@ impl Draft {
         let url = with_scheme(&self.server, &self.tls);
         // Users may put a password into the URL by mistake; errors must not repeat it.
         let printable = proxy::without_password(&url);
-        let uri: Uri = url
+        let uri: Uri = with_clean_path(&url)
             .parse()
             .map_err(|error| format!("{printable:?} is not a URL: {error}"))?;
         let scheme = uri.scheme_str().unwrap_or_default();
@@ -245,7 +246,11 @@ impl Draft {
             }
         };
         if authority.as_str().contains('@') {
-            return Err("user and password do not belong in the server's URL".to_owned());
+            return Err(
+                "user and password do not belong in the server's URL: give the user a username \
+                 and a password"
+                    .to_owned(),
+            );
         }
         let port =
             proxy::port_of(authority).map_err(|problem| format!("{printable:?} {problem}"))?;
@@ -300,6 +305,39 @@ fn with_scheme(server: &str, tls: &TlsSource) -> String {
     }
     let secure = tls.certificate_authority.is_some() || tls.identity.is_some() || tls.insecure;
     format!("{}://{server}", if secure { "https" } else { "http" })
+}
+
+/// What a path of a URL may not contain as it is.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The URL with its path as client-go sends it: escaped, and without empty and relative segments
+/// (client-go `rest/url_utils.go:defaultServerUrlFor`, `rest/request.go:Request.URL`).
+fn with_clean_path(url: &str) -> String {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let Some(at) = url[host..].find('/') else {
+        return url.to_owned();
+    };
+    let (server, path) = url.split_at(host + at);
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(utf8_percent_encode(segment, ESCAPED).to_string()),
+        }
+    }
+    format!("{server}/{}", segments.join("/"))
 }
 
 fn non_empty(text: Option<&String>) -> Option<&String> {

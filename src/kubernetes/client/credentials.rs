@@ -425,11 +425,18 @@ pub(super) fn bearer(token: &str) -> Result<HeaderValue, String> {
     secret_value(&format!("Bearer {}", token.trim()))
 }
 
+/// Maximum bytes of a token or password. Those with hundreds of groups have some ten thousand.
+pub(super) const CREDENTIAL_BYTES_MAX: usize = 15 << 10;
+
 /// A header value that is marked as secret.
 ///
 /// # Errors
-/// If the text has characters that HTTP does not allow; the error does not print it.
+/// If the text is too long or has characters that HTTP does not allow; the error does not print it.
 pub(super) fn secret_value(text: &str) -> Result<HeaderValue, String> {
+    if text.len() > CREDENTIAL_BYTES_MAX {
+        let kib = CREDENTIAL_BYTES_MAX >> 10;
+        return Err(format!("the credential is longer than {kib} KiB"));
+    }
     // Drop the original error: it must not print the secret, and adds nothing else.
     let value = HeaderValue::from_str(text).ok();
     let mut value = value.ok_or("the credential has characters that HTTP does not allow")?;

@@ -321,7 +321,9 @@ pub(super) fn find_command(
     let is_found = if command.contains('/') {
         Path::new(command).exists()
     } else {
-        std::env::split_paths(search_path).any(|folder| folder.join(command).exists())
+        // As Go, which runs nothing from the current folder unless its path says so.
+        let mut folders = std::env::split_paths(search_path);
+        folders.any(|folder| folder.is_absolute() && folder.join(command).exists())
     };
     if is_found {
         return Ok(());

@@ -16,6 +16,7 @@ use ureq::{Agent, Body, Error, Timeout, http};
 use super::ClientOptions;
 use super::config::ClientConfig;
 use super::connect::{LazyResolver, Unsent, connector};
+use super::credentials::CREDENTIAL_BYTES_MAX;
 use super::error::{ClientError, TransportError, TransportErrorKind, kind_of};
 use super::fence::HeldBack;
 use super::request::Request;
@@ -34,8 +35,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// into one of those has an unknown outcome.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(15);
 
-/// Output buffer of each connection, in bytes.
-const OUTPUT_BUFFER: usize = 8 << 10;
+/// Output buffer of each connection, in bytes. It must hold the longest header, a token.
+const OUTPUT_BUFFER: usize = CREDENTIAL_BYTES_MAX + (1 << 10);
 
 /// Input buffer of a connection for small requests, in bytes. It must hold a response's head with
 /// up to 4096 characters of warnings (kubernetes

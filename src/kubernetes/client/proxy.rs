@@ -54,18 +54,15 @@ pub(super) fn choose(
 }
 
 fn parse(url: &str) -> Result<ureq::Proxy, String> {
-    let with_scheme = if url.contains("://") {
-        url.to_owned()
-    } else {
-        format!("http://{url}")
-    };
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     // As with Go, a SOCKS proxy resolves the server's name, so `socks5` means `socks5h`.
-    let with_scheme = match with_scheme.split_once("://") {
-        Some(("socks5", rest)) => format!("socks5h://{rest}"),
-        Some(("http" | "https" | "socks5h", _)) => with_scheme,
+    let scheme = match &*scheme.to_ascii_lowercase() {
+        "http" => "http",
+        "https" => "https",
+        "socks5" | "socks5h" => "socks5h",
         _ => return Err("has a scheme other than http, https and socks5".to_owned()),
     };
-    let proxy = ureq::Proxy::new(&with_scheme);
+    let proxy = ureq::Proxy::new(&format!("{scheme}://{rest}"));
     let proxy = proxy.map_err(|error| format!("is not a proxy's URL: {error}"))?;
     proxy.uri().authority().map(port_of).transpose()?;
     Ok(proxy)
@@ -248,7 +245,7 @@ mod tests {
     #[test]
     fn proxy_url_wins_over_everything() {
         let environment = Environment::new([("HTTPS_PROXY", "env:1"), ("NO_PROXY", "*")], "");
-        let proxy = choose(Some("https://own"), &environment, "https", "127.0.0.1", 443);
+        let proxy = choose(Some("HTTPS://own"), &environment, "https", "127.0.0.1", 443);
         let proxy = proxy.expect("it is good").expect("it is configured");
         assert_eq!((proxy.host(), proxy.port()), ("own", 443));
     }

@@ -2,6 +2,7 @@
 //! Pure, except that it reads the system's certificate authorities from disk. `live_tls` calls it
 //! whenever a source has changed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -124,10 +125,18 @@ impl Verifier {
             {
                 Ok(HandshakeSignatureValid::assertion())
             }
+            // Not that of a certificate: of a key that is too short, or not the certificate's.
+            Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
+                Err(Error::General(HANDSHAKE_UNSIGNED.to_owned()))
+            }
             checked => checked,
         }
     }
 }
+
+const HANDSHAKE_UNSIGNED: &str = "the signature of the TLS handshake is not accepted: the key must \
+                                  be the certificate's, and RSA with 2048 to 8192 bits, ECDSA or \
+                                  Ed25519";
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
@@ -204,6 +213,10 @@ impl ServerCertVerifier for Verifier {
 /// brackets, as in URLs.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
+    // An IPv4 address written as one of IPv6 has no other name in certificates.
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(ServerName::IpAddress(address.to_canonical().into()));
+    }
     ServerName::try_from(bare.to_owned())
         .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
 }
@@ -217,6 +230,7 @@ pub(super) fn describe(peer: &str, error: &Error) -> String {
              kubeconfig)?"
         ),
         Error::PeerIncompatible(_) => nothing_in_common(peer),
+        Error::General(why) => format!("{peer}: {why}"),
         Error::AlertReceived(alert) => match alert {
             AlertDescription::HandshakeFailure
             | AlertDescription::ProtocolVersion
@@ -336,7 +350,13 @@ mod tests {
         AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerMisbehaved,
     };
 
-    use super::describe;
+    use super::{HANDSHAKE_UNSIGNED, describe, server_name};
+
+    #[test]
+    fn an_address_has_one_name_however_it_is_written() {
+        let names = ["10.0.0.1", "[::ffff:10.0.0.1]"].map(server_name);
+        assert!(names[0].is_ok() && names[0] == names[1], "{names:?}");
+    }
 
     #[test]
     fn failures_are_described_in_words() {
@@ -351,6 +371,10 @@ mod tests {
             (
                 Error::AlertReceived(AlertDescription::HandshakeFailure),
                 "CBC suites are not supported",
+            ),
+            (
+                Error::General(HANDSHAKE_UNSIGNED.to_owned()),
+                "the server: the signature of the TLS handshake is not accepted",
             ),
             (
                 Error::AlertReceived(AlertDescription::UnknownCA),

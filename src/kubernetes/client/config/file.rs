@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
@@ -183,10 +183,26 @@ impl Kubeconfig {
     }
 }
 
+/// As Go's `filepath.Join`, which takes `folder/..` away whether or not the folder exists.
 fn resolve(folder: &Path, path: &mut Option<String>) {
-    if let Some(path) = path.as_mut().filter(|path| !path.is_empty())
-        && let Some(resolved) = folder.join(&*path).to_str()
-    {
+    let Some(path) = path.as_mut().filter(|path| !path.is_empty()) else {
+        return;
+    };
+    if Path::new(path).is_absolute() {
+        return;
+    }
+    let mut resolved = PathBuf::new();
+    for part in folder.join(&*path).components() {
+        let last = resolved.components().next_back();
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(last, Some(Component::Normal(_))) => {
+                resolved.pop();
+            }
+            part => resolved.push(part),
+        }
+    }
+    if let Some(resolved) = resolved.to_str() {
         resolved.clone_into(path);
     }
 }

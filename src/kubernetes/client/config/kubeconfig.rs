@@ -144,6 +144,7 @@ fn context<'a>(
         let names = files.iter().map(|file| &file.content.current_context);
         names.flatten().find(|name| !name.is_empty())
     };
+    let requested = requested.filter(|name| !name.is_empty());
     let Some(name) = requested.or_else(|| current().map(String::as_str)) else {
         let names = names_of_contexts(files);
         let problem =

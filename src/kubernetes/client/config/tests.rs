@@ -145,6 +145,7 @@ fn the_current_context_is_used_unless_another_is_given() {
     let config = home.good(&flags(None, None, Some("prod")));
     assert_eq!((config.namespace(), &*config.prefix), ("shop", "/path"));
     check_token(&config, "prod-token");
+    check_token(&home.good(&flags(None, None, Some(""))), "dev-token");
 
     home.check_error(&flags(None, None, Some("test")), &["\"test\"", "dev, prod"]);
 }
@@ -214,8 +215,9 @@ fn certificates_are_found_next_to_their_file() {
     let text = "
 current-context: it
 contexts: [{name: it, context: {cluster: it, user: it}}]
-clusters: [{name: it, cluster: {server: 'https://it.example', certificate-authority: pki/ca.crt}}]
-users: [{name: it, user: {client-certificate: pki/me.crt, client-key: pki/me.key}}]
+clusters:
+- {name: it, cluster: {server: 'https://it.example', certificate-authority: no/../pki/ca.crt}}
+users: [{name: it, user: {client-certificate: ./pki/me.crt, client-key: pki/me.key}}]
 ";
     let home = Home::new()
         .file("sub/config", text)
@@ -570,6 +572,22 @@ users:
     assert_eq!(config.server(), "https://it.example");
     assert_eq!(config.namespace(), "default");
     check_token(&config, "t");
+}
+
+#[test]
+fn the_path_of_a_server_is_cleaned_as_in_go() {
+    for (path, expected) in [
+        ("", ""),
+        ("//", ""),
+        ("/k8s/clusters/c-1", "/k8s/clusters/c-1"),
+        ("/a//b/./", "/a/b"),
+        ("/a/../b", "/b"),
+        ("/a b/%20/ü", "/a%20b/%20/%C3%BC"),
+        ("/a?b=c#d", "/a"),
+    ] {
+        let config = ClientConfig::plain(&format!("http://it.example{path}"));
+        assert_eq!(&*config.prefix, expected, "{path}");
+    }
 }
 
 /// As client-go: null is a zero value, the last of duplicate members counts, and only what is used

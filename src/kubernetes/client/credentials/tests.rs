@@ -32,6 +32,14 @@ fn check_authorization(authorization: Authorization, expected: Option<&str>) {
 }
 
 #[test]
+fn a_token_that_fits_no_request_is_an_error() {
+    let long = "t".repeat(14 << 10);
+    super::bearer(&long).expect("it fits");
+    let error = super::bearer(&long.repeat(2)).expect_err("it does not");
+    assert_eq!(error, "the credential is longer than 15 KiB");
+}
+
+#[test]
 fn each_way_of_authorization_has_its_header() {
     check_authorization(Authorization::None, None);
     check_authorization(Authorization::Token("abc\n".into()), Some("Bearer abc"));

@@ -91,6 +91,13 @@ fn token(issued: Result<Arc<Issued>, String>) -> String {
 }
 
 #[test]
+fn only_absolute_folders_are_searched_for_a_plugin() {
+    let is_found = |path| super::find_command("lib.rs", path, None).is_ok();
+    assert!(is_found(env!("CARGO_MANIFEST_DIR")));
+    assert!(!is_found("."), "though it is in the current folder");
+}
+
+#[test]
 fn a_credential_is_kept_until_it_expires() {
     let script = Script::running("");
     let end = script.in_seconds(60);
