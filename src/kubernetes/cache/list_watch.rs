@@ -341,6 +341,11 @@ impl ListWatch {
         PageEnd::Complete(listed)
     }
 
+    /// True if single events are expected: the list is complete.
+    pub fn is_watch(&self) -> bool {
+        matches!(self.phase, Phase::Watch(_))
+    }
+
     /// Reports that the open watch has ended without an error, or that its connection broke.
     pub fn on_closed(&mut self, now: Instant) -> Reaction {
         match &mut self.phase {

@@ -284,7 +284,7 @@ impl<T: Decode> Reflector<T> {
                 self.begin_watch();
             }
             Effect::Apply => {
-                self.end_outage();
+                self.end_outage(true);
                 self.apply(frame, &resource_version);
             }
         }
@@ -375,7 +375,7 @@ impl<T: Decode> Reflector<T> {
     /// Makes the collected objects the store's contents.
     fn replace(&mut self, resource_version: &ResourceVersion) {
         self.parts.stats.heard(self.parts.pace.now());
-        self.end_outage();
+        self.end_outage(false);
         let (objects, unread) = std::mem::take(&mut self.collector).finish();
         let n_objects = objects.len();
         let events = self.parts.store.replace(objects, &unread, resource_version);
@@ -477,10 +477,12 @@ impl<T: Decode> Reflector<T> {
             End::Older(older) => self.on_older(older),
             End::Failed(failure, reason) => self.on_failed(failure, reason),
             End::Unreadable(since, reason) => {
-                let reaction = self
-                    .list_watch
-                    .on_error(Failure::Other, self.parts.pace.now());
+                let (now, is_watch) = (self.parts.pace.now(), self.list_watch.is_watch());
+                let reaction = self.list_watch.on_error(Failure::Other, now);
                 self.fail(Failure::Other, reason, reaction, since);
+                if is_watch {
+                    self.outage_log.await_message();
+                }
             }
         }
     }
@@ -578,8 +580,9 @@ impl<T: Decode> Reflector<T> {
     }
 
     /// Ends the outage, if there is one: a list is complete, or a message of a watch has arrived.
-    fn end_outage(&mut self) {
-        let Some((duration, was_reopened)) = self.outage_log.end(self.parts.pace.now()) else {
+    fn end_outage(&mut self, by_message: bool) {
+        let now = self.parts.pace.now();
+        let Some((duration, was_reopened)) = self.outage_log.end(by_message, now) else {
             return;
         };
         self.parts.stats.set_outage(None);

@@ -28,6 +28,8 @@ struct Outage {
     logged: Vec<(Failure, Instant)>,
     /// A watch has been opened since the last failure.
     is_reopened: bool,
+    /// A watch cannot be read, so that no list ends the outage.
+    lasts_until_message: bool,
 }
 
 impl OutageLog {
@@ -43,6 +45,7 @@ impl OutageLog {
             began: since,
             logged: Vec::new(),
             is_reopened: false,
+            lasts_until_message: false,
         });
         outage.is_reopened = false;
         let mut logged = outage.logged.iter_mut();
@@ -60,6 +63,13 @@ impl OutageLog {
         (outage.began, is_due)
     }
 
+    /// Records that a watch is what cannot be read.
+    pub(super) fn await_message(&mut self) {
+        if let Some(outage) = &mut self.outage {
+            outage.lasts_until_message = true;
+        }
+    }
+
     pub(super) fn is_on(&self) -> bool {
         self.outage.is_some()
     }
@@ -70,10 +80,11 @@ impl OutageLog {
         outage.is_some_and(|outage| !std::mem::replace(&mut outage.is_reopened, true))
     }
 
-    /// Ends the outage, if there is one. Returns its duration, and whether a watch was opened
-    /// before.
-    pub(super) fn end(&mut self, now: Instant) -> Option<(Duration, bool)> {
-        let outage = self.outage.take()?;
+    /// Ends the outage, if there is one, by a complete list or the message of a watch. Returns its
+    /// duration, and whether a watch was opened before.
+    pub(super) fn end(&mut self, by_message: bool, now: Instant) -> Option<(Duration, bool)> {
+        let ends = |outage: &mut Outage| by_message || !outage.lasts_until_message;
+        let outage = self.outage.take_if(ends)?;
         let duration = now.saturating_duration_since(outage.began);
         Some((duration, outage.is_reopened))
     }
@@ -151,9 +162,9 @@ mod tests {
         assert_eq!(logged_at(refused, &mut (0..150).step_by(4)), [0, 60, 120]);
         assert_eq!(logged_at(Failure::Other, &mut (150..160)), [150]);
         assert_eq!(logged_at(refused, &mut (160..170)), [] as [u64; 0]);
-        let ended = log.end(start + Duration::from_secs(170));
+        let ended = log.end(false, start + Duration::from_secs(170));
         assert_eq!(ended, Some((Duration::from_secs(170), false)));
-        assert_eq!(log.end(start), None);
+        assert_eq!(log.end(true, start), None);
         let now = start + Duration::from_secs(9);
         assert_eq!(
             log.failed(refused, start, now),
@@ -171,7 +182,7 @@ mod tests {
             assert_eq!([log.reopened(), log.reopened()], [true, false]);
             assert!(log.is_on());
         }
-        assert_eq!(log.end(now), Some((Duration::ZERO, true)));
+        assert_eq!(log.end(false, now), Some((Duration::ZERO, true)));
     }
 
     fn unread(name: Option<&str>) -> Unread {

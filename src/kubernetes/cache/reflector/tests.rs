@@ -508,15 +508,21 @@ fn blanks_without_a_message_are_an_outage() {
         endless(),
         endless(),
         Reply::list("15", "", &["p1@5"]),
+        Reply::watch(&[bookmark("16")]).lasting(Duration::from_mins(1)),
     ]);
+    let expected = [
+        "list 0", "watch 10", "watch 14", "list 14", "list 14", "watch 15", "watch 16",
+    ];
+    assert_eq!(run.short_requests(), expected);
+    let [.., first, second, after_list, after_message] = run.outages_at_requests()[..] else {
+        panic!("too few requests");
+    };
+    assert_eq!([first, second], [Some(100), Some(212)]);
     assert_eq!(
-        run.short_requests(),
-        [
-            "list 0", "watch 10", "watch 14", "list 14", "list 14", "watch 15"
-        ]
+        [after_list, after_message],
+        [Some(212), None],
+        "a list ends it not"
     );
-    let outages = run.outages_at_requests();
-    assert_eq!(outages, [None, None, None, Some(100), Some(212), None]);
 
     let run = Run::new(streaming()).play([endless(), Reply::list("10", "", &["p1@5"])]);
     assert_eq!(run.short_requests(), ["stream ", "list 0", "watch 10"]);
