@@ -186,8 +186,16 @@ impl World {
         let now = self.now();
         let newest = self.log.len() - 1;
         for shown in &mut self.shown {
+            // A watch that stands still for long, such as one that reconnects, shows most faults.
+            let is_still = self.rng.u8(0..4) > 0;
             let later = self.rng.usize(*shown..=newest);
-            *shown = if is_fresh { newest } else { later };
+            *shown = if is_fresh {
+                newest
+            } else if is_still {
+                *shown
+            } else {
+                later
+            };
         }
         let [web, sets] = self.shown.map(|shown| self.log[shown].clone());
         let parts = &self.controller.0;
