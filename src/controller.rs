@@ -50,7 +50,7 @@ pub mod handlers;
 pub mod inspect;
 pub mod memory;
 pub mod other_writers;
-pub mod rejections;
+mod rejections;
 pub mod sync;
 mod view;
 pub mod warnings;
@@ -65,16 +65,17 @@ mod simulation;
 #[cfg(test)]
 mod testing;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::act::Writer;
-use self::decide::step::BURST_REPLICAS;
+use self::decide::plan::BURST_REPLICAS;
 use self::dry_run::DryRun;
 use self::inspect::Inspector;
 use self::memory::Memories;
+use self::memory::rejections::QuotaWatch;
 use self::other_writers::OtherWriters;
-use self::rejections::QuotaWatch;
 use crate::api::{ObjectKey, Policy, RetryBackoff, WorkloadKind};
 use crate::batches::BatchRunner;
 use crate::cache::Cache;
@@ -157,48 +158,55 @@ enum Mode {
     DryRun(Arc<DryRun>),
 }
 
-/// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch
-/// threads.
-pub struct ReplicaSetController {
+/// What the parts of one controller share.
+pub struct Core {
     kind: &'static WorkloadKind,
     cache: Cache,
     queue: Arc<WorkQueue<ObjectKey>>,
     clock: Arc<dyn Clock>,
     options: Options,
     metrics: ControllerMetrics,
-    memories: Arc<Memories>,
+    memories: Memories,
+}
+
+/// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch
+/// threads.
+pub struct ReplicaSetController {
+    core: Arc<Core>,
     mode: Mode,
+}
+
+impl Deref for ReplicaSetController {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl ReplicaSetController {
     pub fn new(parts: Parts) -> Self {
-        let memories = Arc::new(Memories::new(
-            Arc::clone(&parts.clock),
-            parts.options.gates.stale_controller_consistency,
-            parts.quota_watch,
-        ));
-        let writer = Writer {
-            kind: parts.kind,
-            cache: parts.cache.clone(),
-            live: parts.live,
-            pod_control: parts.pod_control,
-            replica_set_control: parts.replica_set_control,
-            queue: Arc::clone(&parts.queue),
-            batches: parts.batches,
-            clock: Arc::clone(&parts.clock),
-            options: parts.options,
-            metrics: parts.metrics.clone(),
-            memories: Arc::clone(&memories),
-            others: OtherWriters::default(),
-        };
-        Self {
+        let waits_for_written = parts.options.gates.stale_controller_consistency;
+        let clock = Arc::clone(&parts.clock);
+        let core = Arc::new(Core {
             kind: parts.kind,
             cache: parts.cache,
             queue: parts.queue,
             clock: parts.clock,
             options: parts.options,
             metrics: parts.metrics,
-            memories,
+            memories: Memories::new(clock, waits_for_written, parts.quota_watch),
+        });
+        let writer = Writer {
+            core: Arc::clone(&core),
+            live: parts.live,
+            pod_control: parts.pod_control,
+            replica_set_control: parts.replica_set_control,
+            batches: parts.batches,
+            others: OtherWriters::default(),
+        };
+        Self {
+            core,
             mode: Mode::Writes(Box::new(writer)),
         }
     }
@@ -217,7 +225,7 @@ impl ReplicaSetController {
     }
 
     /// Starts leading: the previous leader writes no more. The caller must enqueue every ReplicaSet
-    /// afterwards ([`enqueue_all`](Self::enqueue_all)), and must start no worker before. Never
+    /// afterwards ([`enqueue_all`](Core::enqueue_all)), and must start no worker before. Never
     /// blocks.
     pub fn take_over(&self) {
         self.memories.need_proof();

@@ -10,46 +10,47 @@ mod status;
 mod verify;
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Options;
+use super::Core;
+use super::memory::Memory;
 use super::memory::own_writes::OwnWrites;
 use super::memory::positions::Resource;
-use super::memory::{Memories, Memory};
 use super::other_writers::OtherWriters;
-use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid, WorkloadKind};
+use crate::api::{ReplicaSet, ResourceVersion, Uid};
 use crate::batches::BatchRunner;
-use crate::cache::Cache;
 use crate::live::LiveReader;
-use crate::stdx::clock::Clock;
-use crate::telemetry::metrics::controller::ControllerMetrics;
-use crate::workqueue::WorkQueue;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 /// Sends the requests of the syncs. A dry run has none.
 pub(super) struct Writer {
-    pub(super) kind: &'static WorkloadKind,
-    /// For checks of what the watch has shown since the decision.
-    pub(super) cache: Cache,
+    pub(super) core: Arc<Core>,
     pub(super) live: Arc<dyn LiveReader>,
     pub(super) pod_control: Arc<dyn PodControl>,
     pub(super) replica_set_control: Arc<dyn ReplicaSetControl>,
-    /// Notified of each response, to distinguish a long sync from a stuck one.
-    pub(super) queue: Arc<WorkQueue<ObjectKey>>,
     pub(super) batches: Arc<dyn BatchRunner>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) options: Options,
-    pub(super) metrics: ControllerMetrics,
-    pub(super) memories: Arc<Memories>,
     pub(super) others: OtherWriters,
+}
+
+impl Deref for Writer {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl Writer {
     /// Records that a response showed the pod of this `version`. No sync acts on an older cache.
     pub(super) fn wrote_pod(&self, rs: &ReplicaSet, version: &ResourceVersion) {
+        self.wrote_at(rs, Resource::Pods, version);
+    }
+
+    fn wrote_at(&self, rs: &ReplicaSet, resource: Resource, version: &ResourceVersion) {
         let now = self.clock.now();
-        let wrote = |it: &mut Memory| it.positions.wrote_at(Resource::Pods, version, now);
+        let wrote = |it: &mut Memory| it.positions.wrote_at(resource, version, now);
         self.memories.with(rs, wrote);
     }
 
@@ -84,9 +85,7 @@ pub enum Did {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub did: Did,
-    /// Pods to which it did that.
     pub done: usize,
-    /// Pods of the batch.
     pub count: usize,
 }
 
@@ -116,7 +115,6 @@ pub enum SyncError {
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
-    /// The sync panicked; the panic was logged.
     #[error("the sync panicked: {0}")]
     Panic(String),
 }
@@ -129,7 +127,6 @@ impl SyncError {
         }
     }
 
-    /// True if the sync failed only because the daemon is stopping.
     pub fn is_stopped(&self) -> bool {
         self.write_error().is_some_and(WriteError::is_stopped)
     }
@@ -158,7 +155,6 @@ impl SyncError {
         }
     }
 
-    /// The error of a read or write of the ReplicaSet itself.
     pub(super) fn of_replica_set(error: WriteError) -> Self {
         if error.is_not_found() {
             Self::Deleted(error.to_string())

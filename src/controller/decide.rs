@@ -3,23 +3,23 @@
 
 pub mod deletion_order;
 pub mod optional;
+pub mod plan;
 pub mod status;
-pub mod step;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use self::deletion_order::{DeletionContext, DeletionOrder, RelatedPods, pods_to_delete};
 use self::optional::{Effects, reads_failed_pods, respects_marks};
+use self::plan::{BURST_REPLICAS, Next, Plan, plan};
 use self::status::{Availability, Counts};
-use self::step::{BURST_REPLICAS, Plan, plan};
 use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::RecordView;
 use crate::stdx::HashSet;
 
-pub use self::step::{Doubt, May, Step};
+pub use crate::controller::memory::{Doubt, May};
 
 /// The settings that a decision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,6 @@ pub struct View<'a> {
     /// Finds the pods that determine how crowded a node is. Called only if the decision sorts pods.
     pub related_pods: Box<dyn RelatedPods + 'a>,
     pub rules: Rules,
-    /// The time of day.
     pub now: Timestamp,
 }
 
@@ -62,15 +61,69 @@ pub enum Pods {
     /// Counted by the cache. No pod must be adopted, released, created or deleted.
     Counted {
         counts: Counts,
-        /// Time until the next pod becomes available.
         next_check: Option<Duration>,
     },
     Listed {
-        /// Pods controlled by the ReplicaSet.
         owned: Vec<Arc<Pod>>,
-        /// Pods of its namespace without a controller.
         orphans: Vec<Arc<Pod>>,
     },
+}
+
+/// The answer of a decision: what a sync may do, what it does, and when the next one follows.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// The active pods that the ReplicaSet keeps or adopts; empty if the pods were only counted.
+    pub active: Vec<Arc<Pod>>,
+    pub adopt: Vec<Arc<Pod>>,
+    pub release: Vec<Arc<Pod>>,
+    /// How many pods to create or delete, within the burst.
+    pub plan: Plan,
+    pub effects: Effects,
+    pub may: May,
+    /// Names that the creates repeat before they take new ones.
+    pub retry: Vec<Arc<str>>,
+    pub delete: Vec<Arc<Pod>>,
+    pub counts: Counts,
+    /// Time until the next Ready pod becomes available.
+    pub next_check: Option<Duration>,
+    pub now: Timestamp,
+}
+
+impl Step {
+    pub fn acts(&self) -> bool {
+        self.may == May::Act && self.plan != Plan::Nothing
+    }
+
+    /// True if the ReplicaSet has what its spec asks for.
+    pub fn has_converged(&self) -> bool {
+        self.may == May::Act && self.plan == Plan::Nothing && self.effects.allow_convergence()
+    }
+
+    /// When `rs` needs its next sync without any event, as seen at `now`.
+    pub fn next(&self, rs: &ReplicaSet, now: Instant) -> Next {
+        let mut next = Next::default();
+        match self.may {
+            // DIFFERS: upstream waits for the next event of the ReplicaSet or its pods, or for the
+            // periodic resync, also if an expectation expires. A lost event, or a pod that appeared
+            // and vanished unseen, wakes no key.
+            May::Report(Some(delay)) | May::Wait(delay) => next.to_act(now + delay),
+            May::Verify(_) => next.to_act(now),
+            May::Report(None) | May::Act => {}
+        }
+        let Counts {
+            ready, available, ..
+        } = self.counts;
+        if rs.min_ready_seconds > 0 && ready != available {
+            let fallback = Duration::from_secs(rs.min_ready_seconds.unsigned_abs().into());
+            let delay = self.next_check.unwrap_or(fallback);
+            next.to_report(now + delay);
+        }
+        self.effects.add_next(now, &mut next);
+        if let Some(delay) = self.effects.next_extra_deletes() {
+            next.to_report(now + delay);
+        }
+        next
+    }
 }
 
 /// The claim of a ReplicaSet on one pod.
@@ -128,7 +181,15 @@ impl View<'_> {
         }
         let (owned, orphans) = match &self.pods {
             Pods::Counted { counts, next_check } => {
-                return self.report(*counts, *next_check);
+                let (plan, may) = self.may_by_counts(*counts);
+                return Step {
+                    plan,
+                    may,
+                    counts: *counts,
+                    next_check: *next_check,
+                    now: self.now,
+                    ..Step::default()
+                };
             }
             Pods::Listed { owned, orphans } => (owned, orphans),
         };
@@ -259,19 +320,6 @@ impl View<'_> {
         }
     }
 
-    /// The step of a sync that only reports these counts.
-    fn report(&self, counts: Counts, next_check: Option<Duration>) -> Step {
-        let (plan, may) = self.may_by_counts(counts);
-        Step {
-            plan,
-            may,
-            counts,
-            next_check,
-            now: self.now,
-            ..Step::default()
-        }
-    }
-
     /// What this sync may do if it has these counts, and no pod to adopt, release or protect.
     fn may_by_counts(&self, counts: Counts) -> (Plan, May) {
         let n_active = usize::try_from(counts.replicas).unwrap_or(0);
@@ -312,9 +360,8 @@ impl View<'_> {
         let is_counted = |pod: &&Arc<Pod>| {
             pod.is_terminating() && !pod.phase.is_terminal() && self.selector.matches(&pod.labels)
         };
-        let count = || owned.iter().filter(is_counted).count();
         let counts = self.rules.counts_terminating;
-        counts.then(|| i32::try_from(count()).unwrap_or(i32::MAX))
+        counts.then(|| i32::try_from(owned.iter().filter(is_counted).count()).unwrap_or(i32::MAX))
     }
 }
 

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, Uid};
-use crate::controller::decide::step::Plan;
+use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Pods, Step};
-use crate::controller::warnings::log_mistakes;
 use crate::controller::{Mode, ReplicaSetController};
 
-/// Maximum pod names in one log line.
 const NAMED_MAX: usize = 5;
 
 /// What the last sync of each ReplicaSet would do. No thread logs under its lock.
@@ -27,7 +25,6 @@ struct Work {
     text: String,
     /// The pods to create or delete, by this sync and by the next ones.
     n_pods: usize,
-    /// The pods that this sync would change.
     changed: HashSet<Uid>,
 }
 
@@ -103,7 +100,7 @@ impl ReplicaSetController {
     }
 
     /// Decides for the ReplicaSet `key`, and logs what is new. Sends no request.
-    pub(in crate::controller) fn dry_run(&self, key: &ObjectKey, dry_run: &DryRun) {
+    pub(super) fn dry_run(&self, key: &ObjectKey, dry_run: &DryRun) {
         let Some(rs) = self.cache.replica_set(key) else {
             self.memories.forget(key, None);
             dry_run.decided(key, None);
@@ -112,7 +109,7 @@ impl ReplicaSetController {
         let Ok(selector) = &rs.selector else {
             return self.log_unusable_selector(&rs);
         };
-        log_mistakes(self.kind, &self.memories, &rs);
+        self.log_mistakes(&rs);
         let [owned, orphans] = self.cache.pods_for(&self.owner_key(&rs), &key.namespace);
         let pods = Pods::Listed { owned, orphans };
         let decision = self.view_of(&rs, selector, pods).decide();
@@ -130,7 +127,6 @@ fn first_word(text: &str) -> &str {
     text.split(' ').next().unwrap_or_default()
 }
 
-/// Returns the first names in order, and how many follow.
 fn names(pods: &[Arc<Pod>]) -> String {
     let mut names: Vec<&str> = pods.iter().map(|pod| &*pod.key.name).collect();
     names.sort_unstable();

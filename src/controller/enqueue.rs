@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::ReplicaSetController;
+use super::Core;
+use super::decide::plan::{Next, Plan, plan};
 use super::decide::status::Counts;
-use super::decide::step::{Next, Plan, plan};
 use super::decide::{May, Step};
 use super::memory::Memory;
 use crate::api::{ObjectKey, ReplicaSet, Selector};
@@ -15,7 +15,7 @@ use crate::cache::PodTally;
 use crate::stdx::turns;
 use crate::workqueue::Priority;
 
-impl ReplicaSetController {
+impl Core {
     /// Enqueues every cached ReplicaSet, once the caches have synced and this daemon leads. Those
     /// with pods to create, delete, adopt or release have priority. Never blocks.
     pub fn enqueue_all(&self) {
@@ -23,7 +23,8 @@ impl ReplicaSetController {
             // After a start nearly every key is a no-op. The few with work must not wait behind
             // them.
             let has_work = rs.selector.as_ref().is_ok_and(|selector| {
-                let counts = self.count_tallies(&rs, selector);
+                let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(&rs));
+                let counts = self.count(&rs, selector, &owned);
                 counts.is_none_or(|counts| counts.replicas != rs.replicas.max(0))
             });
             let priority = if has_work {
@@ -46,7 +47,7 @@ impl ReplicaSetController {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let counts = rs.selector.as_ref().ok();
         let counts = counts.and_then(|selector| self.count(rs, selector, &owned));
-        let counts = counts.map(|counts| self.memories.comparable(rs, counts));
+        let counts = counts.map(|it| it.with_terminating(!self.memories.drops_terminating(rs)));
         let is_loss = counts.is_some_and(|counts| counts.is_loss(rs));
         let can_wait =
             counts.is_some_and(|counts| !counts.depend_on_time(rs) && counts.is_mere_progress(rs));
@@ -137,14 +138,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns the counts that a sync would find, with every Ready pod as available. `None` if some
-    /// pod must be adopted or released.
-    pub(super) fn count_tallies(&self, rs: &ReplicaSet, selector: &Selector) -> Option<Counts> {
-        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
-        self.count(rs, selector, &owned)
-    }
-
-    /// As [`count_tallies`](Self::count_tallies), from a given tally of its own pods.
+    /// Returns the counts that a sync would find with this tally of its own pods, with every Ready
+    /// pod as available. `None` if some pod must be adopted or released.
     pub(super) fn count(
         &self,
         rs: &ReplicaSet,
@@ -153,10 +148,7 @@ impl ReplicaSetController {
     ) -> Option<Counts> {
         let orphans = self.cache.tally_of_orphans_in(&rs.key.namespace);
         let counts = Counts::of_tallies(rs, selector, owned, &orphans)?;
-        Some(Counts {
-            terminating: counts.terminating.filter(|_| self.counts_terminating()),
-            ..counts
-        })
+        Some(counts.with_terminating(self.counts_terminating()))
     }
 }
 

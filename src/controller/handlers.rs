@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::ReplicaSetController;
 use super::memory::Memory;
-use super::view::cached_versions;
 use super::warnings::warn_of_failures;
 use crate::api::{ObjectKey, Pod, PodPhase, Policy, ReplicaSet, ResourceVersion, Selector};
 use crate::cache::CacheEvent;
@@ -59,9 +58,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// Enqueues the keys that waited for a store to reach its new version.
     pub fn handle_cache_advanced(&self) {
-        for key in self.memories.advanced(|| cached_versions(&self.cache)) {
+        for key in self.memories.advanced(|| self.cached_versions()) {
             self.enqueue(&key);
         }
     }
@@ -283,7 +281,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Returns the cached ReplicaSet of this controller's kind that controls `pod`.
     fn controller_of(&self, pod: &Pod) -> Option<Arc<ReplicaSet>> {
         let controller = pod.controller.as_ref()?;
         // Upstream compares the kind only, not the API group.

@@ -12,13 +12,12 @@ use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
 use crate::controller::decide::optional::{counts_all_pods, is_own};
-use crate::controller::decide::status::Counts;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::memory::rejections::BackedOff;
 use crate::controller::memory::{Memory, Totals};
-use crate::controller::view::{Siblings, cached_versions};
+use crate::controller::view::Siblings;
 use crate::workqueue::KeyState;
 
 /// The input of the decisions about a ReplicaSet.
@@ -26,7 +25,6 @@ use crate::workqueue::KeyState;
 pub struct ReplicaSetFacts {
     pub kind: &'static WorkloadKind,
     pub owned: Vec<Arc<Pod>>,
-    /// Pods of its namespace without a controller.
     pub orphans: Vec<Arc<Pod>>,
     /// The pods of all ReplicaSets with the same controller, which determine how crowded a node is.
     pub related: Vec<Arc<Pod>>,
@@ -41,7 +39,6 @@ pub struct ReplicaSetFacts {
 }
 
 impl ReplicaSetFacts {
-    /// All that `cache` has about `rs`.
     pub fn of(
         kind: &'static WorkloadKind,
         cache: &Cache,
@@ -103,19 +100,14 @@ impl ReplicaSetFacts {
 /// A running daemon's record of a ReplicaSet.
 #[derive(Clone, Debug)]
 pub struct RecordFacts {
-    /// Own writes that the watch has not shown yet.
     pub expectations: Option<OpenExpectations>,
-    /// Names of pods whose create has an unknown outcome.
     pub unresolved_creations: Vec<Arc<str>>,
-    /// UIDs of pods whose delete has an unknown outcome.
     pub unresolved_deletions: Vec<Uid>,
     /// Versions that the caches must reach before the next sync; `None` if they have.
     pub waits_for: Option<Versions>,
     pub cached: Versions,
-    /// The latest sync, if the record still holds it.
     pub last_sync: Option<LastSync>,
     pub last_error: Option<LastError>,
-    /// Why and how long its creates are backed off after a rejection.
     pub backed_off: Option<BackedOff>,
     /// What another controller wrote lately, to any ReplicaSet.
     pub other_writer: Option<String>,
@@ -127,7 +119,6 @@ pub struct RecordFacts {
 }
 
 impl RecordFacts {
-    /// True if the daemon neither waits for anything nor has failed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.expectations.is_none()
             && self.unresolved_creations.is_empty()
@@ -141,7 +132,7 @@ impl RecordFacts {
 }
 
 /// Reads what a controller knows, for `explain` and telemetry.
-pub struct Inspector<'a>(pub(in crate::controller) &'a ReplicaSetController);
+pub struct Inspector<'a>(pub(super) &'a ReplicaSetController);
 
 impl Inspector<'_> {
     /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
@@ -149,11 +140,15 @@ impl Inspector<'_> {
     pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
         let rs = self.0.cache.replica_set(key)?;
         let (rules, memory) = (self.0.rules_for(&rs), Some(self.memory_of(&rs)));
-        let (kind, cache) = (self.0.kind, &self.0.cache);
-        Some(ReplicaSetFacts::of(kind, cache, rs, rules, memory))
+        Some(ReplicaSetFacts::of(
+            self.0.kind,
+            &self.0.cache,
+            rs,
+            rules,
+            memory,
+        ))
     }
 
-    /// The current ReplicaSet of the Deployment with this name.
     pub fn current_of_deployment(&self, key: &ObjectKey) -> Option<ObjectKey> {
         let sets = self.0.cache.replica_sets_in(&key.namespace);
         current_of_deployment(&sets, &key.name).map(|rs| rs.key.clone())
@@ -172,13 +167,18 @@ impl Inspector<'_> {
             None => self.0.cache.replica_sets(),
         };
         let n = all.len();
-        let (kind, cache) = (self.0.kind, &self.0.cache);
         for rs in all {
             let memory = self.memory_of(&rs);
             if !self.is_settled(&rs, &memory) {
-                let rules = self.0.rules_for(&rs);
-                let memory = Some(memory);
-                take(&ReplicaSetFacts::in_table(kind, cache, rs, rules, memory));
+                let (kind, rules) = (self.0.kind, self.0.rules_for(&rs));
+                let cache = &self.0.cache;
+                take(&ReplicaSetFacts::in_table(
+                    kind,
+                    cache,
+                    rs,
+                    rules,
+                    Some(memory),
+                ));
             }
         }
         n
@@ -214,28 +214,22 @@ impl Inspector<'_> {
         };
         let owned = self.0.cache.tally_of_pods_owned_by(&self.0.owner_key(rs));
         let n_owned: u32 = owned.iter().map(|(_, tally)| tally.n_pods).sum();
-        let has_what_it_wants = |counts: Counts| {
+        let counts = self.0.count(rs, selector, &owned);
+        counts.is_some_and(|it| it.available == rs.replicas && !it.depend_on_time(rs))
             // More pods than active ones have finished or are terminating.
-            counts.available == rs.replicas
-                && i64::from(n_owned) == i64::from(rs.replicas)
-                && !counts.depend_on_time(rs)
-        };
-        self.0
-            .count(rs, selector, &owned)
-            .is_some_and(has_what_it_wants)
+            && i64::from(n_owned) == i64::from(rs.replicas)
             && !rs.is_terminating()
             && get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
             && Policy::mistakes(&rs.opt_ins).is_empty()
             && memory.is_quiet()
     }
 
-    /// True once the first lists are complete.
     pub fn has_synced(&self) -> bool {
         self.0.cache.has_synced()
     }
 
     fn memory_of(&self, rs: &ReplicaSet) -> RecordFacts {
-        let (cached, now) = (cached_versions(&self.0.cache), self.0.clock.now());
+        let (cached, now) = (self.0.cached_versions(), self.0.clock.now());
         let backed_off = self.0.memories.backed_off(rs);
         let quotas_are_watched = self.0.memories.quota_watch.is_open.load(Ordering::Relaxed);
         let other_writer = self.0.mode.other_writer(now);
@@ -275,7 +269,6 @@ impl Inspector<'_> {
         self.0.cache.replica_sets().iter().filter_map(n_kept).sum()
     }
 
-    /// Sums up the records, for telemetry.
     pub fn totals(&self) -> Totals {
         self.0.memories.totals()
     }

@@ -19,13 +19,12 @@ use parking_lot::Mutex;
 use self::history::History;
 use self::own_writes::OwnWrites;
 use self::positions::{Positions, Resource, Versions, Waiting};
-use self::rejections::{QuotaQueues, Rejected, Rejection};
-use super::decide::status::Counts;
-use super::decide::{Doubt, May};
-use super::rejections::QuotaWatch;
+use self::rejections::{QuotaQueues, QuotaWatch, Rejected, Rejection};
 use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::{HashMap, turns};
+
+pub use self::own_writes::{Doubt, May};
 
 /// Below this number of records there is no sweep.
 const SWEEP_AT_LEAST: usize = 1024;
@@ -46,8 +45,7 @@ pub struct Memories {
 #[derive(Debug, Default)]
 struct State {
     records: Records,
-    /// Keys with written versions that the caches lacked at [`Memories::capture`]. A key
-    /// whose written versions were forgotten since drops out at its turn.
+    /// Keys with written versions that the caches lacked at [`Memories::capture`].
     waiting: Waiting,
     queues: QuotaQueues,
     /// What a new leader has to prove before it acts: that both caches have reached these
@@ -66,7 +64,7 @@ struct State {
 /// Boxed, since a table has up to twice as many places as records.
 type Records = HashMap<ObjectKey, Box<Memory>>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Memory {
     owner: Uid,
     /// Own writes that the watch has not shown, and the names of the next pods.
@@ -74,17 +72,15 @@ pub struct Memory {
     pub positions: Positions,
     /// When a status with mere progress may be written.
     pub next_status: Option<Instant>,
-    /// Past syncs, errors and changes.
     pub history: History,
     /// A pod that this daemon did not create, until a sync has asked who did.
     pub foreign_pod: Option<Arc<str>>,
     /// The last rejection, until creates are accepted or not needed.
-    rejected: Option<Box<Rejected>>,
+    pub(in crate::controller) rejected: Option<Box<Rejected>>,
     /// When the next old Failed pods may be deleted.
     pub next_old_failed_pods: Option<Instant>,
 }
 
-/// Sums over all records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Open expectations of creations and of deletions.
@@ -99,13 +95,7 @@ impl Memory {
     pub fn of(owner: &Uid) -> Self {
         Self {
             owner: owner.clone(),
-            own_writes: OwnWrites::default(),
-            positions: Positions::default(),
-            next_status: None,
-            history: History::default(),
-            foreign_pod: None,
-            rejected: None,
-            next_old_failed_pods: None,
+            ..Self::default()
         }
     }
 
@@ -178,12 +168,9 @@ pub struct RecordView {
     pub rejected: Option<(i64, Option<Duration>)>,
     /// How long a choice of pods to delete waits for a pod cache as new as the spec.
     pub spec_delay: Option<Duration>,
-    /// As [`OwnWrites::unknown_creations`].
     pub unknown_creations: Vec<Arc<str>>,
-    /// As [`OwnWrites::unknown_deletions`].
     pub unknown_deletions: Vec<Uid>,
     pub n_overdue: usize,
-    /// As [`OwnWrites::are_compared`].
     pub unknowns_are_compared: bool,
 }
 
@@ -240,37 +227,34 @@ impl Memories {
     }
 
     pub fn get<R>(&self, rs: &ReplicaSet, change: impl FnOnce(&mut Memory) -> R) -> Option<R> {
-        self.state.lock().of(&rs.key, &rs.uid).map(change)
+        self.get_of(&rs.key, &rs.uid, change)
     }
 
-    /// Records that a sync of this owner found pods of these names in the cache. Returns what it
-    /// may do by the other expectations; `None` without a record.
-    pub fn found(&self, key: &ObjectKey, owner: &Uid, names: &[&str]) -> Option<May> {
-        let now = self.clock.now();
-        let mut state = self.state.lock();
-        let writes = &mut state.of(key, owner)?.own_writes;
-        for name in names {
-            writes.creation_seen(name);
-        }
-        Some(writes.may(now))
+    /// As [`get`](Self::get), for the ReplicaSet `key` with the UID `owner`.
+    pub fn get_of<R>(
+        &self,
+        key: &ObjectKey,
+        owner: &Uid,
+        change: impl FnOnce(&mut Memory) -> R,
+    ) -> Option<R> {
+        self.state.lock().of(key, owner).map(change)
     }
 
     /// Forgets a deleted ReplicaSet: the one with UID `owner`, or with `None` any owner of the key.
     pub fn forget(&self, key: &ObjectKey, owner: Option<&Uid>) {
-        let mut state = self.state.lock();
-        let memory = state.records.get(key);
-        if memory.is_some_and(|memory| owner.is_none_or(|owner| memory.owner == *owner)) {
-            self.forget_in(&mut state, key);
-        }
+        self.forget_if(key, |it| owner.is_none_or(|owner| it.owner == *owner));
     }
 
     /// Forgets the record of `rs` if only `explain` uses it.
     pub fn forget_if_over(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
+        self.forget_if(&rs.key, |it| it.owner == rs.uid && it.is_over(now));
+    }
+
+    fn forget_if(&self, key: &ObjectKey, is_it: impl FnOnce(&Memory) -> bool) {
         let mut state = self.state.lock();
-        let memory = state.records.get(&rs.key);
-        if memory.is_some_and(|memory| memory.owner == rs.uid && memory.is_over(now)) {
-            self.forget_in(&mut state, &rs.key);
+        if state.records.get(key).is_some_and(|it| is_it(it)) {
+            self.forget_in(&mut state, key);
         }
     }
 
@@ -290,7 +274,7 @@ impl Memories {
 
     fn view(&self, key: &ObjectKey, cached: Versions) -> RecordView {
         let now = self.clock.now();
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         // An empty version never blocks, so it must not prove anything either.
         let is_reached = |target: &mut Versions| {
             let is_known = !target.pods.is_empty() && !target.replica_sets.is_empty();
@@ -299,39 +283,32 @@ impl Memories {
         if state.unproven.take_if(is_reached).is_some() {
             state.forget_confirmations();
         }
-        let State {
-            records,
-            waiting,
-            unproven,
-            ..
-        } = &mut *state;
         let mut view = RecordView::default();
-        if let Some(memory) = records.get_mut(key) {
+        if let Some(memory) = state.records.get_mut(key) {
+            if let Some(written) = memory.positions.written() {
+                state.waiting.remove(key, written);
+            }
             view = memory.view(cached, self.waits_for_written, now);
-            match memory.positions.written() {
-                Some(written) => waiting.add(key, written),
-                None => waiting.remove(key),
+            if let Some(written) = memory.positions.written() {
+                state.waiting.add(key, written);
             }
         } else {
             view.cached = cached;
         }
-        view.is_unproven = unproven.is_some();
+        view.is_unproven = state.unproven.is_some();
         view
     }
 
     /// Returns the keys whose wait ends now that a cache has reached `cached`. The watch threads
     /// call this. It calls `cached` at most once, never under the lock.
     pub fn advanced(&self, cached: impl FnOnce() -> Versions) -> Vec<ObjectKey> {
-        if self.state.lock().waiting.len() == 0 {
+        if self.state.lock().waiting.is_empty() {
             return Vec::new();
         }
         let cached = cached();
-        let mut state = self.state.lock();
-        let State {
-            records, waiting, ..
-        } = &mut *state;
-        let written = |key: &ObjectKey| records.get(key)?.positions.written();
-        waiting.take_shown(&cached, written)
+        let state = &mut *self.state.lock();
+        let written = |key: &ObjectKey| state.records.get(key)?.positions.written();
+        state.waiting.take_shown(&cached, written)
     }
 
     /// True while another daemon may lead: no key is enqueued. Takes no lock.
@@ -373,15 +350,11 @@ impl Memories {
         }
     }
 
-    /// Returns `counts` in a form comparable with `rs.status`. An API server that drops the number
-    /// of terminating pods stores none, so a comparison would cause one useless write per sync.
-    pub fn comparable(&self, rs: &ReplicaSet, counts: Counts) -> Counts {
-        let is_dropped = rs.status.terminating_replicas.is_none()
-            && self.terminating_is_dropped.load(Ordering::Relaxed);
-        Counts {
-            terminating: counts.terminating.filter(|_| !is_dropped),
-            ..counts
-        }
+    /// True if `rs.status` lacks the number of terminating pods because the API server drops it: a
+    /// comparison with it would cause one useless write per sync.
+    pub fn drops_terminating(&self, rs: &ReplicaSet) -> bool {
+        rs.status.terminating_replicas.is_none()
+            && self.terminating_is_dropped.load(Ordering::Relaxed)
     }
 
     pub fn totals(&self) -> Totals {
@@ -427,11 +400,11 @@ impl Memories {
     }
 
     fn forget_in(&self, state: &mut State, key: &ObjectKey) {
+        state.end_wait(key, false, self.clock.now());
         let memory = state.records.remove(key);
-        if let Some(last) = memory.and_then(|memory| memory.rejected) {
-            state.leave_queue(key, &last, false, self.clock.now());
+        if let Some(written) = memory.as_ref().and_then(|it| it.positions.written()) {
+            state.waiting.remove(key, written);
         }
-        state.waiting.remove(key);
     }
 }
 

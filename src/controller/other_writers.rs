@@ -63,8 +63,7 @@ impl OtherWriters {
 }
 
 impl Mode {
-    /// The report of another writer, if one was made within the last minutes.
-    pub(in crate::controller) fn other_writer(&self, now: Instant) -> Option<String> {
+    pub(super) fn other_writer(&self, now: Instant) -> Option<String> {
         match self {
             Self::Writes(writer) => writer.others.reported_within(EXPLAINED_FOR, now),
             Self::DryRun(_) => None,
@@ -72,7 +71,7 @@ impl Mode {
     }
 
     /// Records in `memory` that the watch showed this new pod, if this daemon did not create it.
-    pub(in crate::controller) fn note_foreign(&self, memory: &mut Memory, pod: &Pod) {
+    pub(super) fn note_foreign(&self, memory: &mut Memory, pod: &Pod) {
         if let Self::Writes(writer) = self
             && let Some(armed) = writer.others.armed.get()
             && !armed.is_as_new_as(&pod.resource_version)
@@ -85,15 +84,14 @@ impl Mode {
 
 impl Writer {
     /// Starts reporting foreign writes. Later calls have no effect.
-    pub(in crate::controller) fn start_detection(&self) {
+    pub(super) fn start_detection(&self) {
         let shown = || self.cache.pods_resource_version();
         self.others.armed.get_or_init(shown);
     }
 
     /// Reports who created a foreign pod, if the watch threads noted one. Blocks for one read then.
-    pub(in crate::controller) fn report_other_writer(&self, rs: &ReplicaSet) {
-        let take = |memory: &mut Memory| memory.foreign_pod.take();
-        let Some(pod) = self.memories.get(rs, take).flatten() else {
+    pub(super) fn report_other_writer(&self, rs: &ReplicaSet) {
+        let Some(pod) = self.memories.get(rs, |it| it.foreign_pod.take()).flatten() else {
             return;
         };
         let (others, now) = (&self.others, self.clock.now());

@@ -3,28 +3,19 @@
 //! quota's queue ([`Memories`](super::memory::Memories)); event handlers and the worker let its
 //! head retry.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::act::Writer;
-use super::decide::status::{Failure, bounded};
-use super::decide::step::Plan;
+use super::decide::plan::Plan;
+use super::decide::status::Failure;
 use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::rejections::{BackedOff, Rejection};
-use super::worker::in_milliseconds;
-use super::{ReplicaSetController, SyncError};
+use super::{Core, SyncError};
 use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
-use crate::stdx::stop::Latch;
+use crate::stdx::escape::bounded;
 use crate::workqueue::Priority;
-
-/// Whether quotas are watched. Shared by all controllers and the thread `watch-quotas`.
-#[derive(Debug, Default)]
-pub struct QuotaWatch {
-    /// Set when a quota first rejects a pod, so that other clusters need no watch.
-    pub is_needed: Latch,
-    pub is_open: AtomicBool,
-}
 
 impl Writer {
     /// Records the outcome of a sync's creates. If the sync no longer needs to create pods, clears
@@ -68,8 +59,9 @@ impl Writer {
         if !creates_later && !matches!(step.may, May::Report(_)) {
             return None;
         }
-        let message = |it: &mut Memory| it.last_rejection().map(str::to_owned);
-        let message = self.memories.get(rs, message).flatten()?;
+        let message = |it: &mut Memory| Some(it.rejected.as_ref()?.message.to_string());
+        let message = self.memories.get(rs, message);
+        let message = message.flatten()?;
         Some(self.failure(Plan::Create(1), &message))
     }
 
@@ -79,7 +71,7 @@ impl Writer {
     }
 }
 
-impl ReplicaSetController {
+impl Core {
     /// Records that a pod or a ReplicaSet of `namespace` may have freed quota. If quotas are
     /// watched, waits for their status instead: the API server frees quota only some time after the
     /// pod is gone.
@@ -89,7 +81,6 @@ impl ReplicaSetController {
         }
     }
 
-    /// Records that the quota of this name has changed.
     pub fn handle_quota_change(&self, namespace: &str, quota: &str) {
         self.enqueue_retries(self.memories.wake(namespace, Some(quota)));
     }
@@ -100,34 +91,9 @@ impl ReplicaSetController {
         }
     }
 
-    /// The last rejected create of the ReplicaSet `key`, and how long its creates are backed off.
     pub fn backed_off_of(&self, key: &ObjectKey) -> Option<BackedOff> {
         self.memories.backed_off(&*self.cache.replica_set(key)?)
     }
-}
-
-/// Describes a quota's error and when a create is tried again. `missing` pods are to be created.
-pub(super) fn describe_full_quota(
-    backed_off: &BackedOff,
-    error: &str,
-    missing: usize,
-) -> Option<String> {
-    let (Rejection::Quota(quota), Some(position)) = (&backed_off.rejection, backed_off.position)
-    else {
-        return None;
-    };
-    let why = match error.split_once(", used: ") {
-        Some((_, used)) => format!("is full (used: {used})"),
-        None => format!("rejects pods ({error})"),
-    };
-    let plural = if missing == 1 { "" } else { "s" };
-    Some(format!(
-        "quota \"{quota}\" {why}; {missing} pod{plural} missing; number {} of {} waiting for this \
-         quota; next attempt in {:?}",
-        position.n_before + 1,
-        position.len,
-        in_milliseconds(position.next_try_in),
-    ))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::act::Writer;
 use super::decide::May;
-use super::decide::step::{LARGE, Next};
+use super::decide::plan::{LARGE, Next};
 use super::memory::history::SyncEnd;
 use super::{ReplicaSetController, SyncError};
 use crate::api::ObjectKey;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::act::Writer;
 use super::decide::Pods;
+use super::decide::plan::BURST_REPLICAS;
 use super::decide::status::Counts;
-use super::decide::step::BURST_REPLICAS;
 use super::memory::Memory;
 use super::memory::history::SyncEnd;
 use super::memory::positions::{Resource, Versions};
@@ -21,8 +21,8 @@ use super::{FeatureGates, Mode, Options, Parts, ReplicaSetController, SyncError}
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, RetryBackoff, Uid,
-    WorkloadKind,
+    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, RetryBackoff, Selector,
+    Uid, WorkloadKind,
 };
 use crate::batches::FairPool;
 use crate::cache::Cache;
@@ -516,6 +516,11 @@ impl ReplicaSetController {
             (!needs_claims && !is_timed).then_some(counted),
             "{key}"
         );
+    }
+
+    pub(super) fn count_tallies(&self, rs: &ReplicaSet, selector: &Selector) -> Option<Counts> {
+        let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
+        self.count(rs, selector, &owned)
     }
 
     /// Counts the pods as a sync does before it adopts or releases any. `None` if a sync would not

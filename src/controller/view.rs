@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::ReplicaSetController;
+use super::Core;
 use super::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
 use super::decide::status::{Availability, Counts};
 use super::decide::{Doubt, May, Pods, Rules, View};
@@ -16,7 +15,7 @@ use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, Wo
 use crate::cache::Cache;
 use crate::cache::pods::PodBucket;
 
-impl ReplicaSetController {
+impl Core {
     /// Captures the record of `key`. Call this before the caches are read.
     ///
     /// A created pod may be missing although the cache has passed its version: the watch skipped
@@ -25,7 +24,7 @@ impl ReplicaSetController {
     /// control it, only the expiry ends the expectation. That limits the rate of creates if a
     /// webhook strips the owner of each new pod.
     pub(super) fn capture_record(&self, key: &ObjectKey) -> RecordView {
-        let mut record = self.memories.capture(key, || cached_versions(&self.cache));
+        let mut record = self.memories.capture(key, || self.cached_versions());
         let Some(owner) = &record.owner else {
             return record;
         };
@@ -38,11 +37,17 @@ impl ReplicaSetController {
                 None => is_missing = true,
             }
         }
-        if !seen.is_empty()
-            && let Some(may) = self.memories.found(key, owner, &seen)
-            && record.lagging.is_none()
-        {
-            record.may = may;
+        if !seen.is_empty() {
+            let now = self.clock.now();
+            let may = self.memories.get_of(key, owner, |it| {
+                for name in &seen {
+                    it.own_writes.creation_seen(name);
+                }
+                it.own_writes.may(now)
+            });
+            if record.lagging.is_none() {
+                record.may = may.unwrap_or(record.may);
+            }
         }
         if is_missing && matches!(record.may, May::Report(_)) {
             record.may = May::Verify(Doubt::Unseen);
@@ -75,12 +80,7 @@ impl ReplicaSetController {
         view.record = record;
         view.pods = match counts {
             Some(counts) if view.counts_are_enough(counts, owned.n_failed()) => {
-                let (counts, next_check) = if counts.depend_on_time(rs) {
-                    self.count_available(rs, counts, view.now)
-                } else {
-                    (counts, None)
-                };
-                Pods::Counted { counts, next_check }
+                self.counted(rs, counts, view.now)
             }
             _ => {
                 let [owned, orphans] = self.cache.pods_for(&owner, &rs.key.namespace);
@@ -108,6 +108,13 @@ impl ReplicaSetController {
         }
     }
 
+    pub(super) fn cached_versions(&self) -> Versions {
+        Versions {
+            pods: self.cache.pods_resource_version(),
+            replica_sets: self.cache.replica_sets_resource_version(),
+        }
+    }
+
     pub(super) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
         Rules {
             burst_replicas: self.options.burst_replicas,
@@ -125,30 +132,24 @@ impl ReplicaSetController {
         OwnerKey::new(self.kind.kind, &rs.key, &rs.uid)
     }
 
-    /// Returns `counts` with the pods that have been Ready for `minReadySeconds` as available, and
-    /// the time until the next pod becomes available. Visits the pods in place, without a list of
-    /// them.
-    pub(super) fn count_available(
-        &self,
-        rs: &ReplicaSet,
-        counts: Counts,
-        now: Timestamp,
-    ) -> (Counts, Option<Duration>) {
+    /// The view of these counts, with the pods that have been Ready for `minReadySeconds` as
+    /// available. Visits the pods in place, without a list of them, and only if time matters.
+    pub(super) fn counted(&self, rs: &ReplicaSet, mut counts: Counts, now: Timestamp) -> Pods {
         let mut availability = Availability::default();
-        // Every active pod matches the selector here; otherwise the tallies return no counts.
-        let add = &mut |pod: &Pod| {
-            if pod.is_active() {
-                availability.add(pod, rs.min_ready_seconds, now);
-            }
-        };
-        let owned = PodBucket::OwnedBy(self.owner_key(rs));
-        self.cache.pods.visit(&owned, add);
-        let counts = Counts {
+        if counts.depend_on_time(rs) {
+            // Every active pod matches the selector here; otherwise the tallies return no counts.
+            let add = &mut |pod: &Pod| {
+                if pod.is_active() {
+                    availability.add(pod, rs.min_ready_seconds, now);
+                }
+            };
+            let owned = PodBucket::OwnedBy(self.owner_key(rs));
+            self.cache.pods.visit(&owned, add);
             // A pod may have become Ready after the tallies were read.
-            available: availability.n_available.min(counts.ready),
-            ..counts
-        };
-        (counts, availability.next_check)
+            counts.available = availability.n_available.min(counts.ready);
+        }
+        let next_check = availability.next_check;
+        Pods::Counted { counts, next_check }
     }
 }
 
@@ -156,13 +157,6 @@ pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
     ObjectKey {
         namespace: Arc::clone(&owner.namespace),
         name: name.into(),
-    }
-}
-
-pub(super) fn cached_versions(cache: &Cache) -> Versions {
-    Versions {
-        pods: cache.pods_resource_version(),
-        replica_sets: cache.replica_sets_resource_version(),
     }
 }
 

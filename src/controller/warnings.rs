@@ -2,26 +2,27 @@
 //! annotations that cannot be understood, and scale-downs that protected pods block. None of them
 //! affects what the controller creates, deletes or writes.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Core;
 use super::act::Writer;
 use super::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use super::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
-use super::decide::step::Plan;
+use super::decide::plan::Plan;
 use super::decide::{Step, View};
+use super::memory::Memory;
 use super::memory::history::Mistake;
-use super::memory::{Memories, Memory};
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::policy::SCALE_DOWN;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, WorkloadKind};
 use crate::stdx::escape::shell_word;
+use crate::stdx::hash;
 
 /// Warns that `count` pods of `rs` have failed within this time, `pod` among them: a node rejects
 /// them, or a container cannot start. As upstream, the controller replaces each one at once
 /// (kubernetes/kubernetes#72593), so thousands of failed pods may pile up.
-pub(in crate::controller) fn warn_of_failures(
+pub(super) fn warn_of_failures(
     kind: &WorkloadKind,
     rs: &ReplicaSet,
     pod: &Pod,
@@ -38,7 +39,6 @@ pub(in crate::controller) fn warn_of_failures(
     );
 }
 
-/// The command that switches the back-off of `rs` on.
 pub fn back_off_command(rs: &ReplicaSet, resource: &str) -> String {
     let (namespace, name) = (shell_word(&rs.key.namespace), shell_word(&rs.key.name));
     format!(
@@ -47,13 +47,10 @@ pub fn back_off_command(rs: &ReplicaSet, resource: &str) -> String {
     )
 }
 
-/// Reason of the event about an annotation without effect.
 const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 
-/// Reason of the event about a Workload that this daemon does not support.
 const GANG_SCHEDULING_UNSUPPORTED: &str = "GangSchedulingUnsupported";
 
-/// That the pods of a ReplicaSet are created without a PodGroup of this Workload.
 pub fn no_gang(workload: &str) -> String {
     format!(
         "Workload {workload} asks for gang scheduling, which this daemon does not support: pods \
@@ -61,37 +58,37 @@ pub fn no_gang(workload: &str) -> String {
     )
 }
 
-/// Logs annotations without effect, once per generation and text. Returns what it logged. No change
-/// of an annotation changes the generation.
-pub(in crate::controller) fn log_mistakes(
-    kind: &WorkloadKind,
-    memories: &Memories,
-    rs: &ReplicaSet,
-) -> Option<String> {
-    let mistakes = Policy::mistakes(&rs.opt_ins);
-    if mistakes.is_empty() {
-        return None;
+impl Core {
+    /// Logs annotations without effect, once per generation and text. Returns what it logged. No
+    /// change of an annotation changes the generation.
+    pub(super) fn log_mistakes(&self, rs: &ReplicaSet) -> Option<String> {
+        let mistakes = Policy::mistakes(&rs.opt_ins);
+        if mistakes.is_empty() {
+            return None;
+        }
+        let (what, generation, text) = (Mistake::Annotations, rs.generation, hash(&mistakes));
+        let note = |it: &mut Memory| it.history.note_mistake(what, generation, text);
+        self.memories.with(rs, note).then(|| {
+            let message = mistakes.join("; ");
+            log::warn!(object:% = self.kind.named(&rs.key); "{message}");
+            message
+        })
     }
-    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&mistakes);
-    let (what, generation) = (Mistake::Annotations, rs.generation);
-    if !memories.with(rs, |it| it.history.note_mistake(what, generation, hash)) {
-        return None;
-    }
-    let message = mistakes.join("; ");
-    log::warn!(object:% = kind.named(&rs.key); "{message}");
-    Some(message)
 }
 
 impl Writer {
-    /// Reports a new step of the back-off of `rs`.
-    pub(in crate::controller) fn report_failing_pods(&self, rs: &ReplicaSet, message: String) {
+    fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
-        self.pod_control.warn(rs, FAILED_POD_BACKOFF, message);
+        self.pod_control.warn(rs, reason, message);
     }
 
-    /// Reports annotations without effect, as [`log_mistakes`] does: an event and a log line.
-    pub(in crate::controller) fn report_mistakes(&self, rs: &ReplicaSet) {
-        if let Some(message) = log_mistakes(self.kind, &self.memories, rs) {
+    pub(super) fn report_failing_pods(&self, rs: &ReplicaSet, message: String) {
+        self.warn(rs, FAILED_POD_BACKOFF, message);
+    }
+
+    /// Reports annotations without effect, as [`Core::log_mistakes`] does: an event and a log line.
+    pub(super) fn report_mistakes(&self, rs: &ReplicaSet) {
+        if let Some(message) = self.log_mistakes(rs) {
             self.pod_control.warn(rs, INVALID_ANNOTATION, message);
         }
     }
@@ -99,35 +96,36 @@ impl Writer {
     /// Reports that a Workload asks for gang scheduling, once per generation: an event, a log line
     /// and a metric. Only of a scale-up from zero, since this blocks for a list where Workloads are
     /// served.
-    pub(in crate::controller) fn report_gang_scheduling(&self, rs: &ReplicaSet, step: &Step) {
+    pub(super) fn report_gang_scheduling(&self, rs: &ReplicaSet, step: &Step) {
         let creates = step.acts() && matches!(step.plan, Plan::Create(_));
         if !creates || rs.status.replicas > 0 {
             return;
         }
-        let reported = |it: &mut Memory| Some(it.history.gang_workload.as_ref()?.0);
-        if self.memories.get(rs, reported).flatten() == Some(rs.generation) {
+        let reported = self
+            .memories
+            .get(rs, |it| Some(it.history.gang_workload.as_ref()?.0));
+        if reported.flatten() == Some(rs.generation) {
             return;
         }
-        let object = self.kind.named(&rs.key);
         match self.live.gang_workload(rs) {
             Ok(Some(workload)) => {
-                let message = no_gang(&workload);
-                log::warn!(object:%; "{message}");
                 self.metrics.gangs_ignored.inc();
-                self.pod_control
-                    .warn(rs, GANG_SCHEDULING_UNSUPPORTED, message);
+                self.warn(rs, GANG_SCHEDULING_UNSUPPORTED, no_gang(&workload));
                 let found = Some((rs.generation, workload.into()));
                 self.memories
                     .with(rs, |it| it.history.gang_workload = found);
             }
             Ok(None) => {}
-            Err(error) => log::debug!(object:%, error:%; "cannot list Workloads"),
+            Err(error) => {
+                let object = self.kind.named(&rs.key);
+                log::debug!(object:%, error:%; "cannot list Workloads");
+            }
         }
     }
 
     /// Reports marks of pods that cannot be understood, once per generation and only when a
     /// scale-down respects marks: an event and a log line.
-    pub(in crate::controller) fn report_unreadable_marks(&self, view: &View<'_>, step: &Step) {
+    pub(super) fn report_unreadable_marks(&self, view: &View<'_>, step: &Step) {
         let scales_down = step.effects.block.is_some() || matches!(step.plan, Plan::Delete(_));
         if !scales_down || !view.rules.policy.scale_down_protection {
             return;
@@ -147,31 +145,23 @@ impl Writer {
             "ignoring the annotation {SCALE_DOWN} of {count} pods (such as {name}): expected never \
              or first"
         );
-        log::warn!(object:% = self.kind.named(&rs.key); "{message}");
-        self.pod_control.warn(rs, INVALID_ANNOTATION, message);
+        self.warn(rs, INVALID_ANNOTATION, message);
     }
 
     /// Records an event if a block of a scale-down began, or passed its timeout, with this status.
     /// The stored condition shows that it was reported, so a restart causes no second event.
-    pub(in crate::controller) fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
-        let shown = |status: &ReplicaSetStatus| {
-            let mut conditions = status.conditions.iter();
-            conditions.find(|condition| is_block(condition)).cloned()
-        };
-        let (before, after) = (shown(&rs.status), shown(updated));
-        let Some(Condition {
-            reason: Some(reason),
-            message: Some(message),
-            ..
-        }) = after
-        else {
-            return;
-        };
-        if before.and_then(|before| before.reason).as_ref() != Some(&reason) {
-            let event = match &*reason {
-                PROTECTED_TIMEOUT => PROTECTED_TIMEOUT,
+    pub(super) fn report_block(&self, rs: &ReplicaSet, updated: &ReplicaSetStatus) {
+        fn shown(status: &ReplicaSetStatus) -> Option<&Condition> {
+            status.conditions.iter().find(|it| is_block(it))
+        }
+        let Some(after) = shown(updated) else { return };
+        let before = shown(&rs.status).and_then(|before| before.reason.as_ref());
+        if before != after.reason.as_ref() {
+            let event = match after.reason.as_deref() {
+                Some(PROTECTED_TIMEOUT) => PROTECTED_TIMEOUT,
                 _ => SCALE_DOWN_BLOCKED,
             };
+            let message = after.message.clone().unwrap_or_default();
             log::info!(object:% = self.kind.named(&rs.key); "{event}: {message}");
             self.pod_control.warn(rs, event, message);
         }

@@ -10,7 +10,7 @@ use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::Resource;
-use super::rejections::describe_full_quota;
+use super::memory::rejections::{BackedOff, Rejection};
 use super::{Mode, ReplicaSetController, SyncError};
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::api::{ObjectKey, ReplicaSet};
@@ -24,13 +24,46 @@ fn spread(retry_after: Duration, random: f64) -> Duration {
     least + least.mul_f64(random / 2.0)
 }
 
-/// The time without a fraction of a millisecond, for the log.
-pub(super) fn in_milliseconds(time: Duration) -> Duration {
+/// When the next attempt is due, for the log. An operator notices no delay below a second.
+fn next_attempt(delay: Duration) -> String {
+    match delay.as_secs() {
+        0 => "next attempt in less than 1s".to_owned(),
+        _ => format!("next attempt in {:?}", in_milliseconds(delay)),
+    }
+}
+
+fn in_milliseconds(time: Duration) -> Duration {
     Duration::new(time.as_secs(), time.subsec_millis() * 1_000_000)
 }
 
+/// Describes a quota's error and when a create is tried again. `missing` pods are to be created.
+fn describe_full_quota(
+    backed_off: &BackedOff,
+    error: &SyncError,
+    missing: usize,
+) -> Option<String> {
+    let (Rejection::Quota(quota), Some(position)) = (&backed_off.rejection, backed_off.position)
+    else {
+        return None;
+    };
+    let error = error.to_string();
+    let why = match error.split_once(", used: ") {
+        Some((_, used)) => format!("is full (used: {used})"),
+        None => format!("rejects pods ({error})"),
+    };
+    let (number, of, plural) = (
+        position.n_before + 1,
+        position.len,
+        if missing == 1 { "" } else { "s" },
+    );
+    let next = next_attempt(position.next_try_in);
+    Some(format!(
+        "quota \"{quota}\" {why}; {missing} pod{plural} missing; number {number} of {of} waiting \
+         for this quota; {next}"
+    ))
+}
+
 impl ReplicaSetController {
-    /// Waits for a key and syncs it. Returns false once the queue is shut down and empty.
     pub fn process_next_work_item(&self) -> bool {
         let wait = thread::enter("waits for work", "");
         let key = self.queue.get();
@@ -90,13 +123,15 @@ impl ReplicaSetController {
             // The next sync is backed off, and schedules everything but creates.
             self.add_to_queue(key, Priority::Low, Duration::ZERO);
             (backed_off.n_rejections, backed_off.remaining)
-        } else if let Some(after) = error.retry_after() {
-            // The key waits, and no worker does.
-            let after = spread(after, fastrand::f64());
-            self.add_to_queue(key, Priority::High, after);
-            (self.queue.num_requeues(key), after)
         } else {
-            let delay = self.queue.add_rate_limited(key.clone());
+            let delay = if let Some(after) = error.retry_after() {
+                // The key waits, and no worker does.
+                let after = spread(after, fastrand::f64());
+                self.add_to_queue(key, Priority::High, after);
+                after
+            } else {
+                self.queue.add_rate_limited(key.clone())
+            };
             (self.queue.num_requeues(key), delay)
         };
         let is_decade = n_failures > 0 && 10_u32.pow(n_failures.ilog10()) == n_failures;
@@ -108,27 +143,24 @@ impl ReplicaSetController {
             return;
         }
         let object = self.kind.named(key);
-        if let (Some(backed_off), Some(batch)) = (&backed_off, batch) {
-            let missing = batch.count - batch.done;
-            if let Some(what) = describe_full_quota(backed_off, &error.to_string(), missing) {
-                return log::log!(level, object:% = object; "{what}");
-            }
+        let (next, next_in) = (next_attempt(retry_in), in_milliseconds(retry_in));
+        let Some(batch @ Batch { done, count, .. }) = batch else {
+            return log::log!(
+                level, object:% = object, error:%, nextTry:? = next_in; "sync failed, {next}"
+            );
+        };
+        let full = backed_off.and_then(|it| describe_full_quota(&it, error, count - done));
+        if let Some(what) = full {
+            return log::log!(level, object:% = object; "{what}");
         }
-        let next = in_milliseconds(retry_in);
-        match batch {
-            Some(batch @ Batch { done, count, .. }) => match batch.did {
-                Did::Created => log::log!(
-                    level, object:% = object, error:%, created = done, wanted = count,
-                    nextTry:? = next; "{batch}, next attempt in {next:?}"
-                ),
-                Did::Deleted => log::log!(
-                    level, object:% = object, error:%, deleted = done, wanted = count,
-                    nextTry:? = next; "{batch}, next attempt in {next:?}"
-                ),
-            },
-            None => log::log!(
-                level, object:% = object, error:%, nextTry:? = next;
-                "sync failed, next attempt in {next:?}"
+        match batch.did {
+            Did::Created => log::log!(
+                level, object:% = object, error:%, created = done, wanted = count,
+                nextTry:? = next_in; "{batch}, {next}"
+            ),
+            Did::Deleted => log::log!(
+                level, object:% = object, error:%, deleted = done, wanted = count,
+                nextTry:? = next_in; "{batch}, {next}"
             ),
         }
     }
@@ -191,18 +223,18 @@ impl ReplicaSetController {
     pub(super) fn note_backed_off(&self, rs: &ReplicaSet, step: &Step) {
         let n_backed_off = step.effects.n_backed_off();
         let note = |memory: &mut Memory| memory.history.n_backed_off = n_backed_off;
-        if n_backed_off > 0 {
+        // Without a record nothing was backed off.
+        if self.memories.get(rs, note).is_none() && n_backed_off > 0 {
             self.memories.with(rs, note);
-        } else {
-            // Without a record nothing was backed off.
-            self.memories.get(rs, note);
         }
     }
 
     pub(super) fn note_converged(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
-        let note = |memory: &mut Memory| memory.history.note_converged(rs, now);
-        if let Some(after) = self.memories.get(rs, note).flatten() {
+        let after = self
+            .memories
+            .get(rs, |it| it.history.note_converged(rs, now));
+        if let Some(after) = after.flatten() {
             self.metrics.converge.observe(after.as_secs_f64());
         }
     }

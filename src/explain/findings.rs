@@ -13,7 +13,6 @@ use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
 use crate::controller::decide::optional::protection::Block;
-use crate::controller::decide::status::is_available;
 use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::rejections::{BackedOff, PAUSE_MAX, Rejection};
@@ -356,7 +355,7 @@ pub(super) fn unavailable(
 ) -> Option<Finding> {
     let seconds = facts.replica_set.min_ready_seconds;
     let mut groups: BTreeMap<String, Vec<&Pod>> = BTreeMap::new();
-    let unavailable = active.iter().filter(|pod| !is_available(pod, seconds, now));
+    let unavailable = active.iter().filter(|pod| !pod.is_available(seconds, now));
     for pod in unavailable {
         groups
             .entry(state_of(pod, sources, seconds))

@@ -173,23 +173,20 @@ pub struct Deletion {
     pub because: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ties_with: Option<String>,
+    /// True if no scale-down deletes it.
+    #[serde(skip)]
+    pub is_spared: bool,
 }
 
 impl Deletion {
-    /// Why a scale-down spares a pod.
-    pub const SPARED: &str = "annotated scale-down=never: no scale-down deletes it";
-
     pub(super) fn new(pod: &Pod, rule: Option<&'static str>, because: impl Into<String>) -> Self {
         Self {
             pod: pod.key.name.to_string(),
             rule,
             because: because.into(),
             ties_with: None,
+            is_spared: false,
         }
-    }
-
-    fn is_spared(&self) -> bool {
-        self.because == Self::SPARED
     }
 
     fn why(&self) -> String {
@@ -423,7 +420,7 @@ impl Report {
         if self.deletion_order.len() < 2 || !self.next.pods.is_empty() {
             return Ok(());
         }
-        let spared = self.deletion_order.iter().position(Deletion::is_spared);
+        let spared = self.deletion_order.iter().position(|it| it.is_spared);
         let (deleted, spared) = self
             .deletion_order
             .split_at(spared.unwrap_or(self.deletion_order.len()));

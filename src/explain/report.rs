@@ -16,8 +16,7 @@ use crate::controller::decide::deletion_order::{
 use crate::controller::decide::optional::order::{
     Because, NodePods, Places, PreferredPod, is_one_class, prefer,
 };
-use crate::controller::decide::status::is_available;
-use crate::controller::decide::step::{Plan, plan};
+use crate::controller::decide::plan::{Plan, plan};
 use crate::controller::decide::{Claim, Pods, Step, claim_of};
 use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::RecordView;
@@ -79,7 +78,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         owned: facts.owned.len(),
         active: active.len(),
         ready: count(&|pod| pod.is_ready),
-        available: count(&|pod| is_available(pod, rs.min_ready_seconds, now)),
+        available: count(&|pod| pod.is_available(rs.min_ready_seconds, now)),
         generation: rs.generation,
         observed_generation: rs.status.observed_generation,
         findings: Vec::new(),
@@ -113,7 +112,7 @@ fn since(facts: &ReplicaSetFacts, active: &[Arc<Pod>], now: Timestamp) -> Option
     let conditions = conditions.filter(|condition| condition.status == "True");
     let conditions = conditions.filter_map(|condition| condition.last_transition_time);
     let pods = active.iter();
-    let pods = pods.filter(|pod| !is_available(pod, rs.min_ready_seconds, now));
+    let pods = pods.filter(|pod| !pod.is_available(rs.min_ready_seconds, now));
     let pods = pods.filter_map(|pod| pod.creation.max(pod.ready_transition));
     let objects = pods.chain(rs.deletion).map(CompactTimestamp::timestamp);
     let memory = facts.memory.as_ref();
@@ -362,19 +361,22 @@ fn deletions(sorted: &[PreferredPod], places: &Places, order: DeletionOrder) -> 
 fn deletion(ranked: &RankedPod, other: Option<&RankedPod>, order: DeletionOrder) -> Deletion {
     let pod = &ranked.pod;
     if order.marks.spare(pod) {
-        return Deletion::new(pod, Some(Rule::Mark.name()), Deletion::SPARED);
+        let because = "annotated scale-down=never: no scale-down deletes it";
+        return Deletion {
+            is_spared: true,
+            ..Deletion::new(pod, Some(Rule::Mark.name()), because)
+        };
     }
     let Some(other) = other else {
         return Deletion::new(pod, None, "deleted last");
     };
-    let Some((rule, _)) = first_difference(ranked, other, order) else {
-        let other = other.pod.key.name.to_string();
-        return Deletion {
-            ties_with: Some(other.clone()),
-            ..Deletion::new(pod, None, format!("ties with {other}"))
-        };
-    };
-    Deletion::new(pod, Some(rule.name()), because(rule, ranked, other))
+    match first_difference(ranked, other, order) {
+        Some((rule, _)) => Deletion::new(pod, Some(rule.name()), because(rule, ranked, other)),
+        None => Deletion {
+            ties_with: Some(other.pod.key.name.to_string()),
+            ..Deletion::new(pod, None, format!("ties with {}", other.pod.key.name))
+        },
+    }
 }
 
 fn because(rule: Rule, a: &RankedPod, b: &RankedPod) -> String {
@@ -513,7 +515,7 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
         }
     });
     let in_domain = because.in_domain.map(|n| {
-        let domain = match places.label() {
+        let domain = match places.label.as_deref() {
             Some(key) => match pod.labels.get(key) {
                 Some(value) => format!("{key}={value}"),
                 None => format!("no {key}"),
@@ -524,6 +526,6 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
         format!("{n} {pods_are} in {domain}, and no other domain has more pods to delete")
     });
     let both = [in_domain, on_node].into_iter().flatten();
-    let text = both.collect::<Vec<_>>().join("; ");
-    Deletion::new(pod, Some(because.preference.name()), text)
+    let both: Vec<_> = both.collect();
+    Deletion::new(pod, Some(because.preference.name()), both.join("; "))
 }

@@ -1,7 +1,8 @@
 //! Additions to the standard library: named threads that register their work, a stop signal, flags
-//! to wait for, fake and boot clocks, fast maps, back-off, build information, certificates and keys
-//! of TLS, escaping of foreign text, files with a bound, a standard error that cannot block, and
-//! the seam of simulations ([`turns`]). Imports nothing else of the crate.
+//! to wait for, fake and boot clocks, fast maps, a hash, a sort for any comparison, back-off, build
+//! information, certificates and keys of TLS, escaping of foreign text, files with a bound, a
+//! standard error that cannot block, and the seam of simulations ([`turns`]). Imports nothing else
+//! of the crate.
 //!
 //! # Locks
 //!
@@ -25,6 +26,8 @@ pub mod thread;
 pub mod tls;
 pub mod turns;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 #[cfg(not(any(test, feature = "simulation")))]
 use foldhash::fast::RandomState;
 // Simulations repeat: the order of a map must not change from run to run.
@@ -40,6 +43,37 @@ pub type HashSet<T> = std::collections::HashSet<T, RandomState>;
 /// A vector or table is shrunk once its capacity exceeds its content by this factor, so that memory
 /// is released after a peak.
 pub const SHRINK_FACTOR: usize = 4;
+
+/// A hash that is the same in each process.
+pub fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A stable merge sort; `is_after(a, b)` is true if `b` has to come before `a`. Unlike the standard
+/// library's, it never panics, whatever the comparison.
+pub fn merge_sort<T>(mut items: Vec<T>, is_after: &dyn Fn(&T, &T) -> bool) -> Vec<T> {
+    if items.len() < 2 {
+        return items;
+    }
+    let right = items.split_off(items.len() / 2);
+    let len = items.len() + right.len();
+    let mut left = merge_sort(items, is_after).into_iter().peekable();
+    let mut right = merge_sort(right, is_after).into_iter().peekable();
+    let mut merged = Vec::with_capacity(len);
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = if is_after(a, b) {
+            right.next()
+        } else {
+            left.next()
+        };
+        merged.extend(next);
+    }
+    merged.extend(left);
+    merged.extend(right);
+    merged
+}
 
 pub fn random_uuid() -> String {
     of(fastrand::u128(..))

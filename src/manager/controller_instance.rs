@@ -13,7 +13,7 @@ use crate::batches::BatchRunner;
 use crate::cache::{Cache, PodStore, ReplicaSetStore, Store};
 use crate::client::ClientConfig;
 use crate::controller::dry_run::DryRun;
-use crate::controller::rejections::QuotaWatch;
+use crate::controller::memory::rejections::QuotaWatch;
 use crate::controller::{Parts, ReplicaSetController};
 use crate::deployment::{self, CONTROLLER, Deployment, DeploymentController, ReplicaSet, Writer};
 use crate::live::{RealLiveReader, Workloads};

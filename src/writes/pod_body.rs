@@ -15,6 +15,7 @@ use crate::api::protobuf::{
 };
 use crate::api::replica_set::Template;
 use crate::api::{ControllingReference, ReplicaSet, ResourceVersion, Uid, WorkloadKind};
+use crate::stdx::hash;
 
 /// The body that creates the pod `name` from the template of `rs`. Copies the template's labels,
 /// annotations, finalizers and spec byte by byte in their original encoding, and sets `rs` as the
@@ -43,6 +44,45 @@ pub fn create_body(
         None => return Err(WriteError::Local("the pod template is missing".to_owned())),
     };
     body.map_err(|error| WriteError::Local(format!("the pod template is unreadable: {error}")))
+}
+
+/// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
+const NAME_BYTES_MAX: usize = 63;
+
+/// Characters behind the prefix (apiserver `pkg/storage/names/generate.go:randomLength`).
+const SUFFIX_LENGTH: usize = 5;
+
+/// Characters that spell no words (apimachinery `pkg/util/rand/rand.go:alphanums`).
+pub(crate) const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Number of suffixes: 27^5.
+pub(crate) const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
+
+/// Odd and no multiple of 3, so multiplication modulo [`N_SUFFIXES`] is a permutation; about 0.618
+/// times as large, so neighbours are far apart.
+const STRIDE: u64 = 8_868_113;
+
+/// The name of the pod with this number. All versions of a ReplicaSet share one cycle through the
+/// 27^5 suffixes, in an order that each UID shuffles; the number of a version is its start in the
+/// cycle. Each stored pod takes a version of its own, so no name returns until the API server has
+/// issued 14 million versions. The exception is a pod that appeared and vanished since the last
+/// write of the ReplicaSet, if the daemon restarts then.
+pub fn pod_name(rs: &ReplicaSet, number: u64) -> String {
+    let mut name = generate_name(&rs.key.name);
+    name.truncate(NAME_BYTES_MAX - SUFFIX_LENGTH);
+    name + &suffix(&rs.uid, number)
+}
+
+/// The suffix at `index` in the cycle of this UID.
+pub(crate) fn suffix(uid: &Uid, index: u64) -> String {
+    let base = ALPHABET.len() as u64;
+    let mut number = (index % N_SUFFIXES * STRIDE + hash(uid) % N_SUFFIXES) % N_SUFFIXES;
+    let draw = |_| {
+        let digit = usize::try_from(number % base).expect("a remainder below 27");
+        number /= base;
+        char::from(ALPHABET[digit])
+    };
+    (0..SUFFIX_LENGTH).map(draw).collect()
 }
 
 /// `generateName` of a ReplicaSet's pods, and the prefix of their names.

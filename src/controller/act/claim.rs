@@ -62,7 +62,6 @@ impl Writer {
         }
     }
 
-    /// Adopts one pod. Returns false if the pod is gone.
     fn adopt_pod(
         &self,
         rs: &ReplicaSet,
@@ -129,18 +128,17 @@ impl Writer {
     /// Checks at the API server that `rs` still exists and is not being deleted. Runs at most once
     /// per sync, and only before an adoption, because the cache may lag behind a deletion.
     fn can_adopt(&self, rs: &ReplicaSet) -> Result<(), SyncError> {
-        let fresh = self.live.get_replica_set(&rs.key);
-        let fresh = fresh.map_err(|error| {
-            if error.is_stopped() {
-                return error.into();
+        let fresh = match self.live.get_replica_set(&rs.key) {
+            Ok(fresh) => fresh,
+            Err(error) if error.is_stopped() => return Err(error.into()),
+            Err(error) => {
+                let why = format!("can't recheck DeletionTimestamp: {error}");
+                if error.is_not_found() {
+                    return Err(SyncError::Deleted(why));
+                }
+                return Err(WriteError::Local(why).into());
             }
-            let why = format!("can't recheck DeletionTimestamp: {error}");
-            if error.is_not_found() {
-                SyncError::Deleted(why)
-            } else {
-                WriteError::Local(why).into()
-            }
-        })?;
+        };
         let key = &rs.key;
         if fresh.uid != rs.uid {
             let (kind, got, wanted) = (self.kind.kind, &fresh.uid, &rs.uid);
@@ -148,16 +146,13 @@ impl Writer {
                 "original {kind} {key} is gone: got uid {got}, wanted {wanted}"
             )));
         }
-        match fresh.deletion {
-            Some(at) => Err(SyncError::Deleted(format!(
-                "{key} has just been deleted at {at}"
-            ))),
-            None => Ok(()),
-        }
+        fresh.deletion.map_or(Ok(()), |at| {
+            let why = format!("{key} has just been deleted at {at}");
+            Err(SyncError::Deleted(why))
+        })
     }
 }
 
-/// Body of the patch that removes an owner from a pod.
 fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
     patch_of(pod, &json!({"$patch": "delete", "uid": owner}))
 }

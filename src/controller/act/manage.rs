@@ -11,10 +11,9 @@ use crate::batches::{Jobs, SLOW_START_INITIAL_BATCH_SIZE, slow_start_batch};
 use crate::controller::act::{Batch, Did};
 use crate::controller::decide::deletion_order::age_ratios;
 use crate::controller::decide::optional::respects_marks;
-use crate::controller::decide::step::Plan;
+use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Step, View};
-use crate::controller::memory::own_writes::Returned;
-use crate::controller::memory::{Memory, own_writes};
+use crate::controller::memory::own_writes::{self, Returned};
 use crate::controller::view::pod_key;
 use crate::controller::{SyncError, outcome_of};
 use crate::stdx::{thread, turns};
@@ -163,8 +162,8 @@ impl Writer {
         // keeps later syncs from trying.
         if error.is_namespace_terminating() {
             let (message, at) = (error.to_string(), self.clock.wall());
-            let note = |memory: &mut Memory| memory.history.note_permanent_error(message, at);
-            self.memories.with(rs, note);
+            self.memories
+                .with(rs, |it| it.history.note_permanent_error(message, at));
             return Ok(false);
         }
         if error.is_unknown() {
@@ -184,14 +183,9 @@ impl Writer {
         self.own_writes(rs, |it| it.creation_is_unknown(name, is_answered, now));
     }
 
-    /// Deletes the chosen pods, all in one batch. Blocks until every request has ended.
     fn delete_pods(&self, view: &View<'_>, step: &Step) -> Result<(), SyncError> {
         let rs = view.rs;
-        let Step {
-            active,
-            delete: pods,
-            ..
-        } = step;
+        let (active, pods) = (&step.active, &step.delete);
         let has_ended = |uid: &&Uid| !active.iter().any(|pod| pod.uid == **uid);
         self.own_writes(rs, |writes| {
             for uid in view.record.unknown_deletions.iter().filter(has_ended) {
@@ -335,7 +329,6 @@ impl Writer {
         waits
     }
 
-    /// Runs the writes of one batch, starting with `n_first` of them, and logs how it ended.
     fn run_batch(
         &self,
         rs: &ReplicaSet,
@@ -347,8 +340,7 @@ impl Writer {
             tenant: rs.key.namespace_hash(),
         };
         let (done, result) = slow_start_batch(jobs, n_first, &*self.batches, write);
-        let batch = Batch { did, done, count };
-        let level = level_of_batch(done, &result);
+        let (batch, level) = (Batch { did, done, count }, level_of_batch(done, &result));
         let object = self.kind.named(&rs.key);
         match did {
             Did::Created => {
@@ -363,8 +355,8 @@ impl Writer {
 
     fn note_first_request(&self, rs: &ReplicaSet) {
         let now = self.clock.now();
-        let note = |memory: &mut Memory| memory.history.note_request(rs, now);
-        if let Some(after) = self.memories.get(rs, note).flatten() {
+        let after = self.memories.get(rs, |it| it.history.note_request(rs, now));
+        if let Some(after) = after.flatten() {
             self.metrics.first_request.observe(after.as_secs_f64());
         }
     }

@@ -7,8 +7,7 @@ use super::Writer;
 use super::manage::Deleted;
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
-use crate::controller::decide::step::Next;
-use crate::controller::memory::Memory;
+use crate::controller::decide::plan::Next;
 use crate::controller::outcome_of;
 use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
@@ -39,8 +38,10 @@ impl Writer {
             return;
         }
         let now = self.clock.now();
-        let not_before = |memory: &mut Memory| memory.next_old_failed_pods;
-        let not_before = self.memories.get(rs, not_before).flatten();
+        let not_before = self
+            .memories
+            .get(rs, |it| it.next_old_failed_pods)
+            .flatten();
         if let Some(at) = not_before.filter(|at| *at > now) {
             return next.to_report(at);
         }
@@ -51,42 +52,39 @@ impl Writer {
             self.pod_control.n_spare_requests()
         };
         let count = old.len().min(PER_SYNC).min(n_spare);
-        let results = old[..count].iter().map(|pod| {
-            self.delete_old_failed_pod(rs, pod)
-                .map_err(|it| (it, &pod.key.name))
-        });
-        let result: Result<Vec<Deleted>, _> = results.collect();
-        let pause = match result {
-            // The lease renewal may just be late; retry.
-            Err((WriteError::Stopped, _)) => return next.to_report(now + PAUSE),
-            Err((error, name)) => {
-                log::warn!(
-                    object:% = self.kind.named(&rs.key), error:%;
-                    "cannot delete old Failed pod {name}; retrying in a minute"
-                );
-                REJECTED_PAUSE
-            }
-            Ok(deleted) => {
-                let n_of = |how: Deleted| deleted.iter().filter(|it| **it == how).count();
-                let n_deleted = n_of(Deleted::Success);
-                if n_deleted > 0 {
-                    log::info!(
-                        object:% = self.kind.named(&rs.key),
-                        deleted = n_deleted, wanted = old.len();
-                        "deleted {n_deleted} of {} old Failed pods",
-                        old.len()
+        let object = self.kind.named(&rs.key);
+        let (mut n_deleted, mut n_changed, mut pause) = (0, 0, PAUSE);
+        for pod in &old[..count] {
+            match self.delete_old_failed_pod(rs, pod) {
+                Ok(Deleted::Success) => n_deleted += 1,
+                Ok(Deleted::Gone) => {}
+                Ok(Deleted::Superseded) => n_changed += 1,
+                // The lease renewal may just be late; retry.
+                Err(WriteError::Stopped) => return next.to_report(now + PAUSE),
+                Err(error) => {
+                    log::warn!(
+                        object:%, error:%;
+                        "cannot delete old Failed pod {}; retrying in a minute",
+                        pod.key.name
                     );
-                }
-                // A webhook may reject every delete as a conflict.
-                if count > 0 && n_of(Deleted::Superseded) == count {
-                    REJECTED_PAUSE
-                } else {
-                    PAUSE
+                    pause = REJECTED_PAUSE;
+                    break;
                 }
             }
-        };
-        let wait = |memory: &mut Memory| memory.next_old_failed_pods = Some(now + pause);
-        self.memories.with(rs, wait);
+        }
+        if n_deleted > 0 {
+            log::info!(
+                object:%, deleted = n_deleted, wanted = old.len();
+                "deleted {n_deleted} of {} old Failed pods",
+                old.len()
+            );
+        }
+        // A webhook may reject every delete as a conflict.
+        if count > 0 && n_changed == count {
+            pause = REJECTED_PAUSE;
+        }
+        self.memories
+            .with(rs, |it| it.next_old_failed_pods = Some(now + pause));
         if count < old.len() || pause == REJECTED_PAUSE {
             next.to_report(now + pause);
         }

@@ -11,9 +11,9 @@ use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::SyncError;
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::is_own as is_of_opt_in;
+use crate::controller::decide::plan::Next;
 use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, StatusChange, calculate_status};
-use crate::controller::decide::step::Next;
 use crate::controller::memory::positions::Resource;
 use crate::writes::WriteError;
 
@@ -40,11 +40,9 @@ impl Writer {
         let event = step.effects.add_conditions(&mut status, rs, failure);
         let now = self.clock.now();
         let next_status = || self.memories.get(rs, |it| it.next_status).flatten();
-        match StatusChange::of(
-            rs,
-            &status,
-            self.memories.comparable(rs, Counts::from(&status)),
-        ) {
+        let counts = Counts::from(&status);
+        let counts = counts.with_terminating(!self.memories.drops_terminating(rs));
+        match StatusChange::of(rs, &status, counts) {
             StatusChange::Nothing => return Ok(()),
             StatusChange::Progress if let Some(at) = next_status().filter(|at| *at > now) => {
                 next.to_report(at);
@@ -86,11 +84,9 @@ impl Writer {
             let error = match self.replica_set_control.update_status(&current, &status) {
                 Ok(updated) => {
                     let n_pods = updated.status.replicas.max(updated.replicas);
-                    let now = self.clock.now();
-                    self.memories.with(rs, |memory| {
-                        let longest = self.options.status_update_interval;
-                        memory.next_status = Some(now + pause_after(n_pods, longest));
-                    });
+                    let pause = pause_after(n_pods, self.options.status_update_interval);
+                    let next = Some(self.clock.now() + pause);
+                    self.memories.with(rs, |it| it.next_status = next);
                     self.memories
                         .note_terminating_support(&status, &updated.status);
                     return Ok(Arc::new(updated));
@@ -136,13 +132,7 @@ impl Writer {
         if cached.is_as_new_as(&rs.resource_version) {
             return;
         }
-        let now = self.clock.now();
-        self.memories.with(rs, |memory| {
-            let version = &rs.resource_version;
-            memory
-                .positions
-                .wrote_at(Resource::ReplicaSets, version, now);
-        });
+        self.wrote_at(rs, Resource::ReplicaSets, &rs.resource_version);
     }
 }
 
@@ -173,7 +163,6 @@ fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> Repli
     computed
 }
 
-/// True for the conditions that this controller sets, and removes.
 fn is_own(condition: &Condition) -> bool {
     condition.type_ == REPLICA_FAILURE || is_of_opt_in(condition)
 }

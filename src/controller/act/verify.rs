@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Writer;
-use crate::api::{OwnerKey, Pod, ReplicaSet, Selector, Uid};
+use crate::api::{Pod, ReplicaSet, Selector, Uid};
 use crate::controller::SyncError;
 use crate::controller::decide::Doubt;
 use crate::controller::memory::positions::Versions;
-use crate::controller::view::cached_versions;
 
 /// Delay until the next check whether the watch has shown a changed ReplicaSet, in case no event
 /// does.
@@ -31,8 +30,8 @@ impl Writer {
                     let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
                     self.memories.set_target(Versions { pods, replica_sets });
                 }
-                let cached = || cached_versions(&self.cache);
-                if !self.memories.capture(&rs.key, cached).is_unproven {
+                let view = self.memories.capture(&rs.key, || self.cached_versions());
+                if !view.is_unproven {
                     return Ok(Duration::ZERO);
                 }
                 if !self.confirm_spec(rs)? {
@@ -94,27 +93,19 @@ impl Writer {
         rs: &ReplicaSet,
         selector: &Selector,
     ) -> Result<Vec<Pod>, SyncError> {
-        let owner = OwnerKey::new(self.kind.kind, &rs.key, &rs.uid);
         // ORDER: before the LIST. A pod that the cache shows later is younger than the LIST.
-        let cached = self.cache.pods_owned_by(&owner);
+        let cached = self.cache.pods_owned_by(&self.owner_key(rs));
         let live = self.live.list_pods(rs, selector)?;
-        let known_uids: HashSet<&Uid> = cached.iter().map(|pod| &pod.uid).collect();
-        let live_uids: HashSet<&Uid> = live
-            .iter()
-            .filter(|pod| pod.is_active())
-            .map(|pod| &pod.uid)
-            .collect();
-        let creations: Vec<&Pod> = live
-            .iter()
-            .filter(|pod| pod.is_active() && pod.is_controlled_by(&rs.uid))
-            .filter(|pod| !known_uids.contains(&pod.uid))
-            .collect();
-        let deletions: Vec<&Pod> = cached
-            .iter()
-            .map(|pod| &**pod)
-            .filter(|pod| pod.is_active() && selector.matches(&pod.labels))
-            .filter(|pod| !live_uids.contains(&pod.uid))
-            .collect();
+        let active = || live.iter().filter(|pod| pod.is_active());
+        let known: HashSet<&Uid> = cached.iter().map(|pod| &pod.uid).collect();
+        let existing: HashSet<&Uid> = active().map(|pod| &pod.uid).collect();
+        let is_unknown = |pod: &&Pod| pod.is_controlled_by(&rs.uid) && !known.contains(&pod.uid);
+        let creations: Vec<&Pod> = active().filter(is_unknown).collect();
+        let is_gone = |pod: &&Arc<Pod>| {
+            let counts = pod.is_active() && selector.matches(&pod.labels);
+            counts && !existing.contains(&pod.uid)
+        };
+        let deletions: Vec<&Arc<Pod>> = cached.iter().filter(is_gone).collect();
         // The loops below observe the events since the cache read above, which may precede the new
         // expectation. The next sync follows at once: no event wakes its key. A pod that appeared
         // and disappeared meanwhile stays expected until the expectation expires: a version that

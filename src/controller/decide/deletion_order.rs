@@ -4,8 +4,7 @@
 //!
 //! The order is **not** a strict weak order: pods with about the same ready time compare by UID,
 //! while pods with exactly the same ready time compare by restarts, so cycles exist. The sort must
-//! therefore neither panic nor loop for any comparison. This module has its own merge sort, because
-//! the standard library's sort may panic.
+//! therefore neither panic nor loop for any comparison, as [`merge_sort`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use jiff::Timestamp;
 use super::optional::{Marks, prefer};
 use crate::api::policy::ScaleDownOrder;
 use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet, Uid};
-use crate::stdx::HashMap;
+use crate::stdx::{HashMap, merge_sort};
 
 #[derive(Debug)]
 pub struct DeletionContext<'a> {
@@ -25,15 +24,12 @@ pub struct DeletionContext<'a> {
     /// Pods whose deletion may have happened already. The choice takes them first, in this order.
     pub unresolved: &'a [Uid],
     pub order: DeletionOrder,
-    /// The preferences among pods whose state `order` considers equal.
     pub preferences: ScaleDownOrder,
-    /// The ReplicaSet, whose template names the topology.
     pub rs: &'a ReplicaSet,
 }
 
 /// Finds the pods that determine how crowded a node is.
 pub trait RelatedPods: std::fmt::Debug {
-    /// Returns the pods of all ReplicaSets with the same controller.
     fn related_pods(&self) -> Vec<Arc<Pod>>;
 
     /// Counts the active pods of all owners on each node, except those that
@@ -110,7 +106,6 @@ fn rank_by_node(pods: &[Arc<Pod>], related: &[Arc<Pod>]) -> Vec<RankedPod> {
     pods.iter().map(ranked).collect()
 }
 
-/// A pod and how crowded its node is.
 #[derive(Clone, Debug)]
 pub struct RankedPod {
     pub pod: Arc<Pod>,
@@ -118,17 +113,13 @@ pub struct RankedPod {
     pub rank: usize,
 }
 
-/// The input of the order besides the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionOrder {
     pub now: Timestamp,
-    /// Whether [`Rule::DeletionCost`] applies.
     pub uses_deletion_cost: bool,
-    /// What [`Rule::Mark`] compares.
     pub marks: Marks,
 }
 
-/// Sorts pods into deletion order.
 pub fn sort_for_deletion(pods: Vec<RankedPod>, order: DeletionOrder) -> Vec<RankedPod> {
     merge_sort(pods, &|a, b| compare(a, b, order) == Ordering::Greater)
 }
@@ -159,35 +150,22 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Self; 10] = [
-        Self::Mark,
-        Self::Unassigned,
-        Self::Phase,
-        Self::NotReady,
-        Self::DeletionCost,
-        Self::CrowdedNode,
-        Self::ReadyTime,
-        Self::Restarts,
-        Self::SidecarRestarts,
-        Self::Age,
+    /// In their order, with their names in machine-readable output.
+    const ALL: [(Self, &str); 10] = [
+        (Self::Mark, "scale-down"),
+        (Self::Unassigned, "unassigned"),
+        (Self::Phase, "phase"),
+        (Self::NotReady, "not-ready"),
+        (Self::DeletionCost, "deletion-cost"),
+        (Self::CrowdedNode, "crowded-node"),
+        (Self::ReadyTime, "ready-time"),
+        (Self::Restarts, "restarts"),
+        (Self::SidecarRestarts, "sidecar-restarts"),
+        (Self::Age, "age"),
     ];
 
-    const NAMES: [&str; 10] = [
-        "scale-down",
-        "unassigned",
-        "phase",
-        "not-ready",
-        "deletion-cost",
-        "crowded-node",
-        "ready-time",
-        "restarts",
-        "sidecar-restarts",
-        "age",
-    ];
-
-    /// The name in machine-readable output, such as `deletion-cost`.
     pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        Self::ALL[self as usize].1
     }
 
     /// True for the criteria that compare state or the user's deletion cost. `scale-down-order`
@@ -232,10 +210,9 @@ pub fn first_difference(
     b: &RankedPod,
     order: DeletionOrder,
 ) -> Option<(Rule, Ordering)> {
-    let decided = Rule::ALL
-        .iter()
-        .map(|rule| (*rule, rule.compare(a, b, order)));
-    decided.into_iter().find(|(_, order)| order.is_ne())
+    let rules = Rule::ALL.into_iter();
+    let mut decided = rules.map(|(rule, _)| (rule, rule.compare(a, b, order)));
+    decided.find(|(_, order)| order.is_ne())
 }
 
 fn phase_order(phase: PodPhase) -> u8 {
@@ -282,29 +259,6 @@ fn log_bucket(time: CompactTimestamp, now: Timestamp) -> i64 {
         Ok(age) if age > 0 => i64::from(age.ilog2()),
         _ => -1,
     }
-}
-
-/// A merge sort; `is_after(a, b)` is true if `b` has to come before `a`.
-fn merge_sort<T>(mut items: Vec<T>, is_after: &dyn Fn(&T, &T) -> bool) -> Vec<T> {
-    if items.len() < 2 {
-        return items;
-    }
-    let right = items.split_off(items.len() / 2);
-    let len = items.len() + right.len();
-    let mut left = merge_sort(items, is_after).into_iter().peekable();
-    let mut right = merge_sort(right, is_after).into_iter().peekable();
-    let mut merged = Vec::with_capacity(len);
-    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
-        let next = if is_after(a, b) {
-            right.next()
-        } else {
-            left.next()
-        };
-        merged.extend(next);
-    }
-    merged.extend(left);
-    merged.extend(right);
-    merged
 }
 
 /// Measures how well the order prefers young pods. Returns one ratio for each Ready pod among

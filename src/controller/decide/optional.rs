@@ -17,8 +17,8 @@ use self::failed_pods::{BackOff, OldFailedPods, report_back_off};
 pub use self::order::prefer;
 pub use self::protection::Marks;
 use self::protection::{Block, is_block, show_block};
+use super::plan::{Next, Plan};
 use super::status::Failure;
-use super::step::{Next, Plan};
 use crate::api::conditions::Condition;
 use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
@@ -32,7 +32,6 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// The opt-ins of `rs` with these pods.
     pub fn of(
         policy: &Policy,
         rs: &ReplicaSet,
@@ -66,7 +65,6 @@ impl Effects {
         self.back_off.as_ref().map_or(0, |it| it.n_backed_off)
     }
 
-    /// How many pods the ReplicaSet keeps beyond `spec.replicas`.
     pub fn n_kept(&self) -> usize {
         self.block.as_ref().map_or(0, Block::n_kept)
     }
@@ -81,12 +79,10 @@ impl Effects {
         Marks::of(policy, self.block.as_ref())
     }
 
-    /// Pods to delete that do not count as replicas: old Failed pods.
     pub fn extra_deletes(&self) -> &[Arc<Pod>] {
         &self.old_failed_pods.delete
     }
 
-    /// Time until the next old Failed pod may be deleted.
     pub fn next_extra_deletes(&self) -> Option<Duration> {
         self.old_failed_pods.next_in
     }

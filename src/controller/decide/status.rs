@@ -5,58 +5,27 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::step::Plan;
+use super::plan::Plan;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, remove_condition};
 use crate::api::{Pod, ReplicaSet, ReplicaSetStatus, Selector};
 use crate::cache::PodTally;
-use crate::stdx::escape::escaped;
-use crate::writes::pod_body::generate_name;
+use crate::controller::memory::history::is_alike;
 
-/// True if the pod has been Ready for `min_ready_seconds`, the boundary included (kubernetes
-/// `pkg/api/v1/pod/util.go:IsPodAvailable`).
-pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    pod.is_ready
-        && (min_ready_seconds == 0
-            || pod
-                .ready_transition
-                .is_some_and(|since| since.age(now).as_secs_f64() >= f64::from(min_ready_seconds)))
-}
-
-/// Returns the time until a Ready pod becomes available; `None` if it is available, or if time
-/// alone does not make it so (kubernetes
-/// `pkg/controller/controller_utils.go:nextPodAvailabilityCheck`).
-pub fn next_pod_availability_check(
-    pod: &Pod,
-    min_ready_seconds: i32,
-    now: Timestamp,
-) -> Option<Duration> {
-    if !pod.is_ready || min_ready_seconds == 0 {
-        return None;
-    }
-    let ready_for = pod.ready_transition?.age(now);
-    let missing = jiff::SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
-    // No fallible conversion: it would build an error for each available pod.
-    missing.is_positive().then(|| missing.unsigned_abs())
-}
-
-/// The number of available pods, and the time until the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Availability {
     pub n_available: i32,
-    /// The shortest [`next_pod_availability_check`] of all
+    /// The shortest [`Pod::available_in`] of all
     /// (kubernetes `pkg/controller/controller_utils.go:FindMinNextPodAvailabilityCheck`).
     pub next_check: Option<Duration>,
 }
 
 impl Availability {
-    /// Counts one active pod.
     pub fn add(&mut self, pod: &Pod, min_ready_seconds: i32, now: Timestamp) {
-        self.n_available += i32::from(is_available(pod, min_ready_seconds, now));
-        let check = next_pod_availability_check(pod, min_ready_seconds, now);
+        self.n_available += i32::from(pod.is_available(min_ready_seconds, now));
+        let check = pod.available_in(min_ready_seconds, now);
         self.next_check = self.next_check.into_iter().chain(check).min();
     }
 
-    /// Computes the availability of these active pods.
     pub fn of(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Self {
         let mut availability = Self::default();
         for pod in pods {
@@ -68,11 +37,9 @@ impl Availability {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Active pods.
     pub replicas: i32,
     /// Active pods with all labels of the template.
     pub fully_labeled: i32,
-    /// Active pods that are Ready.
     pub ready: i32,
     /// Active pods that have been Ready for `minReadySeconds`.
     pub available: i32,
@@ -137,6 +104,12 @@ impl Counts {
         (!is_adopted).then_some(counts)
     }
 
+    #[must_use]
+    pub fn with_terminating(mut self, is_counted: bool) -> Self {
+        self.terminating = self.terminating.filter(|_| is_counted);
+        self
+    }
+
     /// True if the number of available pods changes with time alone.
     pub fn depend_on_time(&self, rs: &ReplicaSet) -> bool {
         self.ready > 0 && rs.min_ready_seconds != 0
@@ -186,7 +159,6 @@ fn number(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// A failed create or delete of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub plan: Plan,
@@ -226,7 +198,6 @@ pub enum StatusChange {
     /// A loss, a condition, a generation, or a count that reached its target: a client may be
     /// waiting for it.
     Urgent,
-    /// Counts that came nearer to their targets, and nothing else.
     Progress,
 }
 
@@ -269,53 +240,14 @@ fn show_failure(conditions: &mut Vec<Condition>, rs: &ReplicaSet, failure: &Fail
     *known = condition;
 }
 
-/// Maximum bytes of a condition's message, as of an event's (kubernetes
-/// `pkg/apis/core/validation/events.go:noteLengthLimit`).
-const MESSAGE_BYTES_MAX: usize = 1024;
-
-/// `message` in a form fit for a condition: on one line, and at most 1024 bytes.
-pub fn bounded(message: &str) -> String {
-    let mut message = escaped(message).into_owned();
-    if message.len() > MESSAGE_BYTES_MAX {
-        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - '…'.len_utf8()));
-        message.push('…');
-    }
-    message
-}
-
-/// The length to which the API server cuts `generateName`: 63 bytes for the name of a pod, minus
-/// the five random characters.
-const GENERATED_PREFIX_MAX: usize = 58;
-
-/// True if two messages about the ReplicaSet `name` differ at most in words with digits or with the
-/// name of one of its pods.
-pub fn is_alike(name: &str, one: &str, other: &str) -> bool {
-    let prefix: String = generate_name(name)
-        .chars()
-        .take(GENERATED_PREFIX_MAX)
-        .collect();
-    let is_stable =
-        |word: &&str| !word.contains(|c: char| c.is_ascii_digit()) && !word.contains(&*prefix);
-    one.split_whitespace()
-        .filter(is_stable)
-        .eq(other.split_whitespace().filter(is_stable))
-}
-
-/// The condition of a failed create or delete.
 pub(super) fn replica_failure(failure: &Failure) -> Condition {
     let reason = match failure.plan {
         Plan::Create(_) => "FailedCreate",
         Plan::Delete(_) | Plan::Nothing => "FailedDelete",
     };
-    Condition {
-        type_: REPLICA_FAILURE.to_owned(),
-        status: "True".to_owned(),
-        // The API stores whole seconds.
-        last_transition_time: Timestamp::from_second(failure.at.as_second()).ok(),
-        reason: Some(reason.to_owned()),
-        message: Some(failure.message.clone()),
-        ..Condition::default()
-    }
+    // The API stores whole seconds.
+    let at = Timestamp::from_second(failure.at.as_second()).ok();
+    Condition::new(REPLICA_FAILURE, reason, failure.message.clone(), at)
 }
 
 #[cfg(test)]

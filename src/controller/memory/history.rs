@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::api::ReplicaSet;
-use crate::controller::decide::status::is_alike;
+use crate::writes::pod_body::generate_name;
+
 pub use crate::telemetry::metrics::controller::SyncEnd;
 
 /// Error messages are cut to this many bytes, so that a record stays small.
@@ -49,12 +50,10 @@ pub struct History {
     /// The latest sync. It alone does not keep the record.
     pub last_sync: Option<LastSync>,
     pub last_error: Option<LastError>,
-    /// Missing pods that wait for a back-off to end.
     pub n_backed_off: usize,
     /// The Workload whose gang scheduling was reported as unsupported, and the generation.
     pub gang_workload: Option<(i64, Box<str>)>,
     change: Option<Change>,
-    /// How many pods have failed, and since when.
     failures: Option<(Instant, usize)>,
     /// The generation and the text of each [`Mistake`] that was reported.
     reported: [Option<(i64, u64)>; 3],
@@ -155,6 +154,21 @@ impl History {
             && self.gang_workload.is_none()
             && self.failures.as_ref().is_none_or(is_old)
     }
+}
+
+/// The length to which the API server cuts `generateName`: 63 bytes for the name of a pod, minus
+/// the five random characters.
+const GENERATED_PREFIX_MAX: usize = 58;
+
+/// True if two messages about the ReplicaSet `name` differ at most in words with digits or with the
+/// name of one of its pods.
+pub fn is_alike(name: &str, one: &str, other: &str) -> bool {
+    let prefix = generate_name(name);
+    let prefix: String = prefix.chars().take(GENERATED_PREFIX_MAX).collect();
+    let is_stable =
+        |word: &&str| !word.contains(|c: char| c.is_ascii_digit()) && !word.contains(&*prefix);
+    let stable = |message| str::split_whitespace(message).filter(is_stable);
+    stable(one).eq(stable(other))
 }
 
 #[cfg(test)]

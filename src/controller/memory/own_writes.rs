@@ -11,13 +11,8 @@
 //!
 //! New names depend only on the ReplicaSet's UID and resource version. A daemon that is killed and
 //! restarted during a scale-up finds the same version, because the status write follows the
-//! creates, and draws the *same* names: the API server rejects those that exist already. This does
-//! not hold if another client wrote the ReplicaSet meanwhile.
-//!
-//! All versions share one cycle through the 27^5 suffixes, in an order that each UID shuffles; the
-//! number of a version is its start in the cycle. Each stored pod takes a version of its own, so
-//! no name returns until the API server has issued 14 million versions. The exception is a pod that
-//! appeared and vanished since the last write of the ReplicaSet, if the daemon restarts then.
+//! creates, and draws the *same* names ([`pod_name`]): the API server rejects those that exist
+//! already. This does not hold if another client wrote the ReplicaSet meanwhile.
 //!
 //! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
 //! `pkg/controller/controller_utils.go:ControllerExpectations`), so unrelated pods can satisfy an
@@ -26,14 +21,12 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::{ReplicaSet, ResourceVersion, Uid};
-use crate::controller::decide::{Doubt, May};
-use crate::stdx::HashSet;
-use crate::writes::pod_body::generate_name;
+use crate::stdx::{HashSet, hash};
+use crate::writes::pod_body::pod_name;
 
 /// After this long an expectation expires (kubernetes
 /// `pkg/controller/controller_utils.go:ExpectationsTimeout`).
@@ -44,21 +37,32 @@ pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_mins(5);
 /// the rest is a margin for proxies in between.
 pub const ARRIVES_WITHIN: Duration = Duration::from_mins(5);
 
-/// The longest pod name, in bytes (apiserver `pkg/storage/names/generate.go:maxNameLength`).
-const NAME_BYTES_MAX: usize = 63;
+/// What a sync may do, by the record alone or by the whole decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum May {
+    /// Create and delete pods.
+    #[default]
+    Act,
+    /// Everything but that: it only reports. An event, or this delay, brings the next sync.
+    Report(Option<Duration>),
+    /// Nothing, not even a status: the caches lag. An event, or this delay, brings the next sync.
+    Wait(Duration),
+    /// Nothing before it has queried the API server.
+    Verify(Doubt),
+}
 
-/// Characters behind the prefix (apiserver `pkg/storage/names/generate.go:randomLength`).
-const SUFFIX_LENGTH: usize = 5;
-
-/// Characters that spell no words (apimachinery `pkg/util/rand/rand.go:alphanums`).
-pub(super) const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// Number of suffixes: 27^5.
-pub(super) const N_SUFFIXES: u64 = (ALPHABET.len() as u64).pow(5);
-
-/// Odd and no multiple of 3, so multiplication modulo [`N_SUFFIXES`] is a permutation; about 0.618
-/// times as large, so neighbours are far apart.
-const STRIDE: u64 = 8_868_113;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A written version is overdue for so long that the cached spec may be outdated too.
+    Overdue,
+    /// The watch did not show a created or deleted pod in time, or skipped it.
+    Unseen,
+    /// The caches may be older than the previous leader's writes.
+    TakeOver,
+    /// More writes have an unknown outcome than this sync would repeat, or one is so old that it
+    /// has no effect any more.
+    Unknown,
+}
 
 #[derive(Debug, Default)]
 pub struct OwnWrites {
@@ -154,10 +158,8 @@ impl OwnWrites {
         let (_, next) = self
             .sequence
             .get_or_insert_with(|| (version.clone(), start()));
-        let mut prefix = generate_name(&rs.key.name);
-        prefix.truncate(NAME_BYTES_MAX - SUFFIX_LENGTH);
         while names.len() < count {
-            names.push(format!("{prefix}{}", suffix(&rs.uid, *next)).into());
+            names.push(pod_name(rs, *next).into());
             *next = next.wrapping_add(1);
         }
         names
@@ -381,22 +383,4 @@ pub fn take(
         }
     }
     names
-}
-
-pub(super) fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The suffix at `index` in the cycle of this UID.
-pub(super) fn suffix(uid: &Uid, index: u64) -> String {
-    let base = ALPHABET.len() as u64;
-    let mut number = (index % N_SUFFIXES * STRIDE + hash(uid) % N_SUFFIXES) % N_SUFFIXES;
-    let draw = |_| {
-        let digit = usize::try_from(number % base).expect("a remainder below 27");
-        number /= base;
-        char::from(ALPHABET[digit])
-    };
-    (0..SUFFIX_LENGTH).map(draw).collect()
 }

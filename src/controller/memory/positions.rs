@@ -25,7 +25,6 @@ use std::time::{Duration, Instant};
 use super::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::api::{ObjectKey, ReplicaSet, ResourceVersion};
 use crate::cache::READ_WAIT_MAX;
-use crate::stdx::HashSet;
 
 /// The longest wait of a delete for a spec, or of a create for a loss: twice the longest rest of a
 /// watch, since one read may bring only part of the events, and 5 ms to decode it.
@@ -70,8 +69,12 @@ pub enum Resource {
 #[derive(Debug, Default)]
 pub struct Positions {
     written: Option<Written>,
-    spec: Option<Spec>,
-    loss: Option<Loss>,
+    /// The generation of a spec that no status had observed when this daemon first saw it, and the
+    /// version of the ReplicaSet then. Later versions may be own status writes.
+    spec: Option<(i64, Awaited)>,
+    /// The version of the latest loss, and the time of the first since the last sync that could
+    /// have replaced it: a series must not delay the sync for as long as it lasts.
+    loss: Option<Awaited>,
     /// True if the API server has confirmed the caches for this ReplicaSet since the take-over.
     pub is_confirmed: bool,
 }
@@ -83,23 +86,24 @@ struct Written {
     since: Instant,
 }
 
-/// A spec that no status had observed when this daemon first saw it.
+/// A version for which a sync waits at most [`SETTLE_MAX`].
 #[derive(Debug)]
-struct Spec {
-    generation: i64,
-    /// Version of the ReplicaSet when this generation was first seen. Later versions may be own
-    /// status writes.
+struct Awaited {
     version: ResourceVersion,
     since: Instant,
 }
 
-/// Lost pods since the last sync that could have replaced them.
-#[derive(Debug)]
-struct Loss {
-    /// Version of the latest loss.
-    version: ResourceVersion,
-    /// When the first was lost: a series must not delay the sync for as long as it lasts.
-    since: Instant,
+impl Awaited {
+    fn remaining(&self, now: Instant) -> Option<Duration> {
+        let remaining = SETTLE_MAX.saturating_sub(now.saturating_duration_since(self.since));
+        (!remaining.is_zero()).then_some(remaining)
+    }
+
+    /// How long a sync waits with the cache at `cached`; `None` if it need not.
+    fn delay(&self, cached: &ResourceVersion, now: Instant) -> Option<Duration> {
+        self.remaining(now)
+            .filter(|_| !cached.is_as_new_as(&self.version))
+    }
 }
 
 impl Positions {
@@ -158,85 +162,66 @@ impl Positions {
         pods: &ResourceVersion,
         now: Instant,
     ) -> Option<Duration> {
-        let is_known = |spec: &Spec| spec.generation == rs.generation;
+        let is_known = |(generation, _): &(i64, Awaited)| *generation == rs.generation;
         if !self.spec.as_ref().is_some_and(is_known) {
-            let is_unobserved = rs.status.observed_generation < rs.generation;
-            self.spec = is_unobserved.then(|| Spec {
-                generation: rs.generation,
+            let awaited = Awaited {
                 version: rs.resource_version.clone(),
                 since: now,
-            });
+            };
+            let is_unobserved = rs.status.observed_generation < rs.generation;
+            self.spec = is_unobserved.then_some((rs.generation, awaited));
         }
         self.recorded_spec_delay(pods, now)
     }
 
     /// As [`spec_delay`](Self::spec_delay), for the spec that the last sync recorded.
     pub fn recorded_spec_delay(&self, pods: &ResourceVersion, now: Instant) -> Option<Duration> {
-        let spec = self.spec.as_ref()?;
-        remaining(spec.since, now).filter(|_| !pods.is_as_new_as(&spec.version))
+        self.spec.as_ref()?.1.delay(pods, now)
     }
 
     /// Records that the cache lacks a lost pod as of this version.
     pub fn lost_pod(&mut self, version: &ResourceVersion, now: Instant) {
         let since = self.loss.as_ref().map_or(now, |loss| loss.since);
-        self.loss = Some(Loss {
-            version: version.clone(),
-            since,
-        });
+        let version = version.clone();
+        self.loss = Some(Awaited { version, since });
     }
 
     /// Returns how long creates must wait after a loss, with the ReplicaSet cache at
     /// `replica_sets`; `None` if a sync may create. The wait is over then.
     pub fn loss_delay(&mut self, replica_sets: &ResourceVersion, now: Instant) -> Option<Duration> {
-        let loss = self.loss.as_ref()?;
-        let remaining =
-            remaining(loss.since, now).filter(|_| !replica_sets.is_as_new_as(&loss.version));
-        if remaining.is_none() {
+        let delay = self.loss.as_ref()?.delay(replica_sets, now);
+        if delay.is_none() {
             self.loss = None;
         }
-        remaining
+        delay
     }
 
     /// True if no wait remains.
     pub fn are_over(&self, now: Instant) -> bool {
-        let spec = self.spec.as_ref().map(|spec| spec.since);
-        let loss = self.loss.as_ref().map(|loss| loss.since);
-        let mut waits = spec.into_iter().chain(loss);
-        self.written.is_none() && !self.is_confirmed && waits.all(|at| remaining(at, now).is_none())
+        let spec = self.spec.as_ref().map(|(_, spec)| spec);
+        let mut waits = spec.into_iter().chain(&self.loss);
+        self.written.is_none() && !self.is_confirmed && waits.all(|it| it.remaining(now).is_none())
     }
-}
-
-fn remaining(since: Instant, now: Instant) -> Option<Duration> {
-    let remaining = SETTLE_MAX.saturating_sub(now.saturating_duration_since(since));
-    (!remaining.is_zero()).then_some(remaining)
 }
 
 /// The keys that wait for the caches to reach a version, ordered by version, so that an event that
-/// wakes no key costs the same however many keys wait.
+/// wakes no key costs the same however many keys wait: first by pods, then by ReplicaSets. A key
+/// that waits no more may have an entry too.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    keys: HashSet<ObjectKey>,
-    /// The version that each key waits for, first by pods, then by ReplicaSets.
-    ///
-    /// INVARIANT: each of `keys` has an entry in one of the two, at a version that it waits or
-    /// waited for. Other keys may have entries too.
-    order: [BTreeSet<(u64, ObjectKey)>; 2],
-}
+pub(super) struct Waiting([BTreeSet<(u64, ObjectKey)>; 2]);
 
 impl Waiting {
-    /// Registers `key` to wait for these versions.
     pub(super) fn add(&mut self, key: &ObjectKey, versions: &Versions) {
-        self.keys.insert(key.clone());
-        let first = number(&versions.pods);
-        self.order[0].insert((first, key.clone()));
+        self.0[0].insert((number(&versions.pods), key.clone()));
     }
 
-    pub(super) fn remove(&mut self, key: &ObjectKey) {
-        self.keys.remove(key);
+    pub(super) fn remove(&mut self, key: &ObjectKey, versions: &Versions) {
+        self.0[0].remove(&(number(&versions.pods), key.clone()));
+        self.0[1].remove(&(number(&versions.replica_sets), key.clone()));
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeSet::is_empty)
     }
 
     /// Takes out the keys whose versions the caches at `cached` have reached. `written` returns the
@@ -247,11 +232,7 @@ impl Waiting {
         written: impl Fn(&ObjectKey) -> Option<&'a Versions>,
     ) -> Vec<ObjectKey> {
         let mut reached = Vec::new();
-        for (order, cached) in self
-            .order
-            .iter_mut()
-            .zip([&cached.pods, &cached.replica_sets])
-        {
+        for (order, cached) in self.0.iter_mut().zip([&cached.pods, &cached.replica_sets]) {
             // An incomparable position blocks no key.
             let position = cached.number().unwrap_or(u64::MAX);
             while order
@@ -263,21 +244,15 @@ impl Waiting {
         }
         let mut shown = Vec::new();
         for (_, key) in reached {
-            let Some(written) = written(&key).filter(|_| self.keys.contains(&key)) else {
-                self.keys.remove(&key);
+            let Some(written) = written(&key) else {
                 continue;
             };
             match cached.lagging(written) {
-                Some(Resource::Pods) => {
-                    self.order[0].insert((number(&written.pods), key));
-                }
+                Some(Resource::Pods) => drop(self.0[0].insert((number(&written.pods), key))),
                 Some(Resource::ReplicaSets) => {
-                    self.order[1].insert((number(&written.replica_sets), key));
+                    self.0[1].insert((number(&written.replica_sets), key));
                 }
-                None => {
-                    self.keys.remove(&key);
-                    shown.push(key);
-                }
+                None => shown.push(key),
             }
         }
         shown

@@ -9,12 +9,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use super::own_writes::hash;
 use super::{Memories, Memory, Records, State};
 use crate::api::{ObjectKey, ReplicaSet, Uid};
-use crate::stdx::HashMap;
+use crate::stdx::stop::Latch;
+use crate::stdx::{HashMap, hash};
 use crate::writes::WriteError;
 
 /// The longest delay between two attempts of a quota's queue.
@@ -42,6 +43,14 @@ pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 /// event shows that these were fixed.
 pub const DENIED_WAIT_MAX: Duration = Duration::from_mins(5);
 
+/// Whether quotas are watched. Shared by all controllers and the thread `watch-quotas`.
+#[derive(Debug, Default)]
+pub struct QuotaWatch {
+    /// Set when a quota first rejects a pod, so that other clusters need no watch.
+    pub is_needed: Latch,
+    pub is_open: AtomicBool,
+}
+
 /// Why the API server rejects the pods of a ReplicaSet. Errors of other kinds have upstream's
 /// back-off.
 ///
@@ -63,7 +72,6 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// The kinds, in the order of [`Rejection::kind`].
     pub const KINDS: [&str; 4] = ["quota", "overload", "invalid", "denied"];
 
     /// The kind of this failed create; `None` for errors of other kinds. The caller has handled
@@ -84,7 +92,6 @@ impl Rejection {
         is_denied.then_some(Self::Denied)
     }
 
-    /// Index of its kind in [`Rejection::KINDS`].
     pub fn kind(&self) -> usize {
         match self {
             Self::Quota(_) => 0,
@@ -107,11 +114,13 @@ impl Rejection {
             }
         };
         let wait = first * (1 << n.saturating_sub(1).min(16));
-        let mut wait = wait.max(least.unwrap_or_default());
-        if wait >= longest {
-            // What is cut off is spread, too.
-            wait = longest.mul_f64(1.0 / 1.5);
-        }
+        let wait = wait.max(least.unwrap_or_default());
+        // What is cut off is spread, too.
+        let wait = if wait < longest {
+            wait
+        } else {
+            longest.mul_f64(1.0 / 1.5)
+        };
         // By a hash, so that simulations repeat.
         let share = u16::try_from(hash(&(owner, n)) & 0xffff).unwrap_or_default();
         let most = wait.mul_f64(1.5).min(longest);
@@ -123,9 +132,9 @@ impl Rejection {
 
 /// The last rejected create of a ReplicaSet.
 #[derive(Debug)]
-pub(super) struct Rejected {
+pub(in crate::controller) struct Rejected {
     pub(super) rejection: Rejection,
-    message: Box<str>,
+    pub(in crate::controller) message: Box<str>,
     /// When the first of the consecutive rejections came.
     since: Instant,
     until: Instant,
@@ -140,7 +149,6 @@ impl Rejected {
         (!remaining.is_zero()).then_some(remaining)
     }
 
-    /// The quota that rejects pods of the ReplicaSet `key`.
     fn quota(&self, key: &ObjectKey) -> Option<ObjectKey> {
         let Rejection::Quota(name) = &self.rejection else {
             return None;
@@ -154,7 +162,6 @@ impl Rejected {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackedOff {
     pub rejection: Rejection,
-    /// Consecutive rejections of this kind.
     pub n_rejections: u32,
     /// Time since the first of them.
     pub since: Duration,
@@ -234,43 +241,35 @@ fn pace(n: usize) -> Duration {
 }
 
 impl State {
-    /// Ends the wait of `rs`, if it waits. Returns its last rejection.
-    fn end_wait(
+    /// Ends the wait of the ReplicaSet `key`, if it waits, and returns its last rejection. If its
+    /// attempt was rejected again (`rejected_again`), its quota's next turn is due after a delay.
+    pub(super) fn end_wait(
         &mut self,
-        rs: &ReplicaSet,
+        key: &ObjectKey,
         rejected_again: bool,
         now: Instant,
     ) -> Option<Box<Rejected>> {
-        let last = self.of(&rs.key, &rs.uid)?.rejected.take()?;
-        self.leave_queue(&rs.key, &last, rejected_again, now);
-        Some(last)
-    }
-
-    /// Removes a ReplicaSet from the queue of its quota at the end of its back-off. If its attempt
-    /// was rejected again (`rejected_again`), the next turn is due after a delay.
-    pub(super) fn leave_queue(
-        &mut self,
-        key: &ObjectKey,
-        last: &Rejected,
-        rejected_again: bool,
-        now: Instant,
-    ) {
+        let last = self.records.get_mut(key)?.rejected.take()?;
         let pace = pace(self.queues.len());
-        let queue = last.quota(key).and_then(|it| self.queues.get_mut(&it));
-        let Some(queue) = queue else { return };
-        queue.waiting.retain(|it| it != key);
-        if last.n == 0 {
-            (queue.due, queue.lively_until) = (now, now + LIVELY);
-        } else if rejected_again && last.until <= now {
-            queue.pass_turn(pace, now);
+        if let Some(queue) = last.quota(key).and_then(|it| self.queues.get_mut(&it)) {
+            queue.waiting.retain(|it| it != key);
+            if last.n == 0 {
+                (queue.due, queue.lively_until) = (now, now + LIVELY);
+            } else if rejected_again && last.until <= now {
+                queue.pass_turn(pace, now);
+            }
         }
+        Some(last)
     }
 }
 
 impl Memories {
     /// Records that a sync of `rs` needs no creates, so that they need not wait.
     pub fn creates_not_needed(&self, rs: &ReplicaSet) {
-        self.state.lock().end_wait(rs, false, self.clock.now());
+        let mut state = self.state.lock();
+        if state.of(&rs.key, &rs.uid).is_some() {
+            state.end_wait(&rs.key, false, self.clock.now());
+        }
     }
 
     /// Records how the creates of `rs` ended: with a rejection and its message, or otherwise, which
@@ -278,26 +277,30 @@ impl Memories {
     pub fn creates_tried(&self, rs: &ReplicaSet, rejected: Option<(Rejection, String)>) {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let last = state.end_wait(rs, true, now);
-        // Without a record it is deleted.
-        let (Some((rejection, message)), Some(memory)) = (rejected, state.of(&rs.key, &rs.uid))
-        else {
+        if state.of(&rs.key, &rs.uid).is_none() {
+            return; // It is deleted.
+        }
+        let last = state.end_wait(&rs.key, true, now);
+        let Some((rejection, message)) = rejected else {
             return;
         };
         let row = last.filter(|it| it.n > 0 && it.rejection.kind() == rejection.kind());
         let n = row.as_ref().map_or(1, |it| it.n.saturating_add(1));
-        let rejected = memory.rejected.insert(Box::new(Rejected {
+        let rejected = Box::new(Rejected {
             since: row.map_or(now, |it| it.since),
             until: now + rejection.wait(&rs.uid, n),
             n,
             generation: rs.generation,
             rejection,
             message: message.into(),
-        }));
+        });
         if let Some(quota) = rejected.quota(&rs.key) {
             let queue = state.queues.entry(quota);
             let queue = queue.or_insert_with(|| QuotaQueue::new(now));
             queue.waiting.push_back(rs.key.clone());
+        }
+        if let Some(memory) = state.of(&rs.key, &rs.uid) {
+            memory.rejected = Some(rejected);
         }
     }
 
@@ -333,16 +336,13 @@ impl Memories {
             return Vec::new();
         }
         let now = self.clock.now();
-        let mut state = self.state.lock();
-        let State {
-            records, queues, ..
-        } = &mut *state;
-        let (pace, mut due) = (pace(queues.len()), Vec::new());
-        queues.retain(|quota, queue| {
+        let state = &mut *self.state.lock();
+        let (pace, mut due) = (pace(state.queues.len()), Vec::new());
+        state.queues.retain(|quota, queue| {
             if *quota.namespace == *namespace {
                 change(&quota.name, queue, pace, now);
                 let delay = queue.due.saturating_duration_since(now);
-                due.extend(queue.arm(records).map(|head| (head, delay)));
+                due.extend(queue.arm(&mut state.records).map(|head| (head, delay)));
             }
             !queue.waiting.is_empty()
         });
@@ -394,11 +394,6 @@ impl Memory {
         if let Some(rejected) = &mut self.rejected {
             rejected.n = 0;
         }
-    }
-
-    /// The message of the last rejection, until creates are accepted or not needed.
-    pub fn last_rejection(&self) -> Option<&str> {
-        self.rejected.as_ref().map(|it| &*it.message)
     }
 }
 

@@ -208,7 +208,7 @@ fn deleted_replica_sets_leave_no_records() {
         rig.forget(&key, Some(&owner));
     }
     assert_eq!(rig.n_records(), 0);
-    assert_eq!(rig.memories.state.lock().waiting.len(), 0);
+    assert!(rig.memories.state.lock().waiting.is_empty());
     rig.clock.advance(Duration::from_secs(1));
 }
 

@@ -36,6 +36,20 @@ pub struct Condition {
     pub original: Original,
 }
 
+impl Condition {
+    /// A condition with status `True`.
+    pub fn new(type_: &str, reason: &str, message: String, since: Option<Timestamp>) -> Self {
+        Self {
+            type_: type_.to_owned(),
+            status: "True".to_owned(),
+            last_transition_time: since,
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            original: Original::None,
+        }
+    }
+}
+
 /// A received condition, in its encoding. Equal to any other: what it says is in the fields.
 #[derive(Clone, Default)]
 pub enum Original {

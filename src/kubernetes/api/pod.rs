@@ -30,7 +30,9 @@ mod message;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 
 use super::compact_timestamp::CompactTimestamp;
@@ -126,6 +128,26 @@ impl Pod {
             ..other.clone()
         };
         *self == same_version
+    }
+
+    /// True if it has been Ready for `min_ready_seconds`, the boundary included (kubernetes
+    /// `pkg/api/v1/pod/util.go:IsPodAvailable`).
+    pub fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
+        let is_old =
+            |since: CompactTimestamp| since.age(now).as_secs_f64() >= f64::from(min_ready_seconds);
+        self.is_ready && (min_ready_seconds == 0 || self.ready_transition.is_some_and(is_old))
+    }
+
+    /// Returns the time until it becomes available; `None` if it is, or if time alone does not make
+    /// it so (kubernetes `pkg/controller/controller_utils.go:nextPodAvailabilityCheck`).
+    pub fn available_in(&self, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
+        if !self.is_ready || min_ready_seconds == 0 {
+            return None;
+        }
+        let ready_for = self.ready_transition?.age(now);
+        let missing = SignedDuration::from_secs(min_ready_seconds.into()) - ready_for;
+        // No fallible conversion: it would build an error for each available pod.
+        missing.is_positive().then(|| missing.unsigned_abs())
     }
 
     pub fn owner_key(&self) -> Option<OwnerKey> {

@@ -103,6 +103,20 @@ pub fn report(error: &dyn Error) -> String {
     line
 }
 
+/// Maximum bytes of a condition's message, as of an event's (kubernetes
+/// `pkg/apis/core/validation/events.go:noteLengthLimit`).
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// `message` in a form fit for a condition: on one line, and at most 1024 bytes.
+pub fn bounded(message: &str) -> String {
+    let mut message = escaped(message).into_owned();
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - '…'.len_utf8()));
+        message.push('…');
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;

@@ -11,14 +11,15 @@ use serde_json::json;
 use super::carry_over;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
 use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::status::{Availability, Counts};
-use crate::controller::decide::status::{Failure, bounded, calculate_status};
-use crate::controller::decide::step::{LARGE, Plan};
+use crate::controller::decide::status::{Failure, calculate_status};
 use crate::controller::memory::Memory;
 use crate::controller::testing::{
     Fixture, Write, key, now, owned_pod, ready_pod, rejected, replica_set, seconds_ago, with_status,
 };
 use crate::stdx::clock::Clock;
+use crate::stdx::escape::bounded;
 
 /// A ReplicaSet with this `minReadySeconds`; with `partial` its template has one label more than
 /// the pods.

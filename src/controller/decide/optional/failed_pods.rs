@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition, remove_condition};
 use crate::api::policy::FailedPodBackoff;
@@ -38,22 +38,17 @@ const SETTLE: Duration = Duration::from_secs(2);
 pub struct BackOff {
     /// Pods that failed within the window, and since a pod of the ReplicaSet last turned Ready.
     pub n_failures: usize,
-    /// The rounds in which they failed.
     pub n_rounds: usize,
     /// The first failure of the last round.
     pub round_began: Timestamp,
-    /// The pod that failed last.
     pub last: Arc<Pod>,
     pub wait: Duration,
     /// Time until the next trial may be created; zero if it may now.
     pub remaining: Duration,
-    /// Time since the last failure.
-    pub failed_ago: Duration,
     /// Time until the last failure leaves the window.
     pub expires_in: Duration,
     /// How many missing pods may be created now, the trial included.
     pub n_permitted: usize,
-    /// How many missing pods wait.
     pub n_backed_off: usize,
     /// Time until the condition reports the last round; zero if it does now.
     pub settles_in: Duration,
@@ -107,7 +102,6 @@ impl BackOff {
             last: Arc::clone(last.pod),
             wait,
             remaining,
-            failed_ago: age(last.at, now),
             expires_in: self::remaining(last.at, window, now),
             n_permitted,
             n_backed_off: n_missing.saturating_sub(n_permitted),
@@ -115,7 +109,6 @@ impl BackOff {
         })
     }
 
-    /// How many pods have failed, and the last failure.
     pub fn history(&self) -> String {
         let pods = match (self.n_failures, self.n_rounds) {
             (1, _) => "1 pod has failed".to_owned(),
@@ -209,6 +202,7 @@ pub fn report_back_off(
     back_off: Option<&BackOff>,
     failure: Option<&Failure>,
 ) -> Option<String> {
+    let back_off = back_off.filter(|_| failure.is_none())?;
     let stored = &rs.status.conditions;
     let place = stored.iter().position(|it| it.type_ == REPLICA_FAILURE);
     let known = get_condition(stored, REPLICA_FAILURE);
@@ -218,32 +212,26 @@ pub fn report_back_off(
         let place = place.unwrap_or(usize::MAX).min(status.conditions.len());
         status.conditions.insert(place, condition);
     };
-    if failure.is_some() {
-        return None;
-    }
-    let back_off = back_off?;
     // The API stores whole seconds.
     let round_began = Timestamp::from_second(back_off.round_began.as_second()).ok();
-    let already_reported = |known: &&Condition| known.last_transition_time >= round_began;
-    match known {
-        Some(known) if already_reported(&known) || !back_off.settles_in.is_zero() => {
-            put(known.clone());
-            None
-        }
-        None if !back_off.settles_in.is_zero() => None,
-        _ => {
-            let message = message(back_off);
-            put(Condition {
-                type_: REPLICA_FAILURE.to_owned(),
-                status: "True".to_owned(),
-                last_transition_time: round_began,
-                reason: Some(FAILED_POD_BACKOFF.to_owned()),
-                message: Some(message.clone()),
-                ..Condition::default()
-            });
-            Some(message)
-        }
+    let is_settling = !back_off.settles_in.is_zero();
+    if let Some(known) = known
+        && (known.last_transition_time >= round_began || is_settling)
+    {
+        put(known.clone());
+        return None;
     }
+    if is_settling {
+        return None;
+    }
+    let message = message(back_off);
+    put(Condition::new(
+        REPLICA_FAILURE,
+        FAILED_POD_BACKOFF,
+        message.clone(),
+        round_began,
+    ));
+    Some(message)
 }
 
 /// Describes the back-off without anything that changes during the round.
@@ -258,7 +246,6 @@ fn message(back_off: &BackOff) -> String {
 /// The old Failed pods of a ReplicaSet: those that `failed-pods-kept` does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OldFailedPods {
-    /// Pods to delete now, the earliest failure first.
     pub delete: Vec<Arc<Pod>>,
     /// Time until the next one may be deleted, if one will.
     pub next_in: Option<Duration>,
@@ -276,26 +263,18 @@ impl OldFailedPods {
         let n_kept = usize::try_from(n_kept).unwrap_or(usize::MAX);
         failed.truncate(failed.len().saturating_sub(n_kept));
         let evidence = policy.failed_pod_backoff.map(FailedPodBackoff::window);
-        let min_age = evidence.map_or(policy.failed_pods_min_age, |window| {
-            window.max(policy.failed_pods_min_age)
-        });
+        let min_age = policy.failed_pods_min_age.max(evidence.unwrap_or_default());
         let remaining = |at: Timestamp| {
-            let age = now.duration_since(at);
-            let min_age = jiff::SignedDuration::try_from(min_age);
-            let remaining = min_age
-                .unwrap_or(jiff::SignedDuration::MAX)
-                .saturating_sub(age);
-            (remaining > jiff::SignedDuration::ZERO).then(|| remaining.unsigned_abs())
+            let min_age = SignedDuration::try_from(min_age).unwrap_or(SignedDuration::MAX);
+            let remaining = min_age.saturating_sub(now.duration_since(at));
+            remaining.is_positive().then(|| remaining.unsigned_abs())
         };
         let is_due = |at: Timestamp| remaining(at).is_none();
         let n_due = failed.iter().take_while(|it| is_due(it.at)).count();
+        let due = failed[..n_due].iter();
         Self {
             next_in: failed.get(n_due).and_then(|next| remaining(next.at)),
-            delete: failed
-                .iter()
-                .take(n_due)
-                .map(|it| Arc::clone(it.pod))
-                .collect(),
+            delete: due.map(|it| Arc::clone(it.pod)).collect(),
         }
     }
 }

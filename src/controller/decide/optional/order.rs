@@ -31,7 +31,6 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 /// The topology in which each node is a domain.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// A pod in deletion order.
 #[derive(Clone, Debug)]
 pub struct PreferredPod {
     pub ranked: RankedPod,
@@ -42,7 +41,6 @@ pub struct PreferredPod {
 /// Why a preference chose a pod. The counts are without the pods chosen before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Because {
-    /// The preference with precedence.
     pub preference: Preference,
     /// Active pods of the ReplicaSet in the pod's domain, if `spread` applied.
     pub in_domain: Option<usize>,
@@ -50,7 +48,6 @@ pub struct Because {
     pub on_node: Option<NodePods>,
 }
 
-/// The node of a chosen pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodePods {
     /// The choice empties the node of this many pods.
@@ -64,7 +61,7 @@ pub enum NodePods {
 pub struct Places {
     order: ScaleDownOrder,
     /// The label that names the domain; `None` if each node is one.
-    label: Option<String>,
+    pub label: Option<String>,
 }
 
 /// The counts without the pods that were chosen already.
@@ -133,7 +130,6 @@ pub fn prefer(
     ordered
 }
 
-/// True if the pods are of one class.
 pub fn is_one_class(a: &RankedPod, b: &RankedPod, order: DeletionOrder) -> bool {
     first_difference(a, b, order).is_none_or(|(rule, _)| !rule.precedes_preferences())
 }
@@ -161,11 +157,6 @@ impl Places {
             order,
             label: label.filter(|key| key != HOSTNAME && is_carried(key)),
         }
-    }
-
-    /// The label that names the domain of a pod; `None` if each node is a domain.
-    pub fn label(&self) -> Option<&str> {
-        self.label.as_deref()
     }
 
     fn domain<'a>(&self, pod: &'a Pod) -> Option<&'a str> {

@@ -20,7 +20,6 @@ use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 pub const PROTECTED_PODS: &str = "ProtectedPods";
 pub const PROTECTED_TIMEOUT: &str = "ProtectedTimeout";
 
-/// Names in the message of the condition.
 const NAMED_MAX: usize = 3;
 
 /// What the marks of pods mean to a scale-down.
@@ -68,7 +67,6 @@ pub struct Block {
     /// Number of protected pods beyond `spec.replicas`.
     pub surplus: usize,
     pub protected: usize,
-    /// The first of their names, at most three.
     pub names: Vec<Arc<str>>,
     /// The time of day at which the block began, in whole seconds as the API stores it.
     pub since: Timestamp,
@@ -90,17 +88,15 @@ impl Block {
             return None;
         }
         let is_protected = |pod: &&Arc<Pod>| pod.scale_down == ScaleDownMark::Never;
-        let protected = active.iter().filter(is_protected).count();
+        let pods = active.iter().filter(is_protected);
+        let mut names: Vec<&Arc<str>> = pods.map(|pod| &pod.key.name).collect();
+        let protected = names.len();
         let surplus = protected.saturating_sub(usize::try_from(rs.replicas).unwrap_or(0));
         if surplus == 0 {
             return None;
         }
-        let mut names: Vec<&Arc<str>> = Vec::with_capacity(NAMED_MAX + 1);
-        for pod in active.iter().filter(is_protected) {
-            let name = &pod.key.name;
-            names.insert(names.partition_point(|known| *known < name), name);
-            names.truncate(NAMED_MAX);
-        }
+        names.sort_unstable();
+        names.truncate(NAMED_MAX);
         let mut stored = rs.status.conditions.iter();
         let began = stored.find(|stored| stored.status == "True" && is_block(stored));
         let began = began.and_then(|stored| stored.last_transition_time);
@@ -128,7 +124,6 @@ impl Block {
         self.remaining == Some(Duration::ZERO)
     }
 
-    /// Number of pods that the ReplicaSet keeps beyond `spec.replicas`.
     pub fn n_kept(&self) -> usize {
         if self.is_over() { 0 } else { self.surplus }
     }
@@ -183,14 +178,7 @@ pub fn show_block(status: &mut ReplicaSetStatus, rs: &ReplicaSet, block: Option<
     {
         remove_condition(conditions, SCALE_DOWN_BLOCKED);
     }
-    let condition = Condition {
-        type_: SCALE_DOWN_BLOCKED.to_owned(),
-        status: "True".to_owned(),
-        last_transition_time: Some(block.since),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        ..Condition::default()
-    };
+    let condition = Condition::new(SCALE_DOWN_BLOCKED, reason, message, Some(block.since));
     set_condition(conditions, condition);
 }
 

@@ -7,10 +7,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use crate::api::ReplicaSet;
-use crate::controller::memory::own_writes::{
-    ALPHABET, N_SUFFIXES, OwnWrites, Returned, suffix, take as take_not_taken,
-};
+use crate::controller::memory::own_writes::{OwnWrites, Returned, take as take_not_taken};
 use crate::controller::testing::replica_set;
+use crate::writes::pod_body::{ALPHABET, N_SUFFIXES, suffix};
 
 /// Returns `web` as stored under this version.
 fn at(version: &str) -> ReplicaSet {

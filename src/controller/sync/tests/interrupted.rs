@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use crate::api::{Pod, ReplicaSet};
-use crate::controller::decide::step::Plan;
+use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{May, Pods, View};
 use crate::controller::testing::{Fixture, HookedClock, fixture, key, ready_pod, replica_set};
 use crate::stdx::clock::Clock;

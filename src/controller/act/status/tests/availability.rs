@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::ready_since;
 use crate::api::Pod;
-use crate::controller::decide::status::{Availability, is_available, next_pod_availability_check};
+use crate::controller::decide::Pods;
+use crate::controller::decide::status::Availability;
 use crate::controller::testing::{Fixture, now, owned_pod, ready_pod, rejected, replica_set};
 
 #[test]
@@ -14,8 +15,8 @@ fn f_14_ready_without_a_time_is_available_only_at_once() {
         ready_transition: None,
         ..ready_since(0)
     };
-    assert!(is_available(&pod, 0, now()));
-    assert!(!is_available(&pod, 1, now()));
+    assert!(pod.is_available(0, now()));
+    assert!(!pod.is_available(1, now()));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn f_31_time_until_a_pod_is_available() {
         (ready_since(51), 50, None),
         (ready_since(50), 50, None),
     ] {
-        let next = next_pod_availability_check(&pod, min_ready, now());
+        let next = pod.available_in(min_ready, now());
         assert_eq!(next, expected.map(Duration::from_secs));
     }
 }
@@ -152,6 +153,8 @@ fn available_pods_never_exceed_ready_pods() {
     };
     fixture.cache_silently(None, [ready]);
     let counts = counts.expect("the tallies are enough");
-    let (counts, _) = fixture.controller.count_available(&rs, counts, now());
+    let Pods::Counted { counts, .. } = fixture.controller.counted(&rs, counts, now()) else {
+        panic!("the pods are listed");
+    };
     assert_eq!((counts.ready, counts.available), (1, 1));
 }

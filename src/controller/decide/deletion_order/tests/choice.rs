@@ -8,7 +8,7 @@ use crate::controller::decide::deletion_order::{
     DeletionContext, DeletionOrder, NodeCounts, RelatedPods, pods_to_delete,
 };
 use crate::controller::decide::optional::Marks;
-use crate::controller::decide::step::{BURST_REPLICAS, Plan, plan};
+use crate::controller::decide::plan::{BURST_REPLICAS, Plan, plan};
 use crate::controller::testing::{now, owned_pod, ready_pod, replica_set, seconds_ago};
 
 #[derive(Debug)]

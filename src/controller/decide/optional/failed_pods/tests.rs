@@ -12,9 +12,9 @@ use crate::api::pod::PodFailure;
 use crate::api::policy::FailedPodBackoff;
 use crate::api::{Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::optional::failed_pods::OldFailedPods;
+use crate::controller::decide::plan::Plan;
 use crate::controller::decide::status::Counts;
 use crate::controller::decide::status::{Failure, calculate_status};
-use crate::controller::decide::step::Plan;
 use crate::controller::testing::{
     now, owned_pod, read_replica_set, ready_pod, replica_set, replica_set_json, seconds_ago,
 };
