@@ -213,18 +213,18 @@ pub struct ControllerRef {
 pub struct OwnerKey {
     pub namespace: Arc<str>,
     /// The owner in the owned object's reference.
-    pub owner: ControllerRef,
+    pub owner: Arc<ControllerRef>,
 }
 
 impl OwnerKey {
     pub fn new(kind: &str, owner: &ObjectKey, uid: &Uid) -> Self {
         Self {
             namespace: Arc::clone(&owner.namespace),
-            owner: ControllerRef {
+            owner: Arc::new(ControllerRef {
                 kind: kind.into(),
                 name: Arc::clone(&owner.name),
                 uid: uid.clone(),
-            },
+            }),
         }
     }
 }

@@ -18,11 +18,12 @@
 //! | 16 | restarts, deletion cost, phase, Ready, finalizers, [`scale_down`](Pod::scale_down) |
 //! | 8 | [`failure`](Pod::failure): a pointer, of a Failed pod to 32 bytes more |
 //! | 16 | the counters of the pod's own allocation |
-//! | 19 to 39 | its table entry: a pointer, two slots, a hash byte; tables are 7/16 to 7/8 full |
-//! | 8 to 16 | its pointer in its owner's bucket |
+//! | 8 | its pointer in the array of all pods |
+//! | 6 to 12 | its index and a hash byte in the table, which is 7/16 to 7/8 full |
+//! | 4 to 8 | its index in its owner's bucket |
 //! | some 30 | the allocator's overhead for two allocations |
 //!
-//! The total is 270 to 300 bytes. A running process also holds partly filled allocator pages;
+//! The total is 260 to 280 bytes. A running process also holds partly filled allocator pages;
 //! [tests/bench](../../../tests/bench/README.md) measures the total.
 
 mod message;
@@ -151,9 +152,9 @@ impl Pod {
     }
 
     pub fn owner_key(&self) -> Option<OwnerKey> {
-        self.controller.as_deref().map(|controller| OwnerKey {
+        self.controller.as_ref().map(|controller| OwnerKey {
             namespace: Arc::clone(&self.key.namespace),
-            owner: controller.clone(),
+            owner: Arc::clone(controller),
         })
     }
 

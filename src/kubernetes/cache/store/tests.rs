@@ -370,32 +370,29 @@ fn random_pod(name: u8, owner: Option<u8>, version: usize) -> Pod {
 fn check_indexes<T: Indexed>(store: &Store<T>) {
     let state = store.state.read();
     let mut expected: HashMap<T::Bucket, BTreeMap<ObjectKey, *const T>> = HashMap::new();
-    for object in state.entries.objects() {
+    for object in &state.objects {
         let key = object.key();
-        let entry = state.entries.get(key).expect("found by its own key");
-        assert!(Arc::ptr_eq(&entry.object, object));
-        for (place, bucket) in entry.object.buckets().into_iter().enumerate() {
-            let Some(bucket) = bucket else { continue };
-            let slot = entry.slots[place] as usize;
-            assert!(Arc::ptr_eq(
-                &state.buckets[&bucket].objects[slot],
-                &entry.object
-            ));
+        let found = state.get(key).expect("found by its own key");
+        assert!(Arc::ptr_eq(found, object));
+        for bucket in object.buckets().into_iter().flatten() {
             let objects = expected.entry(bucket).or_default();
-            objects.insert(key.clone(), Arc::as_ptr(&entry.object));
+            objects.insert(key.clone(), Arc::as_ptr(object));
         }
     }
+    assert_eq!(state.indices.len(), state.objects.len());
     assert_eq!(state.buckets.len(), expected.len());
-    for (bucket, Group { objects, tally }) in &state.buckets {
+    for (bucket, Group { indices, tally }) in &state.buckets {
         // Removing every object from a correct tally empties it.
         let mut tally = tally.clone();
-        for object in objects {
+        for object in state.bucket(bucket) {
             object.discount(&mut tally);
         }
         assert_eq!(format!("{tally:?}"), format!("{:?}", T::Tally::default()));
-        let found = objects.iter().map(|o| (o.key().clone(), Arc::as_ptr(o)));
+        let found = state
+            .bucket(bucket)
+            .map(|o| (o.key().clone(), Arc::as_ptr(o)));
         assert_eq!(found.collect::<BTreeMap<_, _>>(), expected[bucket]);
-        assert_eq!(objects.len(), expected[bucket].len());
+        assert_eq!(indices.len(), expected[bucket].len());
     }
 }
 
@@ -444,11 +441,14 @@ fn memory_is_released_after_a_peak() {
     for n in 0..10_000 {
         store.apply(pod(&name(n), "1"));
     }
-    assert!(store.state.read().entries.capacity() >= 10_000);
+    assert!(store.state.read().indices.capacity() >= 10_000);
     for n in 10..10_000 {
         store.apply_deleted(pod(&name(n), "2"));
     }
-    assert!(store.state.read().entries.capacity() <= super::TABLE_MIN);
+    let state = store.state.read();
+    assert!(state.objects.capacity() <= super::TABLE_MIN);
+    assert!(state.indices.capacity() <= super::TABLE_MIN);
+    drop(state);
     assert_eq!(store.len(), 10);
 }
 
