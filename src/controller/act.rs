@@ -19,7 +19,7 @@ use super::memory::Memory;
 use super::memory::own_writes::OwnWrites;
 use super::memory::positions::Resource;
 use super::other_writers::OtherWriters;
-use crate::api::{ReplicaSet, ResourceVersion, Uid};
+use crate::api::{ArcStr, ReplicaSet, ResourceVersion, Uid};
 use crate::batches::BatchRunner;
 use crate::live::LiveReader;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
@@ -59,7 +59,7 @@ impl Writer {
     pub(in crate::controller) fn expect(
         &self,
         rs: &ReplicaSet,
-        creations: impl IntoIterator<Item = Arc<str>>,
+        creations: impl IntoIterator<Item = ArcStr>,
         deletions: impl IntoIterator<Item = Uid>,
     ) {
         let now = self.clock.now();

@@ -15,7 +15,7 @@ use self::deletion_order::{DeletionContext, DeletionOrder, RelatedPods, pods_to_
 use self::optional::{Effects, reads_failed_pods, respects_marks};
 use self::plan::{BURST_REPLICAS, Next, Plan, plan};
 use self::status::{Availability, Counts};
-use crate::api::{Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
+use crate::api::{ArcStr, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::controller::memory::RecordView;
 use crate::stdx::HashSet;
 
@@ -81,7 +81,7 @@ pub struct Step {
     pub effects: Effects,
     pub may: May,
     /// Names that the creates repeat before they take new ones.
-    pub retry: Vec<Arc<str>>,
+    pub retry: Vec<ArcStr>,
     pub delete: Vec<Arc<Pod>>,
     pub counts: Counts,
     /// Time until the next Ready pod becomes available.
@@ -293,7 +293,7 @@ impl View<'_> {
     }
 
     /// Names under which a pod may exist although the cache shows none.
-    fn names_to_retry(&self, owned: &[Arc<Pod>]) -> Vec<Arc<str>> {
+    fn names_to_retry(&self, owned: &[Arc<Pod>]) -> Vec<ArcStr> {
         let mut names = self.record.unknown_creations.clone();
         names.retain(|name| !owned.iter().any(|pod| pod.key.name == *name));
         names

@@ -288,8 +288,8 @@ impl ReplicaSetController {
             return None;
         }
         let key = ObjectKey {
-            namespace: Arc::clone(&pod.key.namespace),
-            name: Arc::clone(&controller.name),
+            namespace: pod.key.namespace.clone(),
+            name: controller.name.clone(),
         };
         self.cache
             .replica_set(&key)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
-use crate::api::{Labels, ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
+use crate::api::{ArcStr, Labels, ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
@@ -101,13 +101,13 @@ impl ReplicaSetFacts {
 #[derive(Clone, Debug)]
 pub struct RecordFacts {
     pub expectations: Option<OpenExpectations>,
-    pub unresolved_creations: Vec<Arc<str>>,
+    pub unresolved_creations: Vec<ArcStr>,
     pub unresolved_deletions: Vec<Uid>,
     /// Versions that the caches must reach before the next sync; `None` if they have.
     pub waits_for: Option<Versions>,
     pub cached: Versions,
     pub last_sync: Option<LastSync>,
-    pub last_error: Option<LastError>,
+    pub last_error: Option<Box<LastError>>,
     pub backed_off: Option<BackedOff>,
     /// What another controller wrote lately, to any ReplicaSet.
     pub other_writer: Option<String>,

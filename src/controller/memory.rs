@@ -20,7 +20,7 @@ use self::history::History;
 use self::own_writes::OwnWrites;
 use self::positions::{Positions, Resource, Versions, Waiting};
 use self::rejections::{QuotaQueues, QuotaWatch, Rejected, Rejection};
-use crate::api::{ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
+use crate::api::{ArcStr, ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::{HashMap, turns};
 
@@ -74,7 +74,7 @@ pub struct Memory {
     pub next_status: Option<Instant>,
     pub history: History,
     /// A pod that this daemon did not create, until a sync has asked who did.
-    pub foreign_pod: Option<Arc<str>>,
+    pub foreign_pod: Option<ArcStr>,
     /// The last rejection, until creates are accepted or not needed.
     pub(in crate::controller) rejected: Option<Box<Rejected>>,
     /// When the next old Failed pods may be deleted.
@@ -157,7 +157,7 @@ pub struct RecordView {
     /// shown every expected pod and deletion.
     pub may: May,
     /// Expected pods whose stored version the pod cache has passed.
-    pub passed: Vec<Arc<str>>,
+    pub passed: Vec<ArcStr>,
     /// True if the caches may be older than the take-over, unless the API server has confirmed
     /// them for this ReplicaSet.
     pub is_unproven: bool,
@@ -168,7 +168,7 @@ pub struct RecordView {
     pub rejected: Option<(i64, Option<Duration>)>,
     /// How long a choice of pods to delete waits for a pod cache as new as the spec.
     pub spec_delay: Option<Duration>,
-    pub unknown_creations: Vec<Arc<str>>,
+    pub unknown_creations: Vec<ArcStr>,
     pub unknown_deletions: Vec<Uid>,
     pub n_overdue: usize,
     pub unknowns_are_compared: bool,

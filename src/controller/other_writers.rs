@@ -6,7 +6,7 @@
 //! lost response never counts as foreign. Another instance of this program writes under the same
 //! name and stays undetected.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -77,7 +77,7 @@ impl Mode {
             && !armed.is_as_new_as(&pod.resource_version)
             && !memory.own_writes.has_creation(&pod.key.name)
         {
-            memory.foreign_pod = Some(Arc::clone(&pod.key.name));
+            memory.foreign_pod = Some(pod.key.name.clone());
         }
     }
 }

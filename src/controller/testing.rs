@@ -21,8 +21,8 @@ use super::{FeatureGates, Mode, Options, Parts, ReplicaSetController, SyncError}
 use crate::api::interner::Interner;
 use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{
-    CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, RetryBackoff, Selector,
-    Uid, WorkloadKind,
+    ArcStr, CompactTimestamp, ControllerRef, ObjectKey, Pod, PodPhase, ReplicaSet, RetryBackoff,
+    Selector, Uid, WorkloadKind,
 };
 use crate::batches::FairPool;
 use crate::cache::Cache;
@@ -417,7 +417,7 @@ impl Fixture {
     pub(super) fn expect(
         &self,
         rs: &ReplicaSet,
-        creations: impl IntoIterator<Item = Arc<str>>,
+        creations: impl IntoIterator<Item = ArcStr>,
         deletions: impl IntoIterator<Item = Uid>,
     ) {
         self.writer().expect(rs, creations, deletions);

@@ -155,7 +155,7 @@ impl Core {
 
 pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
     ObjectKey {
-        namespace: Arc::clone(&owner.namespace),
+        namespace: owner.namespace.clone(),
         name: name.into(),
     }
 }

@@ -113,7 +113,7 @@ impl Writer {
                 self.warn(rs, GANG_SCHEDULING_UNSUPPORTED, no_gang(&workload));
                 let found = Some((rs.generation, workload.into()));
                 self.memories
-                    .with(rs, |it| it.history.gang_workload = found);
+                    .with(rs, |it| it.history.gang_workload = found.map(Box::new));
             }
             Ok(None) => {}
             Err(error) => {

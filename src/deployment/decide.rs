@@ -403,7 +403,7 @@ impl<'a> Plan<'a> {
         let revision = new.annotations.get(REVISION).cloned();
         self.annotations
             .extend(revision.map(|revision| (REVISION.to_owned(), revision)));
-        let name = Arc::clone(&new.rs.key.name);
+        let name = new.rs.key.name.clone();
         if d.progress_deadline.is_none() {
             return;
         }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::api::interner::Interner;
 use crate::api::label_selector::{LabelSelector, SelectorError};
 use crate::api::protobuf::ProtobufError;
-use crate::api::{ControllerRef, Labels, ObjectKey, ResourceVersion, Selector, Uid};
+use crate::api::{ArcStr, ControllerRef, Labels, ObjectKey, ResourceVersion, Selector, Uid};
 use crate::cache::Store;
 use crate::cache::decode::Decode;
 use crate::cache::store::Indexed;
@@ -346,19 +346,19 @@ pub enum ReplicaSetBucket {
     /// ReplicaSets whose controller has this UID.
     ControlledBy(Uid),
     /// ReplicaSets of a namespace without a controller.
-    OrphansIn(Arc<str>),
+    OrphansIn(ArcStr),
 }
 
 impl Indexed for Deployment {
-    type Bucket = Arc<str>;
+    type Bucket = ArcStr;
     type Tally = ();
 
     fn identity(&self) -> (&ObjectKey, &Uid, &ResourceVersion) {
         (&self.key, &self.uid, &self.resource_version)
     }
 
-    fn buckets(&self) -> [Option<Arc<str>>; 2] {
-        [Some(Arc::clone(&self.key.namespace)), None]
+    fn buckets(&self) -> [Option<ArcStr>; 2] {
+        [Some(self.key.namespace.clone()), None]
     }
 }
 
@@ -373,7 +373,7 @@ impl Indexed for ReplicaSet {
     fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {
         let bucket = match &self.controller {
             Some(controller) => ReplicaSetBucket::ControlledBy(controller.uid.clone()),
-            None => ReplicaSetBucket::OrphansIn(Arc::clone(&self.key.namespace)),
+            None => ReplicaSetBucket::OrphansIn(self.key.namespace.clone()),
         };
         [Some(bucket), None]
     }

@@ -1,7 +1,5 @@
 //! Revisions of a Deployment: how its ReplicaSets are named, numbered, annotated and found.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSetStatus;
 use serde_json::{Map, Value, json};
@@ -177,7 +175,7 @@ pub(crate) fn new_replica_set(d: &Deployment, hash: &str, now: Timestamp) -> Rep
     let mut annotations = Annotations::new();
     set_replicas(&mut annotations, d);
     ReplicaSet {
-        key: ObjectKey::new(Arc::clone(&d.key.namespace), format!("{name}-{hash}")),
+        key: ObjectKey::new(d.key.namespace.clone(), format!("{name}-{hash}")),
         uid: Uid::default(),
         resource_version: ResourceVersion::default(),
         generation: 1,
@@ -187,7 +185,7 @@ pub(crate) fn new_replica_set(d: &Deployment, hash: &str, now: Timestamp) -> Rep
         annotations,
         controller: Some(ControllerRef {
             kind: DEPLOYMENT.into(),
-            name: Arc::clone(&d.key.name),
+            name: d.key.name.clone(),
             uid: d.uid.clone(),
         }),
         replicas: 0,

@@ -105,7 +105,7 @@ impl DeploymentController {
         if &*owner.kind != REPLICA_SET {
             return;
         }
-        let key = ObjectKey::new(Arc::clone(&pod.key.namespace), Arc::clone(&owner.name));
+        let key = ObjectKey::new(pod.key.namespace.clone(), owner.name.clone());
         let Some(rs) = self
             .0
             .replica_sets
@@ -136,7 +136,7 @@ impl DeploymentController {
         if &**kind != DEPLOYMENT {
             return None;
         }
-        let key = ObjectKey::new(Arc::clone(&rs.key.namespace), Arc::clone(name));
+        let key = ObjectKey::new(rs.key.namespace.clone(), name.clone());
         self.0.deployments.get(&key).filter(|d| d.uid == *uid)
     }
 
@@ -200,7 +200,7 @@ impl DeploymentController {
             return Ok(None);
         };
         let owned = ReplicaSetBucket::ControlledBy(d.uid.clone());
-        let orphans = ReplicaSetBucket::OrphansIn(Arc::clone(&key.namespace));
+        let orphans = ReplicaSetBucket::OrphansIn(key.namespace.clone());
         let [owned, orphans] = replica_sets.buckets([&owned, &orphans]);
         if let Err(error) = &d.parsed_selector {
             let why = format!("the selector of deployment {key} cannot be used: {error}");

@@ -17,6 +17,7 @@ pub mod replica_set;
 pub mod status;
 pub mod workload_kind;
 
+pub use arcstr::ArcStr;
 pub use compact_timestamp::CompactTimestamp;
 pub use label_selector::{Labels, Selector};
 pub use object_key::{

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use self::pods::{PodBucket, ReplicaSetBucket};
 use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+use arcstr::ArcStr;
 
 pub use pods::{PodStore, PodTally, ReplicaSetStore};
 pub use store::{CacheEvent, Store};
@@ -84,9 +85,8 @@ impl Cache {
         self.pods.tally(&PodBucket::OwnedBy(owner.clone()))
     }
 
-    pub fn tally_of_orphans_in(&self, namespace: &Arc<str>) -> PodTally {
-        self.pods
-            .tally(&PodBucket::OrphansIn(Arc::clone(namespace)))
+    pub fn tally_of_orphans_in(&self, namespace: &ArcStr) -> PodTally {
+        self.pods.tally(&PodBucket::OrphansIn(namespace.clone()))
     }
 
     /// True once the first lists of pods and ReplicaSets are complete and delivered to the

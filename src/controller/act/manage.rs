@@ -1,12 +1,11 @@
 //! Creates and deletes pods (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::Level;
 
 use super::Writer;
-use crate::api::{Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{ArcStr, Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::batches::{Jobs, SLOW_START_INITIAL_BATCH_SIZE, slow_start_batch};
 use crate::controller::act::{Batch, Did};
 use crate::controller::decide::deletion_order::age_ratios;
@@ -54,7 +53,7 @@ impl Writer {
     /// those cannot create a second pod. Blocks until every request has ended.
     fn create_pods(&self, view: &View<'_>, step: &Step, count: usize) -> Result<(), SyncError> {
         let rs = view.rs;
-        let is_in_cache = |name: &&Arc<str>| !step.retry.contains(name);
+        let is_in_cache = |name: &&ArcStr| !step.retry.contains(name);
         self.own_writes(rs, |writes| {
             for name in view.record.unknown_creations.iter().filter(is_in_cache) {
                 writes.creation_seen(name);
@@ -96,9 +95,9 @@ impl Writer {
 
     /// Creates one pod. Returns false without an error in a terminating namespace. The expectation
     /// remains open there, and if the pod exists, because the watch will confirm it.
-    fn create_pod(&self, rs: &ReplicaSet, name: &Arc<str>) -> Result<bool, WriteError> {
+    fn create_pod(&self, rs: &ReplicaSet, name: &ArcStr) -> Result<bool, WriteError> {
         let _job = thread::enter("creates a pod of", &rs.key);
-        let mut name = Arc::clone(name);
+        let mut name = name.clone();
         let mut tried = 1;
         loop {
             let created = self.pod_control.create_pod(rs, &name);
@@ -155,7 +154,7 @@ impl Writer {
     fn creation_failed(
         &self,
         rs: &ReplicaSet,
-        name: &Arc<str>,
+        name: &ArcStr,
         error: WriteError,
     ) -> Result<bool, WriteError> {
         // As upstream: no pod can be created in a terminating namespace. The expectation stays and

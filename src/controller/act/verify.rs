@@ -110,7 +110,7 @@ impl Writer {
         // expectation. The next sync follows at once: no event wakes its key. A pod that appeared
         // and disappeared meanwhile stays expected until the expectation expires: a version that
         // the cache has passed proves nothing after a restore, and each sync would query again.
-        let names = creations.iter().map(|pod| Arc::clone(&pod.key.name));
+        let names = creations.iter().map(|pod| pod.key.name.clone());
         let uids = deletions.iter().map(|pod| pod.uid.clone());
         self.expect(rs, names, uids);
         for pod in creations {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::optional::{Marks, prefer};
 use crate::api::policy::ScaleDownOrder;
-use crate::api::{CompactTimestamp, Pod, PodPhase, ReplicaSet, Uid};
+use crate::api::{ArcStr, CompactTimestamp, Pod, PodPhase, ReplicaSet, Uid};
 use crate::stdx::{HashMap, merge_sort};
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub trait RelatedPods: std::fmt::Debug {
     fn active_pods_per_node(&self) -> NodeCounts;
 }
 
-pub type NodeCounts = HashMap<Arc<str>, usize>;
+pub type NodeCounts = HashMap<ArcStr, usize>;
 
 /// Counts `pod` on its node, if it keeps the node from being empty.
 pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
@@ -48,7 +48,7 @@ pub fn count_on_node(pod: &Pod, counts: &mut NodeCounts) {
     // The name is cloned only once for each node.
     match counts.get_mut(node) {
         Some(count) => *count += 1,
-        None => drop(counts.insert(Arc::clone(node), 1)),
+        None => drop(counts.insert(node.clone(), 1)),
     }
 }
 

@@ -49,15 +49,17 @@ pub enum Mistake {
 pub struct History {
     /// The latest sync. It alone does not keep the record.
     pub last_sync: Option<LastSync>,
-    pub last_error: Option<LastError>,
+    pub last_error: Option<Box<LastError>>,
     pub n_backed_off: usize,
     /// The Workload whose gang scheduling was reported as unsupported, and the generation.
-    pub gang_workload: Option<(i64, Box<str>)>,
-    change: Option<Change>,
+    pub gang_workload: Option<Box<(i64, Box<str>)>>,
+    change: Option<Box<Change>>,
     failures: Option<(Instant, usize)>,
-    /// The generation and the text of each [`Mistake`] that was reported.
-    reported: [Option<(i64, u64)>; 3],
+    reported: Option<Box<Reported>>,
 }
+
+/// The generation and the text of each [`Mistake`] that was reported.
+type Reported = [Option<(i64, u64)>; 3];
 
 #[derive(Debug)]
 struct Change {
@@ -89,11 +91,11 @@ impl History {
 
     fn fail(&mut self, mut message: String, at: Timestamp, is_for_good: bool) -> &LastError {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
-        self.last_error.insert(LastError {
+        self.last_error.insert(Box::new(LastError {
             at,
             message: message.into(),
             is_for_good,
-        })
+        }))
     }
 
     /// Records that the watch updated `old` to `rs`. This counts as a change if no controller has
@@ -101,11 +103,11 @@ impl History {
     pub fn observe_change(&mut self, old: Option<&ReplicaSet>, rs: &ReplicaSet, now: Instant) {
         let is_new = old.is_none_or(|old| old.uid != rs.uid || old.generation != rs.generation);
         if is_new && rs.status.observed_generation < rs.generation && !rs.is_terminating() {
-            self.change = Some(Change {
+            self.change = Some(Box::new(Change {
                 generation: rs.generation,
                 since: now,
                 is_requested: false,
-            });
+            }));
         }
     }
 
@@ -121,7 +123,7 @@ impl History {
     /// Records that `rs` has as many pods as its spec asks for. Returns the time since the change,
     /// if there was one.
     pub fn note_converged(&mut self, rs: &ReplicaSet, now: Instant) -> Option<Duration> {
-        let is_its = |change: &mut Change| change.generation == rs.generation;
+        let is_its = |change: &mut Box<Change>| change.generation == rs.generation;
         let change = self.change.take_if(is_its)?;
         Some(now.saturating_duration_since(change.since))
     }
@@ -142,7 +144,8 @@ impl History {
     /// Records a mistake with this hash of its text. Returns true the first time.
     pub fn note_mistake(&mut self, what: Mistake, generation: i64, text: u64) -> bool {
         let reported = Some((generation, text));
-        std::mem::replace(&mut self.reported[what as usize], reported) != reported
+        let all = self.reported.get_or_insert_default();
+        std::mem::replace(&mut all[what as usize], reported) != reported
     }
 
     pub fn is_over(&self, now: Instant) -> bool {
@@ -150,7 +153,7 @@ impl History {
         self.last_error.is_none()
             && self.change.is_none()
             && self.n_backed_off == 0
-            && self.reported == [None; 3]
+            && self.reported.is_none()
             && self.gang_workload.is_none()
             && self.failures.as_ref().is_none_or(is_old)
     }
@@ -222,7 +225,7 @@ mod tests {
             &|it| assert!(it.note_mistake(Mistake::Annotations, 1, 2)),
             &|it| it.n_backed_off = 1,
             &|it| assert!(it.note_mistake(Mistake::Marks, 1, 0)),
-            &|it| it.gang_workload = Some((1, "all".into())),
+            &|it| it.gang_workload = Some(Box::new((1, "all".into()))),
             &|it| assert!(it.count_failure(&changed, now).is_none()),
         ];
         for (number, keep) in keep.into_iter().enumerate() {

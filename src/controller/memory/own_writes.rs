@@ -20,12 +20,11 @@
 //! the pod.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::api::{ReplicaSet, ResourceVersion, Uid};
-use crate::stdx::{HashSet, hash};
+use crate::api::{ArcStr, ReplicaSet, ResourceVersion, Uid};
+use crate::stdx::hash;
 use crate::writes::pod_body::pod_name;
 
 /// After this long an expectation expires (kubernetes
@@ -67,14 +66,14 @@ pub enum Doubt {
 #[derive(Debug, Default)]
 pub struct OwnWrites {
     /// The creates that are expected or of unknown outcome, by name.
-    creations: BTreeMap<Arc<str>, Creation>,
+    creations: BTreeMap<ArcStr, Creation>,
     /// Names under which no pod was stored, in the order of the returns: those of rejected creates,
     /// and those of creates that were not sent. The latter count only for the version that they
     /// were drawn for.
-    returned: [Vec<Arc<str>>; 2],
+    returned: [Vec<ArcStr>; 2],
     /// The version whose names are drawn, and the index of the next one in the cycle.
-    sequence: Option<(ResourceVersion, u64)>,
-    expected_deletions: HashSet<Uid>,
+    sequence: Option<Box<(ResourceVersion, u64)>>,
+    expected_deletions: BTreeSet<Uid>,
     /// When the expectations were set; `None` if they have expired.
     pub(in crate::controller) since: Option<Instant>,
     /// UIDs of pods that may or may not have been deleted, each with the time of the latest
@@ -115,7 +114,7 @@ pub enum Returned {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenExpectations {
-    pub creations: Vec<Arc<str>>,
+    pub creations: Vec<ArcStr>,
     pub deletions: Vec<Uid>,
     pub age: Duration,
 }
@@ -125,7 +124,7 @@ impl OwnWrites {
     /// earlier expectations.
     pub fn expect(
         &mut self,
-        creations: impl IntoIterator<Item = Arc<str>>,
+        creations: impl IntoIterator<Item = ArcStr>,
         deletions: impl IntoIterator<Item = Uid>,
         now: Instant,
     ) {
@@ -140,13 +139,13 @@ impl OwnWrites {
         self.since = Some(now);
     }
 
-    fn expect_creation(&mut self, name: Arc<str>) {
+    fn expect_creation(&mut self, name: ArcStr) {
         let creation = self.creations.entry(name).or_default();
         creation.expected = Some(ResourceVersion::default());
     }
 
     /// Draws `count` names for pods of `rs`: first the returned ones, then new ones.
-    pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+    pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<ArcStr> {
         self.forget_versions_before(&rs.resource_version);
         let mut names = Vec::with_capacity(count);
         for returned in &mut self.returned {
@@ -155,9 +154,9 @@ impl OwnWrites {
         let version = &rs.resource_version;
         // A non-numeric version does not count the versions before it.
         let start = || version.number().unwrap_or_else(|| hash(version));
-        let (_, next) = self
+        let (_, next) = &mut **self
             .sequence
-            .get_or_insert_with(|| (version.clone(), start()));
+            .get_or_insert_with(|| Box::new((version.clone(), start())));
         while names.len() < count {
             names.push(pod_name(rs, *next).into());
             *next = next.wrapping_add(1);
@@ -167,7 +166,7 @@ impl OwnWrites {
 
     /// Ends the sequence of an older version, except for rejected names.
     pub fn forget_versions_before(&mut self, version: &ResourceVersion) {
-        if self.sequence.as_ref().is_none_or(|(it, _)| it != version) {
+        if self.sequence.as_ref().is_none_or(|it| it.0 != *version) {
             self.sequence = None;
             self.returned[Returned::Untried as usize].clear();
         }
@@ -191,14 +190,14 @@ impl OwnWrites {
 
     /// The create of this pod failed or was not sent, so it is not expected. Without a stored pod
     /// its name may be drawn again.
-    pub fn creation_failed(&mut self, name: &Arc<str>, returned: Option<Returned>) {
+    pub fn creation_failed(&mut self, name: &ArcStr, returned: Option<Returned>) {
         let was_known = self.creations.contains_key(name);
         self.update(name, |creation| creation.expected = None);
         if let Some(why) = returned
             && was_known
             && !self.creations.contains_key(name)
         {
-            self.returned[why as usize].push(Arc::clone(name));
+            self.returned[why as usize].push(name.clone());
         }
     }
 
@@ -224,10 +223,10 @@ impl OwnWrites {
     }
 
     /// The create uses another name, which this returns, because this one is taken.
-    pub fn rename_creation(&mut self, rs: &ReplicaSet, name: &str) -> Arc<str> {
+    pub fn rename_creation(&mut self, rs: &ReplicaSet, name: &str) -> ArcStr {
         self.creation_seen(name);
         let other = self.draw(rs, 1).pop().expect("one name was drawn");
-        self.expect_creation(Arc::clone(&other));
+        self.expect_creation(other.clone());
         other
     }
 
@@ -238,30 +237,30 @@ impl OwnWrites {
 
     /// The names of pods that may exist already: first those whose create may still arrive at the
     /// API server, because a try had no response.
-    pub fn unknown_creations(&self) -> Vec<Arc<str>> {
-        let unknown = |(name, it): (_, &Creation)| Some((it.unknown?.0, Arc::clone(name)));
+    pub fn unknown_creations(&self) -> Vec<ArcStr> {
+        let unknown = |(name, it): (_, &Creation)| Some((it.unknown?.0, ArcStr::clone(name)));
         let mut unknown: Vec<_> = self.creations.iter().filter_map(unknown).collect();
         unknown.sort();
         unknown.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Those of them whose create may still take effect.
-    pub fn creations_under_way(&self, now: Instant) -> Vec<Arc<str>> {
+    pub fn creations_under_way(&self, now: Instant) -> Vec<ArcStr> {
         let mut names = self.unknown_creations();
         names.retain(|name| self.creations[name].is_under_way(now));
         names
     }
 
     /// The expected names of pods stored at or before `position`, the position of the pod cache.
-    pub fn passed(&self, position: &ResourceVersion) -> Vec<Arc<str>> {
+    pub fn passed(&self, position: &ResourceVersion) -> Vec<ArcStr> {
         let is_passed = |version| position.compare(version).is_some_and(Ordering::is_ge);
         self.expected_creations()
             .filter(|(_, version)| is_passed(version))
-            .map(|(name, _)| Arc::clone(name))
+            .map(|(name, _)| name.clone())
             .collect()
     }
 
-    fn expected_creations(&self) -> impl Iterator<Item = (&Arc<str>, &ResourceVersion)> {
+    fn expected_creations(&self) -> impl Iterator<Item = (&ArcStr, &ResourceVersion)> {
         let creations = self.creations.iter();
         creations.filter_map(|(name, it)| Some((name, it.expected.as_ref()?)))
     }
@@ -342,7 +341,7 @@ impl OwnWrites {
         let age = |since| now.saturating_duration_since(since);
         let creations = self.expected_creations();
         Some(OpenExpectations {
-            creations: creations.map(|(name, _)| Arc::clone(name)).collect(),
+            creations: creations.map(|(name, _)| name.clone()).collect(),
             deletions: self.expected_deletions.iter().cloned().collect(),
             age: self.since.map_or(EXPECTATIONS_TIMEOUT, age),
         })
@@ -370,11 +369,11 @@ fn may_arrive(at: Instant, now: Instant) -> bool {
 
 /// Draws more names than `names`, until there are `count` and none of the new ones is taken.
 pub fn take(
-    mut names: Vec<Arc<str>>,
+    mut names: Vec<ArcStr>,
     count: usize,
-    draw: impl Fn(usize) -> Vec<Arc<str>>,
+    draw: impl Fn(usize) -> Vec<ArcStr>,
     is_taken: impl Fn(&str) -> bool,
-) -> Vec<Arc<str>> {
+) -> Vec<ArcStr> {
     while names.len() < count {
         for name in draw(count - names.len()) {
             if !is_taken(&name) && !names.contains(&name) {

@@ -8,12 +8,11 @@
 //! quota's usage some time later.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::{Memories, Memory, Records, State};
-use crate::api::{ObjectKey, ReplicaSet, Uid};
+use crate::api::{ArcStr, ObjectKey, ReplicaSet, Uid};
 use crate::stdx::stop::Latch;
 use crate::stdx::{HashMap, hash};
 use crate::writes::WriteError;
@@ -59,7 +58,7 @@ pub struct QuotaWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// 403 of this ResourceQuota.
-    Quota(Arc<str>),
+    Quota(ArcStr),
     /// 429, 503, a time-out, or a webhook that did not respond.
     Overload {
         /// `details.retryAfterSeconds`, or the header `Retry-After`.
@@ -153,7 +152,7 @@ impl Rejected {
         let Rejection::Quota(name) = &self.rejection else {
             return None;
         };
-        let (namespace, name) = (Arc::clone(&key.namespace), Arc::clone(name));
+        let (namespace, name) = (key.namespace.clone(), name.clone());
         Some(ObjectKey { namespace, name })
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::own_writes::OwnWrites;
 use super::positions::{Resource, SETTLE_MAX, Versions};
 use super::{Memories, SWEEP_AT_LEAST};
-use crate::api::{ObjectKey, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{ArcStr, ObjectKey, ReplicaSet, ResourceVersion, Uid};
 use crate::controller::decide::{Doubt, May};
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::clock::Clock;
@@ -64,7 +64,7 @@ impl Rig {
         &self,
         key: &ObjectKey,
         owner: &Uid,
-        creations: impl IntoIterator<Item = Arc<str>>,
+        creations: impl IntoIterator<Item = ArcStr>,
         deletions: impl IntoIterator<Item = Uid>,
     ) {
         let now = self.clock.now();
@@ -77,7 +77,7 @@ impl Rig {
         &self,
         key: &ObjectKey,
         owner: &Uid,
-        names: impl IntoIterator<Item = Arc<str>>,
+        names: impl IntoIterator<Item = ArcStr>,
     ) {
         self.expect(key, owner, names, []);
     }

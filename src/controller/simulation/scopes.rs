@@ -28,7 +28,7 @@ use std::time::Instant;
 use super::World;
 use super::requests::Fate;
 use super::server::{Late, Line, Server};
-use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet};
+use crate::api::{ArcStr, ObjectKey, Pod, PodPhase, ReplicaSet};
 use crate::controller::decide::status::Counts;
 use crate::stdx::clock::Clock;
 use crate::stdx::testing::FakeClock;
@@ -349,13 +349,13 @@ impl World {
         }
     }
 
-    fn names_of(&self, is_it: fn(&Pod) -> bool) -> Vec<Arc<str>> {
+    fn names_of(&self, is_it: fn(&Pod) -> bool) -> Vec<ArcStr> {
         let state = self.lock();
         let pods = state.server.pods.values().filter(|pod| is_it(pod));
-        pods.map(|pod| Arc::clone(&pod.key.name)).collect()
+        pods.map(|pod| pod.key.name.clone()).collect()
     }
 
-    fn choose_pod(&self, is_it: fn(&Pod) -> bool) -> Arc<str> {
+    fn choose_pod(&self, is_it: fn(&Pod) -> bool) -> ArcStr {
         let mut names = self.names_of(is_it);
         let n_pods = u32::try_from(names.len()).unwrap_or(1);
         names.swap_remove(self.dice(n_pods) as usize)

@@ -1,13 +1,12 @@
 //! The API server of the simulation: its store, and the log that the watches read.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::replica_set::Template;
-use crate::api::{ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::api::{ArcStr, ObjectKey, Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
 use crate::api::{ResourceVersion, Uid};
 use crate::controller::testing::{controller_ref, read_replica_set, rejected, replica_set_json};
 use crate::writes::{WriteError, WrittenPod};
@@ -35,10 +34,10 @@ const DELETE_ARRIVES_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 /// A request that reaches the server after its client has given up.
 #[derive(Debug)]
 pub(super) enum Late {
-    Create(ReplicaSet, Arc<str>),
+    Create(ReplicaSet, ArcStr),
     /// From a daemon killed meanwhile. The request arrives only while the ReplicaSet is unchanged
     /// since the draw of the name: until then the next daemon uses the same names.
-    CreateOfKilled(ReplicaSet, Arc<str>),
+    CreateOfKilled(ReplicaSet, ArcStr),
     /// With the time of sending.
     Delete(Pod, Timestamp),
 }
@@ -58,16 +57,16 @@ impl Late {
 pub(super) struct Server {
     version: u64,
     n_uids: u64,
-    pub(super) pods: BTreeMap<Arc<str>, Pod>,
-    pub(super) replica_sets: BTreeMap<Arc<str>, ReplicaSet>,
+    pub(super) pods: BTreeMap<ArcStr, Pod>,
+    pub(super) replica_sets: BTreeMap<ArcStr, ReplicaSet>,
     pub(super) pod_log: Vec<Line>,
     pub(super) replica_set_log: Vec<ReplicaSet>,
     pub(super) late: Vec<Late>,
     /// The ReplicaSet versions at which names were first drawn. The daemon retries a rejected name
     /// at later versions, but the next daemon does not (differences.md, "Pod names").
-    drawn_at: BTreeMap<Arc<str>, ResourceVersion>,
+    drawn_at: BTreeMap<ArcStr, ResourceVersion>,
     /// Pods that a killed daemon and the next one created for the same missing replica.
-    pub(super) surplus: Vec<Arc<str>>,
+    pub(super) surplus: Vec<ArcStr>,
 }
 
 impl Server {
@@ -94,8 +93,7 @@ impl Server {
 
     fn put_replica_set(&mut self, mut rs: ReplicaSet) -> ReplicaSet {
         rs.resource_version = self.next_version();
-        self.replica_sets
-            .insert(Arc::clone(&rs.key.name), rs.clone());
+        self.replica_sets.insert(rs.key.name.clone(), rs.clone());
         self.replica_set_log.push(rs.clone());
         rs
     }
@@ -121,7 +119,7 @@ impl Server {
     fn put_pod(&mut self, mut pod: Pod) -> ResourceVersion {
         pod.resource_version = self.next_version();
         let version = pod.resource_version.clone();
-        self.pods.insert(Arc::clone(&pod.key.name), pod.clone());
+        self.pods.insert(pod.key.name.clone(), pod.clone());
         self.pod_log.push(Line::Put(pod));
         version
     }

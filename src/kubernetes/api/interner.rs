@@ -12,6 +12,7 @@ use std::hash::Hash;
 use std::iter;
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use foldhash::fast::RandomState;
 
 use super::label_selector::Labels;
@@ -19,7 +20,7 @@ use super::object_key::ControllerRef;
 
 #[derive(Debug, Default)]
 pub struct Interner {
-    texts: Table<Arc<str>>,
+    texts: Table<ArcStr>,
     labels: Table<Labels>,
     owners: Table<Arc<ControllerRef>>,
     labels_by_bytes: ByBytes<Labels>,
@@ -30,15 +31,15 @@ pub struct Interner {
 const SHARED_MAX: usize = 4 << 10;
 
 impl Interner {
-    pub fn text(&mut self, text: &str) -> Arc<str> {
+    pub fn text(&mut self, text: &str) -> ArcStr {
         if text.len() > SHARED_MAX {
             return text.into();
         }
         if let Some(known) = self.texts.values.get(text) {
-            return Arc::clone(known);
+            return known.clone();
         }
         self.texts
-            .insert(text.into(), |text| Arc::strong_count(text) > 1)
+            .insert(text.into(), |text| ArcStr::strong_count(text) > Some(1))
     }
 
     pub fn labels(&mut self, labels: Labels) -> Labels {

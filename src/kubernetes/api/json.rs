@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use arcstr::ArcStr;
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -146,7 +147,7 @@ pub(super) fn controller_of(
     let reference = references?.into_iter().find(is_controller)?;
     let (kind, name) = (
         interner.text(&reference.kind),
-        std::sync::Arc::from(&*reference.name),
+        ArcStr::from(&*reference.name),
     );
     Some(interner.owner(ControllerRef {
         kind,

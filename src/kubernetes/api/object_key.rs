@@ -7,6 +7,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::workload_kind::WorkloadKind;
@@ -15,12 +16,12 @@ use super::workload_kind::WorkloadKind;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The namespace; empty for a cluster-scoped object.
-    pub namespace: Arc<str>,
-    pub name: Arc<str>,
+    pub namespace: ArcStr,
+    pub name: ArcStr,
 }
 
 impl ObjectKey {
-    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+    pub fn new(namespace: impl Into<ArcStr>, name: impl Into<ArcStr>) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
@@ -124,7 +125,7 @@ pub struct Uid(UidRepr);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum UidRepr {
     Uuid([u8; 16]),
-    Text(Arc<str>),
+    Text(ArcStr),
 }
 
 impl Uid {
@@ -204,14 +205,14 @@ fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ControllerRef {
     /// The owner's kind, such as `ReplicaSet`.
-    pub kind: Arc<str>,
-    pub name: Arc<str>,
+    pub kind: ArcStr,
+    pub name: ArcStr,
     pub uid: Uid,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerKey {
-    pub namespace: Arc<str>,
+    pub namespace: ArcStr,
     /// The owner in the owned object's reference.
     pub owner: Arc<ControllerRef>,
 }
@@ -219,10 +220,10 @@ pub struct OwnerKey {
 impl OwnerKey {
     pub fn new(kind: &str, owner: &ObjectKey, uid: &Uid) -> Self {
         Self {
-            namespace: Arc::clone(&owner.namespace),
+            namespace: owner.namespace.clone(),
             owner: Arc::new(ControllerRef {
                 kind: kind.into(),
-                name: Arc::clone(&owner.name),
+                name: owner.name.clone(),
                 uid: uid.clone(),
             }),
         }
@@ -262,7 +263,7 @@ pub struct ResourceVersion(Repr);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Number(u64),
-    Text(Arc<str>),
+    Text(ArcStr),
 }
 
 impl ResourceVersion {

@@ -7,13 +7,13 @@
 //!
 //! | bytes | for |
 //! |---|---|
-//! | 32 | [`key`](Pod::key): pointers to the namespace (shared) and to the name |
-//! | 16 + n | the name's own allocation: two counters and its n bytes |
+//! | 16 | [`key`](Pod::key): pointers to the namespace (shared) and to the name |
+//! | 16 + n | the name's own allocation: length, counter and its n bytes |
 //! | 24 | [`uid`](Pod::uid), as an integer of 128 bits |
 //! | 16 | [`resource_version`](Pod::resource_version), as an integer of 64 bits |
 //! | 16 | [`labels`](Pod::labels): a pointer to the shared set |
 //! | 8 | [`controller`](Pod::controller): a pointer to the shared owner |
-//! | 16 | [`node`](Pod::node): a pointer to the shared text |
+//! | 8 | [`node`](Pod::node): a pointer to the shared text |
 //! | 24 | creation, deletion and the last change of Ready, as integers of 64 bits |
 //! | 16 | restarts, deletion cost, phase, Ready, finalizers, [`scale_down`](Pod::scale_down) |
 //! | 8 | [`failure`](Pod::failure): a pointer, of a Failed pod to 32 bytes more |
@@ -23,7 +23,7 @@
 //! | 4 to 8 | its index in its owner's bucket |
 //! | some 30 | the allocator's overhead for two allocations |
 //!
-//! The total is 260 to 280 bytes. A running process also holds partly filled allocator pages;
+//! The total is 240 to 260 bytes. A running process also holds partly filled allocator pages;
 //! [tests/bench](../../../tests/bench/README.md) measures the total.
 
 mod message;
@@ -33,6 +33,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 
@@ -57,7 +58,7 @@ pub struct Pod {
     pub controller: Option<Arc<ControllerRef>>,
     pub phase: PodPhase,
     /// `spec.nodeName`, if the pod is scheduled.
-    pub node: Option<Arc<str>>,
+    pub node: Option<ArcStr>,
     pub is_ready: bool,
     /// `lastTransitionTime` of the condition `Ready`, regardless of its status.
     pub ready_transition: Option<CompactTimestamp>,
@@ -79,7 +80,7 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFailure {
     /// `status.reason`, such as `Evicted` or `OutOfcpu`; may be empty.
-    pub reason: Arc<str>,
+    pub reason: ArcStr,
     /// The last transition of any condition, or `status.startTime` if that is later: the kubelet
     /// changes Ready when the pod fails, and leaves a pod that it rejects without conditions.
     pub at: Option<CompactTimestamp>,
@@ -153,7 +154,7 @@ impl Pod {
 
     pub fn owner_key(&self) -> Option<OwnerKey> {
         self.controller.as_ref().map(|controller| OwnerKey {
-            namespace: Arc::clone(&self.key.namespace),
+            namespace: self.key.namespace.clone(),
             owner: Arc::clone(controller),
         })
     }
@@ -289,7 +290,7 @@ impl PodJson<'_> {
         Pod {
             key: ObjectKey {
                 namespace: interner.text(metadata.namespace.as_deref().unwrap_or_default()),
-                name: Arc::from(&*metadata.name),
+                name: ArcStr::from(&*metadata.name),
             },
             uid: metadata.uid,
             resource_version: metadata.resource_version,

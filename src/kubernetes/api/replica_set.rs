@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -222,7 +223,7 @@ fn read(
     Ok(ReplicaSet {
         key: ObjectKey {
             namespace: interner.text(metadata.namespace.as_deref().unwrap_or_default()),
-            name: Arc::from(&*metadata.name),
+            name: ArcStr::from(&*metadata.name),
         },
         uid: metadata.uid,
         resource_version: metadata.resource_version,

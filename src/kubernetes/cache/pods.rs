@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arcstr::ArcStr;
 use parking_lot::Mutex;
 
 use super::store::{Indexed, Store};
@@ -21,7 +22,7 @@ pub enum PodBucket {
     /// Pods with this controller.
     OwnedBy(OwnerKey),
     /// Pods of a namespace without a controller.
-    OrphansIn(Arc<str>),
+    OrphansIn(ArcStr),
 }
 
 impl Indexed for Pod {
@@ -35,7 +36,7 @@ impl Indexed for Pod {
     fn buckets(&self) -> [Option<PodBucket>; 2] {
         let bucket = match self.owner_key() {
             Some(owner) => PodBucket::OwnedBy(owner),
-            None => PodBucket::OrphansIn(Arc::clone(&self.key.namespace)),
+            None => PodBucket::OrphansIn(self.key.namespace.clone()),
         };
         [Some(bucket), None]
     }
@@ -70,7 +71,7 @@ pub type ReplicaSetStore = Store<ReplicaSet>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReplicaSetBucket {
     /// ReplicaSets of a namespace.
-    In(Arc<str>),
+    In(ArcStr),
     /// ReplicaSets whose controller has this UID.
     ControlledBy(Uid),
 }
@@ -86,7 +87,7 @@ impl Indexed for ReplicaSet {
     fn buckets(&self) -> [Option<ReplicaSetBucket>; 2] {
         let controller = self.controller.as_ref();
         [
-            Some(ReplicaSetBucket::In(Arc::clone(&self.key.namespace))),
+            Some(ReplicaSetBucket::In(self.key.namespace.clone())),
             controller.map(|controller| ReplicaSetBucket::ControlledBy(controller.uid.clone())),
         ]
     }
@@ -167,9 +168,14 @@ pub(super) fn count(counter: &AtomicU64) {
 // Pod counts of one group by state and labels, updated with each pod event, so that a no-op sync
 // need not visit the pods. The lock of the pods' store guards them.
 
-/// The pods of one group by their labels. Cloning copies a pointer, and a clone never changes.
+/// The pods of one group by their labels. Cloning copies two pointers, and a clone never changes.
 #[derive(Clone, Debug, Default)]
-pub struct PodTally(Option<Arc<HashMap<Labels, LabelTally>>>);
+pub struct PodTally {
+    /// Most groups have one label set, which needs no map.
+    first: Option<(Labels, LabelTally)>,
+    /// INVARIANT: neither empty nor with the label set of `first`.
+    others: Option<Arc<HashMap<Labels, LabelTally>>>,
+}
 
 /// The pods of one group that share one label set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -188,7 +194,8 @@ pub struct LabelTally {
 impl PodTally {
     /// The label sets, each of which has a pod, in any order.
     pub fn iter(&self) -> impl Iterator<Item = (&Labels, &LabelTally)> {
-        self.0.iter().flat_map(|tallies| &**tallies)
+        let first = self.first.iter().map(|(labels, tally)| (labels, tally));
+        first.chain(self.others.iter().flat_map(|tallies| &**tallies))
     }
 
     pub fn n_active(&self) -> usize {
@@ -200,31 +207,47 @@ impl PodTally {
     }
 
     pub(super) fn add(&mut self, pod: &Pod) {
-        let tallies = Arc::make_mut(self.0.get_or_insert_default());
-        let tally = match tallies.get_mut(&pod.labels) {
-            Some(tally) => tally,
-            None => tallies.entry(pod.labels.clone()).or_default(),
-        };
+        let is_new = self.of(&pod.labels).is_none();
+        if is_new && self.first.is_none() {
+            self.first = Some((pod.labels.clone(), LabelTally::default()));
+        } else if is_new {
+            let others = Arc::make_mut(self.others.get_or_insert_default());
+            others.insert(pod.labels.clone(), LabelTally::default());
+        }
+        let tally = self.of(&pod.labels).expect("it was inserted");
         for (number, is_counted) in tally.numbers(pod) {
             *number += u32::from(is_counted);
         }
     }
 
     pub(super) fn remove(&mut self, pod: &Pod) {
-        const COUNTED: &str = "the pod was counted with the same labels";
-        let tallies = Arc::make_mut(self.0.as_mut().expect(COUNTED));
-        let tally = tallies.get_mut(&pod.labels).expect(COUNTED);
+        let tally = self.of(&pod.labels);
+        let tally = tally.expect("the pod was counted with the same labels");
         for (number, is_counted) in tally.numbers(pod) {
             *number -= u32::from(is_counted);
         }
-        if tally.n_pods == 0 {
-            debug_assert_eq!(*tally, LabelTally::default(), "the counts match");
-            tallies.remove(&pod.labels);
-            if tallies.is_empty() {
-                self.0 = None;
-            } else if tallies.capacity() > SHRINK_FACTOR * tallies.len() {
-                tallies.shrink_to(2 * tallies.len());
-            }
+        if tally.n_pods > 0 {
+            return;
+        }
+        debug_assert_eq!(*tally, LabelTally::default(), "the counts match");
+        if self.first.take_if(|first| first.0 == pod.labels).is_some() {
+            return;
+        }
+        let Some(others) = self.others.as_mut().map(Arc::make_mut) else {
+            return;
+        };
+        others.remove(&pod.labels);
+        if others.is_empty() {
+            self.others = None;
+        } else if others.capacity() > SHRINK_FACTOR * others.len() {
+            others.shrink_to(2 * others.len());
+        }
+    }
+
+    fn of(&mut self, labels: &Labels) -> Option<&mut LabelTally> {
+        match &mut self.first {
+            Some((first, tally)) if first == labels => Some(tally),
+            _ => Arc::make_mut(self.others.as_mut()?).get_mut(labels),
         }
     }
 }

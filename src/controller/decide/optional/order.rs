@@ -17,8 +17,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
+use crate::api::{ArcStr, Pod};
 use crate::controller::decide::deletion_order::{
     DeletionContext, DeletionOrder, RankedPod, first_difference,
 };
@@ -76,7 +76,7 @@ struct Surroundings {
 /// Numbers names, and counts what has them.
 #[derive(Debug, Default)]
 struct Tally {
-    numbers: HashMap<Arc<str>, usize>,
+    numbers: HashMap<ArcStr, usize>,
     counts: Vec<usize>,
 }
 

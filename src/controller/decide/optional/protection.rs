@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::{
     Condition, SCALE_DOWN_BLOCKED, get_condition, remove_condition, set_condition,
 };
-use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
+use crate::api::{ArcStr, Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark};
 
 pub const PROTECTED_PODS: &str = "ProtectedPods";
 pub const PROTECTED_TIMEOUT: &str = "ProtectedTimeout";
@@ -67,7 +67,7 @@ pub struct Block {
     /// Number of protected pods beyond `spec.replicas`.
     pub surplus: usize,
     pub protected: usize,
-    pub names: Vec<Arc<str>>,
+    pub names: Vec<ArcStr>,
     /// The time of day at which the block began, in whole seconds as the API stores it.
     pub since: Timestamp,
     /// When the timeout passes; `None` without a timeout.
@@ -89,7 +89,7 @@ impl Block {
         }
         let is_protected = |pod: &&Arc<Pod>| pod.scale_down == ScaleDownMark::Never;
         let pods = active.iter().filter(is_protected);
-        let mut names: Vec<&Arc<str>> = pods.map(|pod| &pod.key.name).collect();
+        let mut names: Vec<&ArcStr> = pods.map(|pod| &pod.key.name).collect();
         let protected = names.len();
         let surplus = protected.saturating_sub(usize::try_from(rs.replicas).unwrap_or(0));
         if surplus == 0 {

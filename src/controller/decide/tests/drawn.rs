@@ -8,7 +8,9 @@ use fastrand::Rng;
 use crate::api::conditions::{Condition, SCALE_DOWN_BLOCKED};
 use crate::api::pod::PodFailure;
 use crate::api::policy::FailedPodBackoff;
-use crate::api::{CompactTimestamp, Labels, Pod, PodPhase, Policy, ReplicaSet, ScaleDownMark, Uid};
+use crate::api::{
+    ArcStr, CompactTimestamp, Labels, Pod, PodPhase, Policy, ReplicaSet, ScaleDownMark, Uid,
+};
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
 use crate::controller::decide::optional::protection::PROTECTED_PODS;
 use crate::controller::decide::{Doubt, May};
@@ -23,7 +25,7 @@ const PODS: usize = 24;
 pub(super) struct Stock {
     rs: ReplicaSet,
     pods: Vec<Pod>,
-    nodes: [Arc<str>; 3],
+    nodes: [ArcStr; 3],
     /// All labels of the template; those of the selector alone; others; none.
     labels: [Labels; 4],
     orders: [&'static str; 5],
@@ -201,7 +203,7 @@ impl Stock {
         Pod {
             labels: self.labels[rng.usize(..labels)].clone(),
             phase,
-            node: (!one_in(6, rng)).then(|| Arc::clone(&self.nodes[rng.usize(..3)])),
+            node: (!one_in(6, rng)).then(|| self.nodes[rng.usize(..3)].clone()),
             is_ready: !one_in(3, rng),
             ready_transition: time(rng),
             creation: time(rng),
@@ -287,7 +289,7 @@ impl Stock {
             loss_delay: one_in(5, rng).then(|| delay(rng)),
             rejected: one_in(4, rng).then(|| (rng.i64(1..4), Some(delay(rng)))),
             spec_delay: one_in(3, rng).then(|| delay(rng)),
-            unknown_creations: names.map(|pod| Arc::clone(&pod.key.name)).collect(),
+            unknown_creations: names.map(|pod| pod.key.name.clone()).collect(),
             n_overdue: rng.usize(..=unknown_deletions.len()),
             unknown_deletions,
             unknowns_are_compared: rng.bool(),

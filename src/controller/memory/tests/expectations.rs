@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Rig, Satisfaction};
-use crate::api::{ObjectKey, Uid};
+use crate::api::{ArcStr, ObjectKey, Uid};
 use crate::controller::memory::own_writes::{ARRIVES_WITHIN, EXPECTATIONS_TIMEOUT, OwnWrites};
 use crate::controller::testing::{key, replica_set};
 use crate::stdx::testing::FakeClock;
@@ -15,7 +15,7 @@ fn fixture() -> (Arc<FakeClock>, Rig) {
     (Arc::clone(&rig.clock), rig)
 }
 
-fn names(count: usize) -> Vec<Arc<str>> {
+fn names(count: usize) -> Vec<ArcStr> {
     (0..count).map(|i| format!("pod-{i}").into()).collect()
 }
 
@@ -208,7 +208,7 @@ fn an_unknown_delete_that_is_repeated_may_arrive_as_much_later() {
 
 #[test]
 fn a_create_without_response_is_first_whatever_came_later() {
-    let all: [Arc<str>; 4] = ["a", "b", "c", "d"].map(Arc::from);
+    let all: [ArcStr; 4] = ["a", "b", "c", "d"].map(ArcStr::from);
     for open in &all {
         let mut writes = OwnWrites::default();
         let now = Instant::now();

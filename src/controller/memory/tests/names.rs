@@ -1,12 +1,11 @@
 //! The names of pods: new ones and returned ones.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::api::ReplicaSet;
+use crate::api::{ArcStr, ReplicaSet};
 use crate::controller::memory::own_writes::{OwnWrites, Returned, take as take_not_taken};
 use crate::controller::testing::replica_set;
 use crate::writes::pod_body::{ALPHABET, N_SUFFIXES, suffix};
@@ -23,12 +22,7 @@ fn at(version: &str) -> ReplicaSet {
 struct Names(Mutex<OwnWrites>);
 
 impl Names {
-    fn take(
-        &self,
-        rs: &ReplicaSet,
-        count: usize,
-        is_taken: impl Fn(&str) -> bool,
-    ) -> Vec<Arc<str>> {
+    fn take(&self, rs: &ReplicaSet, count: usize, is_taken: impl Fn(&str) -> bool) -> Vec<ArcStr> {
         take_not_taken(
             Vec::new(),
             count,
@@ -43,14 +37,14 @@ impl Names {
 }
 
 /// Records that the create of this name failed.
-fn give_back(names: &Names, name: &Arc<str>, why: Returned) {
+fn give_back(names: &Names, name: &ArcStr, why: Returned) {
     names.with(|it| {
-        it.expect([Arc::clone(name)], [], Instant::now());
+        it.expect([name.clone()], [], Instant::now());
         it.creation_failed(name, Some(why));
     });
 }
 
-fn take(names: &Names, rs: &ReplicaSet, count: usize) -> Vec<Arc<str>> {
+fn take(names: &Names, rs: &ReplicaSet, count: usize) -> Vec<ArcStr> {
     names.take(rs, count, |_| false)
 }
 
@@ -73,10 +67,7 @@ fn a_name_is_given_once_and_never_if_taken() {
     let mut seen = HashSet::new();
     for _ in 0..10 {
         for name in names.take(&rs, 100, |name| name.ends_with('b')) {
-            assert!(
-                !name.ends_with('b') && seen.insert(Arc::clone(&name)),
-                "{name}"
-            );
+            assert!(!name.ends_with('b') && seen.insert(name.clone()), "{name}");
         }
     }
 }
@@ -84,7 +75,7 @@ fn a_name_is_given_once_and_never_if_taken() {
 #[test]
 fn parallel_takers_get_different_names() {
     let (names, rs) = (Names::default(), replica_set("web", 1));
-    let taken: Vec<Vec<Arc<str>>> = std::thread::scope(|scope| {
+    let taken: Vec<Vec<ArcStr>> = std::thread::scope(|scope| {
         let take = || take(&names, &rs, 50);
         let takers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
         let join = |taker: std::thread::ScopedJoinHandle<'_, _>| taker.join().expect("names");
@@ -100,7 +91,7 @@ fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
     let first = take(&names, &rs, 3);
     give_back(&names, &first[2], Returned::Untried);
     give_back(&names, &first[0], Returned::Rejected);
-    assert_eq!(take(&names, &rs, 1), [Arc::clone(&first[0])]);
+    assert_eq!(take(&names, &rs, 1), [first[0].clone()]);
     let second = take(&names, &rs, 2);
     assert_eq!(second[0], first[2]);
     assert!(!first.contains(&second[1]), "given out once");
@@ -141,7 +132,7 @@ fn no_name_returns_however_often_the_daemon_is_restarted() {
     let (mut version, mut seen) = (7_000_u64, HashSet::new());
     for count in (0..500).map(|n| n % 70) {
         for name in take(&Names::default(), &at(&version.to_string()), count) {
-            assert!(seen.insert(Arc::clone(&name)), "{name} at {version}");
+            assert!(seen.insert(name.clone()), "{name} at {version}");
         }
         version += count as u64 + 1;
     }

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use prost::Message;
 
 use super::{POD_DELETION_COST, Pod, PodFailure, PodPhase, parse_deletion_cost};
@@ -95,7 +95,7 @@ impl Pod {
         }
         self.key = ObjectKey {
             namespace: interner.text(namespace),
-            name: Arc::from(name),
+            name: ArcStr::from(name),
         };
         // Pods without labels share one empty set.
         let labels = &metadata[labels.unwrap_or_default()];

@@ -130,6 +130,6 @@ fn e_24_deletion_cost_is_a_plain_32_bit_decimal() {
 
 #[test]
 fn a_pod_has_the_documented_size() {
-    let fields = 32 + 24 + 16 + 16 + 8 + 16 + 24 + 16 + 8;
+    let fields = 16 + 24 + 16 + 16 + 8 + 8 + 24 + 16 + 8;
     assert_eq!(size_of::<Pod>(), fields);
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     Status as StatusObject, StatusCause, StatusDetails,
@@ -148,7 +149,7 @@ fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerR
     let kind = interner.text(&text(&reference.kind));
     interner.owner(ControllerRef {
         kind,
-        name: Arc::from(&*text(&reference.name)),
+        name: ArcStr::from(&*text(&reference.name)),
         uid: Uid::new(&text(&reference.uid)),
     })
 }

@@ -2,8 +2,7 @@
 //! `staging/src/k8s.io/api/apps/v1/generated.proto`), and a ReplicationController, whose message
 //! differs only in the form of the selector.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use prost::Message;
 
 use super::{Carried, ReplicaSet, ReplicaSetStatus};
@@ -92,7 +91,7 @@ pub(super) fn read(
     Ok(ReplicaSet {
         key: ObjectKey {
             namespace: interner.text(&metadata.namespace),
-            name: Arc::from(metadata.name),
+            name: ArcStr::from(metadata.name),
         },
         uid: Uid::new(&metadata.uid),
         resource_version: ResourceVersion::new(&metadata.resource_version),

@@ -109,7 +109,7 @@ fn twenty_thousand_orphans_with_their_own_labels_are_counted() {
         tally.remove(&pod);
     }
     check(&tally, &pods);
-    let tallies = tally.0.as_deref().expect("pods remain");
+    let tallies = tally.others.as_deref().expect("pods remain");
     assert!(tallies.capacity() <= 80, "memory is released");
 }
 

@@ -1,6 +1,5 @@
 //! Writes with an unknown outcome, and how the next syncs handle them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, Status, Uid};
@@ -632,12 +631,12 @@ fn an_unknown_create_that_shows_up_during_the_sync_counts() {
     leaving.labels = [("type", "test")].into_iter().collect();
     fixture.cache_silently(None, [leaving]);
     fixture.writes.set_live_pods(vec![stored.clone()]);
-    let (cache, name) = (fixture.cache.clone(), Arc::clone(&stored.key.name));
+    let (cache, name) = (fixture.cache.clone(), stored.key.name.clone());
     fixture.writes.on_patch(move |_, _| {
         cache.pods.apply(stored.clone());
         None
     });
-    let taken = Arc::clone(&name);
+    let taken = name.clone();
     fixture
         .writes
         .on_create(move |_, name| (*name == *taken).then(|| Err(already_exists())));
