@@ -7,6 +7,7 @@ use super::super::{Memories, Memory};
 use super::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Rejection};
 use crate::api::{ObjectKey, ReplicaSet, Status};
 use crate::controller::testing::replica_set;
+use crate::stdx::HashSet;
 use crate::stdx::clock::Clock;
 use crate::stdx::testing::FakeClock;
 use crate::writes::WriteError;
@@ -380,14 +381,13 @@ fn an_overload_waits_for_retry_after_and_at_most_30_s() {
         assert!(waits.iter().all(|wait| *wait <= OVERLOAD_WAIT_MAX));
         assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");
     }
-    let other = Rejection::Overload {
-        retry_after: Some(Duration::from_secs(1)),
-    };
-    assert_ne!(
-        other.wait(&"a".into(), 1),
-        other.wait(&"b".into(), 1),
-        "jitter"
-    );
+    for seconds in [1, 19, 20, 25, 29, 30] {
+        let retry_after = Some(Duration::from_secs(seconds));
+        let rejection = Rejection::Overload { retry_after };
+        let owners = (0..100).map(|owner| owner.to_string().as_str().into());
+        let waits: HashSet<Duration> = owners.map(|owner| rejection.wait(&owner, 1)).collect();
+        assert!(waits.len() > 90, "{seconds}: {} times for 100", waits.len());
+    }
 }
 
 #[test]
