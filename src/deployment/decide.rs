@@ -5,7 +5,7 @@
 //! and so is the status. Each write is on condition that its object has not changed since.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -87,11 +87,11 @@ impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Create { rs, .. } => {
-                let ReplicaSet { key, replicas, .. } = &**rs;
-                write!(f, "create replicaset {} with {replicas} replicas", key.name)
+                // Without the name: that of another Deployment controller has another hash.
+                write!(f, "create a replicaset with {} replicas", rs.replicas)
             }
             Self::Update { rs, replicas, .. } if rs.replicas == *replicas => {
-                write!(f, "annotate replicaset {}", rs.key.name)
+                write!(f, "update replicaset {}", rs.key.name)
             }
             Self::Update { rs, replicas, .. } => {
                 let (name, before) = (&rs.key.name, rs.replicas);

@@ -13,6 +13,7 @@ use crate::revisions::REVISION;
 use crate::status::{
     PROGRESSING, REPLICA_FAILURE, condition, deadline_of, is_complete, progress_reason, reason,
 };
+use crate::stdx::escape::{escaped, shell_word};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -90,7 +91,7 @@ pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
             Strategy::RollingUpdate { .. } => "RollingUpdate".to_owned(),
             Strategy::Unknown(other) => other.clone(),
         },
-        max_pods: d.replicas + limits.max_surge,
+        max_pods: d.replicas.saturating_add(limits.max_surge),
         min_available: d.replicas - limits.max_unavailable,
         new,
         old,
@@ -102,16 +103,18 @@ pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
     }
 }
 
+fn rollout_command(verb: &str, d: &Deployment) -> String {
+    let [namespace, name] = [&d.key.namespace, &d.key.name].map(|it| shell_word(it));
+    format!("kubectl -n {namespace} rollout {verb} deployment {name}")
+}
+
 fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
     let mut waits = Vec::new();
     let observed = d.status.observed_generation.unwrap_or_default();
     if d.is_terminating {
         waits.push("the garbage collector: it is terminating".to_owned());
     } else if d.paused {
-        waits.push(format!(
-            "kubectl rollout resume deployment {}: it is paused",
-            d.key.name
-        ));
+        waits.push(format!("`{}`: it is paused", rollout_command("resume", d)));
     }
     if observed < d.generation {
         let generation = d.generation;
@@ -138,10 +141,8 @@ fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
         ));
     }
     if progress_reason(&d.status) == Some(reason::TIMED_OUT) {
-        let name = &d.key.name;
-        waits.push(format!(
-            "a template that works, or kubectl rollout undo deployment {name}"
-        ));
+        let undo = rollout_command("undo", d);
+        waits.push(format!("a template that works, or `{undo}`"));
     }
     for kind in [PROGRESSING, REPLICA_FAILURE] {
         let failed = if kind == PROGRESSING { "False" } else { "True" };
@@ -160,16 +161,15 @@ impl fmt::Display for Rollout {
             strategy,
             ..
         } = self;
-        write!(f, "Deployment {name}: {strategy}, desired {desired}")?;
+        let shown = escaped(strategy);
+        write!(f, "Deployment {name}: {shown}, desired {desired}")?;
         if strategy == "RollingUpdate" {
-            let total: i32 = self.old.iter().chain(&self.new).map(|it| it.desired).sum();
-            let available: i32 = self
-                .old
-                .iter()
-                .chain(&self.new)
-                .map(|it| it.available)
-                .sum();
-            let (more, fewer) = (self.max_pods - total, available - self.min_available);
+            let sets = || self.old.iter().chain(&self.new);
+            let total: i32 = sets().map(|it| it.desired).sum();
+            // As `decide`: pods that a scale-down deletes are not available any more.
+            let lasting: i32 = sets().map(|it| it.available.min(it.desired)).sum();
+            let more = self.max_pods.saturating_sub(total);
+            let fewer = lasting.saturating_sub(self.min_available);
             write!(
                 f,
                 "; at most {} pods, so {} more now; at least {} available, so {} fewer now",
@@ -182,7 +182,7 @@ impl fmt::Display for Rollout {
         writeln!(f)?;
         let sets = self.new.iter().map(|it| ("new", it));
         for (what, it) in sets.chain(self.old.iter().map(|it| ("old", it))) {
-            let revision = it.revision.as_deref().unwrap_or("none");
+            let revision = escaped(it.revision.as_deref().unwrap_or("none"));
             let Set {
                 name,
                 desired,
@@ -198,18 +198,63 @@ impl fmt::Display for Rollout {
             writeln!(f, "  old: {} more, scaled to 0", self.n_idle)?;
         }
         if let Some(progress) = &self.progress {
-            write!(f, "  progress: {progress}")?;
+            write!(f, "  progress: {}", escaped(progress))?;
             match &self.progress_deadline {
                 Some(at) => writeln!(f, ", failed without any more until {at}")?,
                 None => writeln!(f)?,
             }
         }
         for wait in &self.waits_for {
-            writeln!(f, "  waits for {wait}")?;
+            writeln!(f, "  waits for {}", escaped(wait))?;
         }
         match &*self.next.join(", ") {
             "" => writeln!(f, "  next: no action"),
             next => writeln!(f, "  next: {next}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::explain;
+    use crate::decide::tests::{deployment, replica_set, scaled, view};
+
+    #[test]
+    fn a_rollout_that_is_over_has_no_deadline() {
+        for (reason, has_deadline) in [
+            ("ReplicaSetUpdated", true),
+            ("NewReplicaSetAvailable", false),
+            ("ProgressDeadlineExceeded", false),
+        ] {
+            let d = deployment(&[&|it| {
+                it["status"] = json!({"conditions": [{
+                    "type": "Progressing", "status": "True", "reason": reason,
+                    "lastUpdateTime": "2026-01-01T00:59:00Z",
+                }]});
+            }]);
+            let rollout = explain(view(&d, &[replica_set(9, 3, 1)]), Vec::new());
+            let found = rollout.progress_deadline.is_some();
+            assert_eq!(found, has_deadline, "{reason}");
+        }
+    }
+
+    #[test]
+    fn pods_that_are_scaled_away_are_not_to_spare() {
+        let d = scaled(10, i32::MAX, "20%");
+        let sets = [replica_set(8, 5, 10), replica_set(9, 3, 3)];
+        let text = explain(view(&d, &sets), Vec::new()).to_string();
+        assert!(text.contains("at most 2147483647 pods"), "{text}");
+        assert!(text.contains("at least 8 available, so 0 fewer"), "{text}");
+    }
+
+    #[test]
+    fn texts_of_the_cluster_forge_no_line() {
+        let mut rs = replica_set(9, 3, 3);
+        let revision = "1\n  next: no action".to_owned();
+        rs.annotations.insert(super::REVISION.to_owned(), revision);
+        let text = explain(view(&deployment(&[]), &[rs]), Vec::new()).to_string();
+        assert_eq!(text.matches("\n  next: ").count(), 1, "{text}");
     }
 }

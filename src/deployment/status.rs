@@ -189,9 +189,15 @@ fn deadline(d: &Deployment, condition: &DeploymentCondition) -> Option<Timestamp
     updated.checked_add(Duration::from_secs(seconds)).ok()
 }
 
-/// The time at which the rollout has failed unless it makes progress.
+/// The time at which the rollout has failed unless it makes progress; `None` if it has succeeded or
+/// failed already.
 pub(crate) fn deadline_of(d: &Deployment) -> Option<Timestamp> {
-    deadline(d, condition(&d.status, PROGRESSING)?)
+    let condition = condition(&d.status, PROGRESSING)?;
+    let is_over = [reason::COMPLETE, reason::TIMED_OUT].map(Some);
+    if is_over.contains(&condition.reason.as_deref()) {
+        return None;
+    }
+    deadline(d, condition)
 }
 
 /// Judges the progress of a rollout in `status`, which was calculated from the ReplicaSets. `base`

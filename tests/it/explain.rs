@@ -569,7 +569,10 @@ fn explain_shows_what_a_deployment_waits_for() {
     });
     cluster.merge_patch(Kind::Deployments, "web", &json!({"spec": {"paused": true}}));
     cluster.eventually("the pause is explained", || {
-        explained().contains("waits for kubectl rollout resume deployment web")
+        let namespace = cluster.namespace();
+        explained().contains(&format!(
+            "waits for `kubectl -n {namespace} rollout resume deployment web`"
+        ))
     });
 }
 
@@ -583,7 +586,7 @@ fn a_dry_run_of_deployments_writes_nothing() {
     cluster.create(Kind::Deployments, &deployment);
     let logs = |text: &str| process.log().matches(text).count();
     cluster.eventually("the decision is logged", || {
-        logs("would create replicaset web-") == 1
+        logs("would create a replicaset with 3") == 1
     });
     cluster.merge_patch(Kind::Deployments, "web", &json!({"spec": {"replicas": 4}}));
     cluster.eventually("so is the next one", || logs("with 4 replicas") == 1);

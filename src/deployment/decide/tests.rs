@@ -18,10 +18,10 @@ use crate::status::{PROGRESSING, condition};
 pub(super) const NOW: &str = "2026-01-01T01:00:00Z";
 
 /// A change of an object's JSON.
-pub(super) type Change<'a> = &'a dyn Fn(&mut Value);
+pub(crate) type Change<'a> = &'a dyn Fn(&mut Value);
 
 /// A Deployment `web` of three pods with the template `v9`, without surge.
-pub(super) fn deployment(changes: &[Change<'_>]) -> Deployment {
+pub(crate) fn deployment(changes: &[Change<'_>]) -> Deployment {
     let mut object = json!({
         "metadata": {"namespace": "default", "name": "web", "uid": "d", "generation": 1},
         "spec": {
@@ -49,7 +49,7 @@ fn template(version: u8, hash: Option<String>) -> Value {
     template
 }
 
-pub(super) fn scaled(
+pub(crate) fn scaled(
     replicas: i32,
     surge: impl Into<Value>,
     missing: impl Into<Value>,
@@ -63,7 +63,7 @@ pub(super) fn scaled(
 }
 
 /// The ReplicaSet of template `version`, created in this order. Revision and version are equal.
-pub(super) fn replica_set(version: u8, replicas: i32, available: i32) -> ReplicaSet {
+pub(crate) fn replica_set(version: u8, replicas: i32, available: i32) -> ReplicaSet {
     let object = json!({
         "metadata": {
             "namespace": "default", "name": format!("web-{version}"), "uid": format!("rs{version}"),
@@ -91,7 +91,7 @@ fn sized(mut rs: ReplicaSet, desired: i32, max: i32) -> ReplicaSet {
     rs
 }
 
-pub(super) fn view<'a>(d: &'a Deployment, sets: &[ReplicaSet]) -> View<'a> {
+pub(crate) fn view<'a>(d: &'a Deployment, sets: &[ReplicaSet]) -> View<'a> {
     View {
         deployment: d,
         replica_sets: sets.iter().cloned().map(Arc::new).collect(),
