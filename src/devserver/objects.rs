@@ -316,7 +316,15 @@ fn complete_strategy(object: &mut Value) {
 /// DIFFERS: two Services may get the same number.
 pub(crate) fn allocate(resource: Resource, old: &Value, service: &mut Value) {
     let kind = text(service, "/spec/type").to_owned();
-    if resource.kind() != "Service" || resource.is_custom() || kind == "ExternalName" {
+    if resource.kind() != "Service" || resource.is_custom() {
+        return;
+    }
+    if kind == "ExternalName" {
+        if old.is_object() && text(old, "/spec/type") != kind {
+            let names = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
+            map_of(service, "spec").retain(|name, _| !names.contains(&&**name));
+            maps_mut(service, "/spec/ports").for_each(|port| drop(port.remove("nodePort")));
+        }
         return;
     }
     let number = hash_of(&text(service, "/metadata/uid"));
@@ -353,13 +361,21 @@ pub(crate) fn allocate(resource: Resource, old: &Value, service: &mut Value) {
         &mut service["spec"],
         &json!({"externalTrafficPolicy": "Cluster"}),
     );
-    for (port, n) in maps_mut(service, "/spec/ports").zip(0_u64..) {
+    let used = [old, &*service].map(|it| entries(it, "/spec/ports"));
+    let used: Vec<Value> = used
+        .into_iter()
+        .flatten()
+        .map(|it| it["nodePort"].clone())
+        .collect();
+    let free = (0..2768).map(|n| json!(30000 + (number % 2000 + n) % 2768));
+    let mut free = free.filter(|it| !used.contains(it));
+    for port in maps_mut(service, "/spec/ports") {
         let mut known = entries(old, "/spec/ports").iter();
         let known = known.find(|known| port.get("port") == known.get("port"));
         let known = known.and_then(|known| known.get("nodePort"));
-        let free = json!(30000 + (number % 2000 + n) % 2768);
         if port.get("nodePort").is_none_or(|port| *port == 0) {
-            port.insert("nodePort".to_owned(), known.unwrap_or(&free).clone());
+            let number = known.cloned().or_else(|| free.next());
+            port.insert("nodePort".to_owned(), number.unwrap_or_default());
         }
     }
 }

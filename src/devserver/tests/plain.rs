@@ -130,6 +130,14 @@ fn a_service_gets_addresses_and_keeps_them() {
     assert_eq!((code, &replaced["clusterIP"]), (200, &json!(ip)));
     assert_eq!(node_ports(replaced), [Some(a), Some(b)]);
     let path = format!("{SERVICES}/web");
+    let mut other = service.clone();
+    other["spec"]["ports"] = json!([{"name": "b", "port": 81}, {"name": "c", "port": 82}]);
+    let (_, other) = rig.send("PUT", &path, &other);
+    let [kept, added] = node_ports(&other["spec"]);
+    assert!(
+        kept == Some(b) && added.is_some() && added != kept,
+        "{other}"
+    );
     let (_, internal) = rig.patch(&path, &json!({"spec": {"type": "ClusterIP"}}));
     assert_eq!(node_ports(&internal["spec"]), [None, None]);
     let (code, error) = rig.patch(&path, &json!({"spec": {"clusterIP": "10.0.0.1"}}));
@@ -138,6 +146,9 @@ fn a_service_gets_addresses_and_keeps_them() {
         code == 422 && message.ends_with("may not change once set"),
         "{message}"
     );
+    let by_name = json!({"spec": {"type": "ExternalName", "externalName": "example.invalid"}});
+    let (code, by_name) = rig.patch(&path, &by_name);
+    assert_eq!((code, by_name["spec"].get("clusterIP")), (200, None));
     let headless = json!({"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}});
     let headless = rig.ok("POST", SERVICES, &headless);
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
