@@ -206,9 +206,9 @@ impl Standing {
     /// below the limit on connections.
     const fn slots(self) -> usize {
         match self {
-            Self::Anonymous | Self::KnownAddress => 4,
+            Self::Anonymous => 4,
             Self::Unknown => 8,
-            Self::Known => 12,
+            Self::KnownAddress | Self::Known => 12,
         }
     }
 }
