@@ -18,12 +18,12 @@
 //! | 16 | restarts, deletion cost, phase, Ready, finalizers, [`scale_down`](Pod::scale_down) |
 //! | 8 | [`failure`](Pod::failure): a pointer, of a Failed pod to 32 bytes more |
 //! | 16 | the counters of the pod's own allocation |
-//! | 8 | its pointer in the array of all pods |
+//! | 8 to 16 | its pointer in the array of all pods, which doubles when it is full |
 //! | 6 to 12 | its index and a hash byte in the table, which is 7/16 to 7/8 full |
 //! | 4 to 8 | its index in its owner's bucket |
 //! | some 30 | the allocator's overhead for two allocations |
 //!
-//! The total is 240 to 260 bytes. A running process also holds partly filled allocator pages;
+//! The total is 240 to 270 bytes. A running process also holds partly filled allocator pages;
 //! [tests/bench](../../../tests/bench/README.md) measures the total.
 
 mod message;

@@ -321,7 +321,7 @@ pub(super) fn find_command(
     let is_found = if command.contains('/') {
         Path::new(command).exists()
     } else {
-        // As Go, which runs nothing from the current folder unless its path says so.
+        // As Go, which takes no program of a relative folder.
         let mut folders = std::env::split_paths(search_path);
         folders.any(|folder| folder.is_absolute() && folder.join(command).exists())
     };
