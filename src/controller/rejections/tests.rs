@@ -401,6 +401,30 @@ fn an_invalid_pod_is_tried_again_soon_and_then_every_5_min() {
     assert!((15..=30).contains(&n_tried), "{n_tried} in an hour");
 }
 
+/// As a webhook for everything that does not respond: the status fails, too, and has its own
+/// back-off.
+#[test]
+fn a_failing_status_delays_no_create() {
+    let (fixture, is_over) = (Fixture::new(), Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&is_over);
+    let fails = move || {
+        let error = rejected(500, "InternalError", "failed calling webhook \"all\"");
+        (!over.load(Ordering::Relaxed)).then_some(error)
+    };
+    let status_fails = fails.clone();
+    fixture.writes.on_create(move |_, _| fails().map(Err));
+    fixture
+        .writes
+        .on_update_status(move |_, _| status_fails().map(Err));
+    fixture.deliver_replica_set(created_at("web", 1, 1));
+    work(&fixture);
+    pass(&fixture, 300 * SECOND);
+    tried(&fixture);
+    is_over.store(true, Ordering::Relaxed);
+    pass(&fixture, 30 * SECOND);
+    assert_eq!(tried(&fixture), ["web"]);
+}
+
 #[test]
 fn an_overload_is_waited_for_as_long_as_the_server_says() {
     let fixture = Fixture::new();

@@ -24,7 +24,6 @@ use crate::controller::testing::{
 use crate::stdx::clock::Clock;
 use crate::writes::{WriteError, WrittenPod};
 
-/// A fixture with `rs` and these pods in the cache.
 /// Returns `rs` with a newer version.
 fn at(version: &str, mut rs: ReplicaSet) -> ReplicaSet {
     rs.resource_version = version.into();
@@ -57,6 +56,17 @@ fn a_02_missing_pods_are_created() {
     let fixture = fixture(&replica_set("web", 2), []);
     fixture.sync_ok("web");
     fixture.assert_counts(2, 0, 0);
+}
+
+#[test]
+fn a_sync_that_is_stopped_sends_no_status() {
+    let fixture = fixture(&replica_set("web", 2), []);
+    fixture
+        .writes
+        .on_create(|_, _| Some(Err(WriteError::Stopped)));
+    let error = fixture.sync("web").expect_err("the daemon stops");
+    assert!(error.is_stopped(), "{error}");
+    assert_eq!(fixture.writes.status_updates(), []);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Memories, Memory};
-use super::{DENIED_WAIT_MAX, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Rejection};
+use super::{DENIED_WAIT_MAX, LIVELY, OVERLOAD_WAIT_MAX, PACE, PAUSE_MAX, Rejection};
 use crate::api::{ObjectKey, ReplicaSet, Status};
 use crate::controller::testing::replica_set;
 use crate::stdx::HashSet;
@@ -106,6 +106,28 @@ fn each_accepted_create_lets_the_next_one_try() {
     assert_eq!(turns(&memories, &all[1]), [at("c", 0)]);
     reject(&memories, &all[2], quota("pods"));
     assert_eq!(turns(&memories, &all[2]), [at("c", 1500)]);
+}
+
+#[test]
+fn an_accepted_create_shortens_the_delays_again() {
+    let (memories, clock, all) = queue_whose_head_may_try();
+    clock.advance(LIVELY);
+    accept(&memories, &all[0]);
+    assert_eq!(turns(&memories, &all[0]), [at("b", 0)]);
+    reject(&memories, &all[1], quota("pods"));
+    assert_eq!(turns(&memories, &all[1]), [at("c", 1500)]);
+}
+
+#[test]
+fn a_rejection_after_an_accepted_create_is_the_first() {
+    let (memories, clock) = memories();
+    let rs = replica_set("a", 2);
+    reject(&memories, &rs, Rejection::Invalid);
+    clock.advance(SECOND);
+    memories.get(&rs, Memory::create_was_accepted);
+    reject(&memories, &rs, Rejection::Invalid);
+    let found = memories.backed_off(&rs).expect("it waits");
+    assert_eq!((found.n_rejections, found.since), (1, Duration::ZERO));
 }
 
 /// A new generation tries at once. The work queue may have brought the key back meanwhile, so its
