@@ -243,7 +243,7 @@ impl<T: Indexed> Store<T> {
         let mut deleted: Vec<Arc<T>> = deleted
             .iter()
             .rev()
-            .flat_map(|it| state.remove(it))
+            .filter_map(|it| state.remove(it))
             .collect();
         // The array has no order; sorted deletions are reproducible.
         deleted.sort_unstable_by(|a, b| a.key().cmp(b.key()));
