@@ -541,9 +541,31 @@ fn a_deployment_stands_for_its_current_replica_set() {
     }
 }
 
+/// Grants the daemon the stock role of a Deployment controller, which its account in tests lacks.
+fn grant_deployments(cluster: &TestCluster) {
+    if !TestCluster::is_real() {
+        return;
+    }
+    let rbac = "rbac.authorization.k8s.io";
+    let role = "system:controller:deployment-controller";
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": "deployments"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "replicaset-controller"}],
+    });
+    let namespace = cluster.namespace();
+    let path = format!("/apis/{rbac}/v1/namespaces/{namespace}/rolebindings");
+    let request = Request::post(path).body("application/json", binding.to_string());
+    cluster
+        .send(&request)
+        .expect("an administrator may do this");
+}
+
 #[test]
 fn explain_shows_what_a_deployment_waits_for() {
     let cluster = TestCluster::start();
+    grant_deployments(&cluster);
     let controllers = "--controllers=replicaset-controller,deployment-controller";
     let _process = cluster.start_process(&[controllers]);
     let deployment =
@@ -579,6 +601,7 @@ fn explain_shows_what_a_deployment_waits_for() {
 #[test]
 fn a_dry_run_of_deployments_writes_nothing() {
     let cluster = TestCluster::start();
+    grant_deployments(&cluster);
     let controllers = "--controllers=replicaset-controller,deployment-controller";
     let process = cluster.start_process(&["--dry-run", controllers]);
     let deployment =
