@@ -572,7 +572,7 @@ mod tests {
                      in 640 s at the latest"
                 )
             );
-            let fix = finding.fix.expect("a way out");
+            let fix = finding.fix.expect("a fix");
             assert!(fix.contains("kubectl -n shop describe quota few"), "{fix}");
         }
     }

@@ -181,7 +181,7 @@ fn flags(input: &[u8]) -> bool {
         ParseOutcome::Run(_) => true,
         ParseOutcome::Show(_) => false,
         ParseOutcome::Usage(lines) => {
-            assert!(!lines.is_empty(), "a refusal without a reason");
+            assert!(!lines.is_empty(), "a rejection without a reason");
             false
         }
     }
