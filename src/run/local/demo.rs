@@ -231,7 +231,7 @@ impl Stage<'_> {
                     Some((_, json)) => format!("create -f {}.yaml   # {{{json}", words[2]),
                     None => rest.to_owned(),
                 };
-                self.say(&format!("  $ kubectl {shown}"));
+                self.say(&format!("  $ kubectl {}", shortened_object(shown)));
                 self.command(rest)
             }
             "let" => {
@@ -541,17 +541,29 @@ fn next_steps(program: &str) -> String {
     )
 }
 
-/// A line broken between words before column 80, unless it is a command.
+/// The arguments of kubectl, with as much of an object as fits in a line.
+fn shortened_object(mut command: String) -> String {
+    const SHOWN: usize = COLUMNS - r"  0.0 s    $ kubectl ... \".len();
+    if command.contains('{') && command.len() > SHOWN {
+        command.truncate(SHOWN);
+        command.push_str("...");
+    }
+    command
+}
+
+/// A line broken between words before column 80; a command as a shell reads it.
 fn wrapped(at: Duration, text: &str) -> String {
     let mut line = format!("{:5.1} s  ", at.as_secs_f64());
     let words = text.trim_start();
     let indent = line.len() + text.len() - words.len();
     line.extend(repeat_n(' ', indent - line.len()));
     let mut whole = String::new();
+    let more = if words.starts_with('$') { " \\" } else { "" };
     for word in words.split_inclusive(' ') {
-        let is_full = line.len() + word.trim_end().len() > COLUMNS && line.len() > indent;
-        if is_full && !words.starts_with('$') {
+        let is_full = line.len() + word.trim_end().len() + more.len() > COLUMNS;
+        if is_full && line.len() > indent {
             whole.push_str(line.trim_end());
+            whole.push_str(more);
             whole.push('\n');
             line = " ".repeat(indent);
         }
@@ -564,7 +576,7 @@ fn wrapped(at: Duration, text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{COLUMNS, INTRODUCTION, next_steps, wrapped};
+    use super::{COLUMNS, INTRODUCTION, next_steps, shortened_object, wrapped};
 
     #[test]
     fn the_end_names_commands_as_they_can_be_typed() {
@@ -576,14 +588,33 @@ mod tests {
     }
 
     #[test]
+    fn a_long_object_is_shown_by_its_beginning() {
+        let command = |object: &str| shortened_object(format!("patch rs a -p {object}"));
+        assert_eq!(command("{\"a\":1}"), "patch rs a -p {\"a\":1}");
+        let long = format!(
+            "  $ kubectl {}",
+            command(&format!("{{{}}}", "x".repeat(99)))
+        );
+        let line = wrapped(Duration::ZERO, &long);
+        assert!(line.ends_with("xxx...") && !line.contains('\n'), "{line}");
+        assert!(line.len() <= COLUMNS, "{line}");
+    }
+
+    #[test]
     fn lines_break_between_words_and_keep_the_indent() {
-        let command = format!("  $ kubectl {}", "word ".repeat(20).trim_end());
-        let expected = format!("  0.0 s  {command}");
-        assert_eq!(wrapped(Duration::ZERO, &command), expected);
         let words = |n| ["word"; 14][..n].join(" ");
         assert_eq!(
             wrapped(Duration::ZERO, &format!("  {}", "word ".repeat(20))),
             format!("  0.0 s    {}\n           {}", words(14), words(6))
+        );
+        let command = format!("  $ kubectl {}", "word ".repeat(20));
+        assert_eq!(
+            wrapped(Duration::ZERO, &command),
+            format!(
+                "  0.0 s    $ kubectl {} \\\n           {}",
+                words(11),
+                words(9)
+            )
         );
         assert!(INTRODUCTION.lines().all(|line| line.len() <= COLUMNS));
     }
