@@ -8,7 +8,7 @@
 mod child;
 mod credential;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -60,6 +60,8 @@ pub(super) struct ExecSettings {
     /// One of [`VERSIONS`].
     pub(super) version: &'static str,
     pub(super) command: String,
+    /// The file of `command`.
+    pub(super) program: String,
     pub(super) arguments: Vec<String>,
     /// The plugin's complete environment except for `KUBERNETES_EXEC_INFO`.
     pub(super) environment: Vec<(String, String)>,
@@ -242,7 +244,7 @@ impl ExecPlugin {
             // The daemon may have inherited a variable of this name.
             .filter(|(name, _)| *name != exec_info_var[0].0);
         let program = Program {
-            command: &settings.command,
+            command: &settings.program,
             arguments: &settings.arguments,
             environment: environment.chain(exec_info_var).collect(),
             interactive,
@@ -312,21 +314,22 @@ fn plugin_error(command: &str, problem: &str) -> String {
     format!("credential plugin {command:?}: {problem}")
 }
 
-/// Checks that the program `command` exists: at its path, if it has a slash, else in `search_path`.
+/// The file of the program `command`: that path, if it has a slash, else one in `search_path`.
 pub(super) fn find_command(
     command: &str,
     search_path: &str,
     hint: Option<&str>,
-) -> Result<(), String> {
-    let is_found = if command.contains('/') {
-        Path::new(command).exists()
+) -> Result<String, String> {
+    let found = if command.contains('/') {
+        Some(command.into()).filter(|path: &PathBuf| path.exists())
     } else {
         // As Go, which takes no program of a relative folder.
-        let mut folders = std::env::split_paths(search_path);
-        folders.any(|folder| folder.is_absolute() && folder.join(command).exists())
+        let folders = std::env::split_paths(search_path).filter(|it| it.is_absolute());
+        let mut files = folders.map(|folder| folder.join(command));
+        files.find(|file| file.exists())
     };
-    if is_found {
-        return Ok(());
+    if let Some(file) = found {
+        return Ok(file.to_string_lossy().into_owned());
     }
     let hint = hint.map_or_else(String::new, |hint| format!("; {}", hint.trim()));
     Err(format!(

@@ -416,10 +416,11 @@ pub(super) fn settings(
     }
     let search_path = environment.var("PATH").unwrap_or_default();
     let install_hint = non_empty(exec.install_hint.as_ref()).cloned();
-    find_command(command, search_path, install_hint.as_deref())?;
+    let program = find_command(command, search_path, install_hint.as_deref())?;
     Ok(ExecSettings {
         version,
         command: command.clone(),
+        program,
         arguments: exec.args.clone(),
         environment: variables.into_iter().collect(),
         install_hint,

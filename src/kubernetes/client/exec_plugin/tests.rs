@@ -62,9 +62,11 @@ impl Script {
     }
 
     fn settings(&self) -> ExecSettings {
+        let command = self.path().to_str().expect("it is text").to_owned();
         ExecSettings {
             version: VERSIONS[0],
-            command: self.path().to_str().expect("it is text").to_owned(),
+            program: command.clone(),
+            command,
             arguments: Vec::new(),
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
             install_hint: None,
@@ -92,9 +94,11 @@ fn token(issued: Result<Arc<Issued>, String>) -> String {
 
 #[test]
 fn only_absolute_folders_are_searched_for_a_plugin() {
-    let is_found = |path| super::find_command("lib.rs", path, None).is_ok();
-    assert!(is_found(env!("CARGO_MANIFEST_DIR")));
-    assert!(!is_found("."), "though it is in the current folder");
+    let find = |path: &str| super::find_command("lib.rs", path, None);
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let found = find(&format!(".:{folder}"));
+    assert_eq!(found, Ok(format!("{folder}/lib.rs")));
+    assert!(find(".").is_err(), "though it is in the current folder");
 }
 
 #[test]
@@ -320,7 +324,7 @@ fn an_interactive_plugin_fails_without_a_terminal() {
 fn a_missing_plugin_reports_its_install_hint() {
     let script = Script::running("");
     let mut settings = script.settings();
-    settings.command.push_str("-gone");
+    settings.program.push_str("-gone");
     settings.install_hint = Some("get it from the shop\n".to_owned());
     let plugin = ExecPlugin::new(settings, Arc::clone(&script.clock) as _);
     let problem = plugin.credential(&Stop::new()).err().expect("it is gone");
