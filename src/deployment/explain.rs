@@ -209,7 +209,7 @@ impl fmt::Display for Rollout {
         }
         match &*self.next.join(", ") {
             "" => writeln!(f, "  next: no action"),
-            next => writeln!(f, "  next: {next}"),
+            next => writeln!(f, "  next: {}", escaped(next)),
         }
     }
 }
@@ -254,7 +254,8 @@ mod tests {
         let mut rs = replica_set(9, 3, 3);
         let revision = "1\n  next: no action".to_owned();
         rs.annotations.insert(super::REVISION.to_owned(), revision);
-        let text = explain(view(&deployment(&[]), &[rs]), Vec::new()).to_string();
+        let claims = vec!["adopt\n  next: nothing".to_owned()];
+        let text = explain(view(&deployment(&[]), &[rs]), claims).to_string();
         assert_eq!(text.matches("\n  next: ").count(), 1, "{text}");
     }
 }
