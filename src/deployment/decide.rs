@@ -333,14 +333,21 @@ pub fn after_collision(d: &Deployment) -> Write {
     }
 }
 
+impl View<'_> {
+    /// Sorts the ReplicaSets by creation, and returns the index of the new one: of several with the
+    /// template, all see the oldest as the new one.
+    pub(crate) fn sort(&mut self) -> Option<usize> {
+        let sets = &mut self.replica_sets;
+        sets.sort_by(|a, b| a.creation_order().cmp(&b.creation_order()));
+        sets.iter()
+            .position(|rs| rs.template == self.deployment.template)
+    }
+}
+
 impl<'a> Plan<'a> {
     fn new(mut view: View<'a>) -> Self {
-        let d = view.deployment;
-        view.replica_sets
-            .sort_by(|a, b| a.creation_order().cmp(&b.creation_order()));
+        let (d, new) = (view.deployment, view.sort());
         let mut old: Vec<Set> = view.replica_sets.iter().map(Set::new).collect();
-        // Of several with the same template, all see the oldest as the new one.
-        let new = old.iter().position(|set| set.rs.template == d.template);
         let new = new.map(|index| old.remove(index));
         Self {
             d,

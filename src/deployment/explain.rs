@@ -70,14 +70,11 @@ impl Set {
 /// Explains the Deployment of this view. `claims` is what its controller does first.
 pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
     let (d, now) = (view.deployment, view.now);
-    view.replica_sets
-        .sort_by(|a, b| a.creation_order().cmp(&b.creation_order()));
-    let mut sets = view.replica_sets.iter();
-    let new = sets.find(|rs| rs.template == d.template);
-    let new = new.map(|rs| Set::of(rs));
-    let others = view.replica_sets.iter().map(|rs| Set::of(rs));
-    let others = others.filter(|it| new.as_ref().is_none_or(|new| new.name != it.name));
-    let (old, idle): (Vec<_>, Vec<_>) = others.partition(|it| it.desired > 0 || it.replicas > 0);
+    let new = view.sort();
+    let mut sets: Vec<Set> = view.replica_sets.iter().map(|rs| Set::of(rs)).collect();
+    let new = new.map(|index| sets.remove(index));
+    let has_pods = |it: &Set| it.desired > 0 || it.replicas > 0;
+    let (old, idle): (Vec<_>, Vec<_>) = sets.into_iter().partition(has_pods);
     let limits = Fenceposts::of(d);
     let waits_for = waits_for(d, new.as_ref(), &old);
     let is_over = is_complete(d, &d.status) || d.paused;
