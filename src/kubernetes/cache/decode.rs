@@ -316,10 +316,14 @@ fn other(content_type: &str, mut body: Box<dyn Read + Send>) -> StreamError {
     StreamError::ContentType(content_type.to_owned(), escaped(text.trim()).into_owned())
 }
 
-/// Returns `application/json` for `application/json;stream=watch`.
+/// Returns `application/json` for `application/json;stream=watch`, and for no content type at all,
+/// as client-go does.
 fn media_type(content_type: &str) -> String {
-    let media_type = content_type.split(';').next().unwrap_or_default();
-    media_type.trim().to_ascii_lowercase()
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    if media_type.is_empty() {
+        return JSON.to_owned();
+    }
+    media_type.to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -833,6 +833,15 @@ fn the_store_changes_before_its_event_is_delivered() {
 }
 
 #[test]
+fn a_response_without_content_type_is_json() {
+    let run = Run::new(paged()).with_content_type("").play([
+        Reply::list("10", "", &["p1@1"]),
+        Reply::watch(&[modified("p1@11")]),
+    ]);
+    assert_eq!(run.cached_at_events(), ["p1@1", "p1@11"]);
+}
+
+#[test]
 fn an_unsupported_content_type_is_an_error() {
     let run = Run::new(paged())
         .with_content_type("text/html")
