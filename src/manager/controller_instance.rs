@@ -139,6 +139,7 @@ impl ControllerInstance {
 const N_DEPLOYMENT_WORKERS: u16 = 5;
 
 const DEPLOYMENT_NAMES: Names = Names {
+    controller: CONTROLLER,
     component: CONTROLLER,
     queue: "deployment",
     prefix: "deploy-",

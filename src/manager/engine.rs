@@ -27,7 +27,9 @@ const LIST_WARNING_PERIOD: Duration = Duration::from_mins(1);
 /// The names of a controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
-    /// `source.component` of its events; the name of its health checks.
+    /// The name of its health check, and what those of the others begin with.
+    pub(super) controller: &'static str,
+    /// `source.component` of its events.
     pub(super) component: &'static str,
     /// Its queue, and its metrics.
     pub(super) queue: &'static str,
@@ -38,6 +40,7 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn of(kind: &WorkloadKind) -> Self {
         Self {
+            controller: kind.controller,
             component: kind.component,
             queue: kind.queue,
             prefix: kind.thread_prefix(),

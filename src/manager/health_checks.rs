@@ -62,9 +62,9 @@ const STUCK_AFTER: Duration = Duration::from_hours(1);
 
 /// Adds the checks of a controller. `throttled`: how long its rate limit may delay one sync.
 pub(super) fn add_engine(engine: &Engine, throttled: Duration, shared: &Shared<'_>) {
-    let (component, threads) = (engine.names.component, engine.liveness());
+    let (controller, threads) = (engine.names.controller, engine.liveness());
     add_checks(
-        component,
+        controller,
         &engine.queue,
         threads,
         throttled,
@@ -74,7 +74,7 @@ pub(super) fn add_engine(engine: &Engine, throttled: Duration, shared: &Shared<'
 }
 
 fn add_checks(
-    component: &str,
+    controller: &str,
     queue: &Arc<WorkQueue<ObjectKey>>,
     threads: Vec<Liveness>,
     throttled: Duration,
@@ -83,9 +83,9 @@ fn add_checks(
 ) {
     let stopping = stop.clone();
     let probes = [Probe::Healthz, Probe::Livez];
-    health.add(component, &probes, move || all_run(&threads, &stopping));
+    health.add(controller, &probes, move || all_run(&threads, &stopping));
 
-    let workers = format!("{component}-workers");
+    let workers = format!("{controller}-workers");
     for probe in [Probe::Healthz, Probe::Livez] {
         // Weak, so that the check does not keep the queue alive after the stop.
         let queue = Arc::downgrade(queue);
@@ -108,7 +108,7 @@ fn add_checks(
     }
 
     let (queue, limit) = (Arc::downgrade(queue), WAIT_MAX + throttled);
-    let check = format!("{component}-queue");
+    let check = format!("{controller}-queue");
     health.add(&check, &[Probe::Healthz], move || match queue.upgrade() {
         Some(queue) => within("a key has been queued", queue.longest_wait(), limit),
         None => Ok(()),

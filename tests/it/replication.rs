@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::support::Kind::{Pods, ReplicaSets, ReplicationControllers};
 use crate::support::{
-    Setup, TestCluster, as_controller, controller_reference, controller_uid, name, new_pod,
-    new_replica_set, new_replica_set_labelled, number_at, owner_references, running, seconds_ago,
-    text_at, uid, uids,
+    PlainPort, Setup, TestCluster, as_controller, controller_reference, controller_uid, name,
+    new_pod, new_replica_set, new_replica_set_labelled, number_at, owner_references, running,
+    seconds_ago, text_at, uid, uids,
 };
 
 /// A cluster with a running daemon, and ReplicationControllers as the kind under test.
@@ -49,6 +49,17 @@ fn o_01_o_04_h_19_a_status_keeps_the_shape_of_its_kind() {
         assert!(body["status"].get("terminatingReplicas").is_none());
     }
     assert!(cluster.recorded("update", "replicasets/status").is_empty());
+}
+
+#[test]
+fn its_health_check_has_upstreams_name() {
+    let cluster = TestCluster::start_for(ReplicationControllers);
+    let port = PlainPort::free();
+    let controllers = "--controllers=replicationcontroller-controller";
+    let _process = cluster.start_process(&[controllers, &port.argument()]);
+    cluster.eventually_eq("the check passes", &(200, "ok".to_owned()), || {
+        port.get("/healthz/replicationcontroller-controller")
+    });
 }
 
 #[test]
