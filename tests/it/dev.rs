@@ -56,7 +56,13 @@ fn a_saved_state_is_loaded_again() {
         assert!(output.contains(line), "no {line:?} in\n{output}");
     }
     let text = fs::read_to_string(&kubeconfig).expect("the kubeconfig was written");
-    assert!(text.contains("server: \"http://127.0.0.1:"), "{text}");
+    let server = text.lines().find(|line| line.contains("server: "));
+    let server = server.expect("the line of the server").trim();
+    assert!(server.starts_with("server: \"http://127.0.0.1:"), "{text}");
+    assert!(
+        server.ends_with('"'),
+        "scripts read the address by its line: {text}"
+    );
     assert!(text.contains("insecure-skip-tls-verify: true"), "{text}");
     let uids = pod_uids(&data);
     assert_eq!(uids.len(), 3);

@@ -65,20 +65,26 @@ pub(super) fn write_kubeconfig(path: &Path, url: &str) -> io::Result<()> {
 }
 
 /// JavaScript's client takes plain HTTP only from a cluster whose certificate is not verified.
+/// One field a line, since scripts read the address by its line.
 fn kubeconfig_text(url: &str) -> String {
     format!(
         "{MARK}
 apiVersion: v1
 kind: Config
 clusters:
-  - name: dev
-    cluster: {{ server: \"{url}\", insecure-skip-tls-verify: true }}
+- cluster:
+    insecure-skip-tls-verify: true
+    server: \"{url}\"
+  name: dev
 users:
-  - name: dev
-    user: {{}}
+- name: dev
+  user: {{}}
 contexts:
-  - name: dev
-    context: {{ cluster: dev, user: dev, namespace: default }}
+- context:
+    cluster: dev
+    namespace: default
+    user: dev
+  name: dev
 current-context: dev
 "
     )
