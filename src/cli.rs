@@ -18,7 +18,7 @@ use crate::api::object_key::{is_label, is_subdomain};
 
 pub use effective::effective_file;
 pub use flags::{Cli, Command, ExplainArgs, RunArgs};
-pub use kcm::Ignored;
+pub use kcm::{Ignored, MODULES};
 pub use parse::{ParseOutcome, Parsed, Sources, parse};
 
 /// Sample ReplicaSets, as `sample` prints and `demo` applies them.

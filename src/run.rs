@@ -38,7 +38,7 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::{Health, metrics, systemd};
 
 pub use explain::explain;
-pub use logs::{reread_levels, sources, start_log, tell_ignored};
+pub use logs::{reread_level, sources, start_log, tell_ignored};
 
 #[cfg(feature = "devserver")]
 pub use local::local;
@@ -163,7 +163,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
     log_start(args, &options, &scope, config.server());
     let (reloaded, stopping) = (config.clone(), stop.clone());
     signals::on_reload("credentials", move || reloaded.reload(&stopping));
-    signals::on_reload("log levels", reread_levels);
+    signals::on_reload("log level", reread_level);
     serving::check_descriptors();
     let pages = serving::serving_options(args, &config)?;
     let zpages = serving::zpages(args);

@@ -61,13 +61,6 @@ fn render(shape: Shape, value: &str) -> String {
             let gates = gates.map(|(name, value)| format!("{name}: {}", is_on(value)));
             format!("{{{}}}", gates.collect::<Vec<_>>().join(", "))
         }
-        Shape::Vmodule => {
-            let items = items.filter_map(|item| item.split_once('='));
-            let items = items.map(|(pattern, verbosity)| {
-                format!("{{filePattern: {}, verbosity: {verbosity}}}", text(pattern))
-            });
-            format!("[{}]", items.collect::<Vec<_>>().join(", "))
-        }
     }
 }
 

@@ -12,7 +12,6 @@ mod explain;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
 
@@ -251,16 +250,11 @@ pub enum ContentType {
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
     /// Log verbosity: -v logs each event, -vv each request; or klog's number. $RUST_LOG overrides
-    /// it.
+    /// it, also for single modules.
     #[arg(short = 'v', long = "v", value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "4", action = clap::ArgAction::Append,
         value_parser = number::<u8>(0..=255))]
     pub verbosity: Vec<u8>,
-
-    /// Verbosity of single modules as PATTERN=N,...; a pattern is a file name without .rs or a
-    /// module path, with * and ? as wildcards.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub vmodule: Vec<VmodulePattern>,
 
     /// Format of the log.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
@@ -275,32 +269,6 @@ pub enum LoggingFormat {
     Text,
     /// One JSON object per line, with klog's field names.
     Json,
-}
-
-/// One item of `--vmodule`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VmodulePattern {
-    /// Pattern for a file name or module path, with `*` and `?` as wildcards.
-    pub pattern: String,
-    /// Verbosity as in klog.
-    pub verbosity: u8,
-}
-
-impl FromStr for VmodulePattern {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected PATTERN=N, such as sync=4 or client*=6".to_owned();
-        let (pattern, verbosity) = text.split_once('=').ok_or_else(wrong)?;
-        let is_pattern = |c: char| c.is_ascii_alphanumeric() || "_*?:/-".contains(c);
-        if pattern.is_empty() || !pattern.chars().all(is_pattern) {
-            return Err(wrong());
-        }
-        Ok(Self {
-            pattern: pattern.to_owned(),
-            verbosity: verbosity.parse().map_err(|_not_a_number| wrong())?,
-        })
-    }
 }
 
 /// Maps klog's verbosity to a level: up to 3 info, 4 and 5 debug, above trace.

@@ -15,6 +15,10 @@ const FLAGS: &str = include_str!("kcm/flags.txt");
 /// `cmd/kube-controller-manager/names/controller_names.go`, and the aliases in `app`).
 const CONTROLLERS: &str = include_str!("kcm/controllers.txt");
 
+/// What replaces `--vmodule`.
+pub const MODULES: &str = "; RUST_LOG sets the level of single modules, as in \
+                           RUST_LOG=replicaset_controller::client=trace";
+
 /// Returns whether the flag takes a value; `None` if kube-controller-manager has no such flag.
 pub(super) fn takes_value(name: &str) -> Option<bool> {
     FLAGS.lines().find_map(|line| {

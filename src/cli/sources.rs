@@ -210,8 +210,6 @@ pub(in crate::cli) enum Shape {
     List,
     /// A map from a gate to a bool.
     Gates,
-    /// A list of `filePattern` and `verbosity`.
-    Vmodule,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -272,7 +270,6 @@ pub(in crate::cli) const FIELDS: &[Field] = &[
     field("featureGates", "feature-gates", Shape::Gates),
     text("logging.format", "logging-format"),
     plain("logging.verbosity", "v"),
-    field("logging.vmodule", "vmodule", Shape::Vmodule),
 ];
 
 const fn field(path: &'static str, flag: &'static str, shape: Shape) -> Field {

@@ -8,9 +8,9 @@ use std::panic::PanicHookInfo;
 use log::LevelFilter;
 
 use crate::cli::flags::{LogArgs, LoggingFormat, level_of};
-use crate::cli::{Command, Ignored, ParseOutcome, Sources, parse};
+use crate::cli::{Command, Ignored, MODULES, ParseOutcome, Sources, parse};
 use crate::stdx::bounded_file;
-use crate::telemetry::logging::{self, Format, Levels};
+use crate::telemetry::logging::{self, Format};
 
 /// Returns the sources of this process's flags.
 pub fn sources() -> Sources<'static> {
@@ -36,11 +36,12 @@ pub fn start_log(command: &Command) {
         LoggingFormat::Text => Format::Text,
         LoggingFormat::Json => Format::Json,
     };
-    let mut levels = levels(args);
-    if args.verbosity.is_empty() {
-        levels.all = unless_raised;
-    }
-    logging::init(&levels, format);
+    let level = if args.verbosity.is_empty() {
+        unless_raised
+    } else {
+        args.level()
+    };
+    logging::init(level, format);
     std::panic::set_hook(Box::new(log_panic));
 }
 
@@ -62,40 +63,31 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 /// changed.
 ///
 /// # Errors
-/// The mistakes in the file. The levels then stay the same.
-pub fn reread_levels() -> Result<String, String> {
+/// The mistakes in the file. The level then stays the same.
+pub fn reread_level() -> Result<String, String> {
     match parse(&sources()) {
         ParseOutcome::Run(parsed) => {
-            let levels = levels(&parsed.run_args().log);
-            logging::set_levels(&levels);
-            Ok(levels.to_string())
+            let level = parsed.run_args().log.level();
+            logging::set_level(level);
+            Ok(level.to_string())
         }
         ParseOutcome::Show(_) => Ok(String::new()),
         ParseOutcome::Usage(mistakes) => Err(mistakes),
     }
 }
 
-/// Sets the verbosity of all modules except those of `--vmodule`, until the next reload.
+/// Sets the verbosity until the next reload.
 pub(super) fn set_verbosity(verbosity: u8) {
-    let all = level_of(verbosity);
-    let levels = logging::levels().map_or_else(|| all.into(), |levels| Levels { all, ..levels });
-    logging::set_levels(&levels);
+    logging::set_level(level_of(verbosity));
     log::info!("set the log verbosity to {verbosity}");
 }
 
 /// Logs what `--kcm-compat` ignored.
 pub fn tell_ignored(ignored: &Ignored) {
     if !ignored.0.is_empty() {
+        let has_vmodule = ignored.0.iter().any(|flag| flag == "--vmodule");
+        let hint = if has_vmodule { MODULES } else { "" };
         let ignored = ignored.0.join(" ");
-        log::info!("--kcm-compat: these flags and fields have no effect here: {ignored}");
-    }
-}
-
-fn levels(args: &LogArgs) -> Levels {
-    let modules = args.vmodule.iter();
-    let modules = modules.map(|item| (item.pattern.clone(), level_of(item.verbosity)));
-    Levels {
-        all: args.level(),
-        modules: modules.collect(),
+        log::info!("--kcm-compat: these flags and fields have no effect here: {ignored}{hint}");
     }
 }

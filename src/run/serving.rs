@@ -85,7 +85,7 @@ pub(super) fn zpages(args: &RunArgs) -> ZPages {
     ZPages {
         flags: args.in_effect.clone(),
         config: configuration(args),
-        levels: || logging::levels().map_or_else(String::new, |levels| levels.to_string()),
+        level: || logging::level().map_or_else(String::new, |level| level.to_string()),
         set_verbosity,
     }
 }

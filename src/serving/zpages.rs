@@ -31,8 +31,8 @@ pub struct ZPages {
     pub flags: BTreeMap<String, String>,
     /// The effective configuration by section.
     pub config: Value,
-    /// The log levels as text.
-    pub levels: fn() -> String,
+    /// The log level as text.
+    pub level: fn() -> String,
     /// Sets the log verbosity on klog's `--v` scale.
     pub set_verbosity: fn(u8),
 }
@@ -46,10 +46,10 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     pages.page("/flagz", "all flags and their values", move |request| {
         plain(request, || flagz(&flags))
     });
-    let (levels, set) = (content.levels, content.set_verbosity);
+    let (level, set) = (content.level, content.set_verbosity);
     let about = "the log's level; PUT sets its verbosity, over HTTPS only";
     pages.page("/debug/flags/v", about, move |request| {
-        verbosity(levels, set, request)
+        verbosity(level, set, request)
     });
     pages.tree("/debug/pprof/", "", "", |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
@@ -104,9 +104,9 @@ fn plain(request: &Request, page: impl FnOnce() -> Response) -> Response {
 }
 
 /// DIFFERS: upstream has no GET.
-fn verbosity(levels: fn() -> String, set: fn(u8), request: &Request) -> Response {
+fn verbosity(level: fn() -> String, set: fn(u8), request: &Request) -> Response {
     if matches!(request.method.as_str(), "GET" | "HEAD") {
-        return Response::text(200, &format!("{}\n", levels()));
+        return Response::text(200, &format!("{}\n", level()));
     }
     if request.method != "PUT" {
         return Response::text(406, "unsupported http method");

@@ -70,7 +70,7 @@ impl Front {
         let zpages = ZPages {
             flags: [("kube-api-qps".to_owned(), "20".to_owned())].into(),
             config: json!({"section": {"kind": "Test"}}),
-            levels: || "INFO".to_owned(),
+            level: || "INFO".to_owned(),
             set_verbosity: |_| (),
         };
         let health = Arc::new(Health::new(metrics::global()));

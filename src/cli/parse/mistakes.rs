@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Head;
 use crate::cli::sources::{Argument, FIELDS, Origin, nearest};
-use crate::cli::{kcm, parse_bool};
+use crate::cli::{MODULES, kcm, parse_bool};
 
 /// Removes each value that follows its flag as a separate word although the flag takes values only
 /// after `=`, and returns a mistake for it. clap would take the `false` of `--leader-elect false`
@@ -112,9 +112,11 @@ pub(super) fn describe(head: &Head<'_>, error: &clap::Error, culprit: Option<&Ar
 fn unknown_flag(head: &Head<'_>, flag: &str) -> String {
     let foreign = kcm::names();
     if foreign.contains(&flag) {
-        return "not supported here (a flag of kube-controller-manager); --kcm-compat accepts and \
-                ignores it"
-            .to_owned();
+        let hint = if flag == "vmodule" { MODULES } else { "" };
+        return format!(
+            "not supported here (a flag of kube-controller-manager){hint}; --kcm-compat accepts \
+             and ignores it"
+        );
     }
     let own = head.command.get_arguments();
     let own = own.filter_map(clap::Arg::get_long);

@@ -459,7 +459,6 @@ fn what_config_prints_is_a_file_that_means_the_same() {
         "--kubeconfig=/a b/c",
         "--controllers=*,-replicaset",
         "--feature-gates=PodDeletionCost=False,CoordinatedLeaderElection=false",
-        "--vmodule=sync=4,cli*=6",
         "--bind-address=::1",
         "--leader-elect-resource-name=1e3",
         "--leader-elect-lease-duration=1m0s",
@@ -613,6 +612,12 @@ fn only_a_near_name_is_offered() {
     for flag in ["--requestheader-client-ca-file", "--root-ca-file"] {
         check_mistake(&[flag, "f"], &format!("{flag}: {of_kcm}"));
     }
+    check_mistake(
+        &["--vmodule=sync=4"],
+        "--vmodule: not supported here (a flag of kube-controller-manager); RUST_LOG sets the \
+         level of single modules, as in RUST_LOG=replicaset_controller::client=trace; \
+         --kcm-compat accepts and ignores it",
+    );
     check_mistake(
         &["--kcm-compat", "--clutser-cidr=10.0.0.0/8"],
         "--clutser-cidr: unknown flag; did you mean --cluster-cidr?",

@@ -141,16 +141,9 @@ fn value_of(shape: Shape, value: &Value) -> Result<Option<String>, &'static str>
             let gates: Option<Vec<String>> = gates.iter().map(gate).collect();
             gates.ok_or("true or false for each gate")?.join(",")
         }
-        (Shape::Vmodule, Value::List(items)) => {
-            let items: Option<Vec<String>> = items.iter().map(vmodule).collect();
-            items
-                .ok_or("a list of objects with filePattern and verbosity")?
-                .join(",")
-        }
         (Shape::Text | Shape::Plain, _) => return Err("a single value"),
         (Shape::List, _) => return Err("a list"),
         (Shape::Gates, _) => return Err("a map of gates to true or false"),
-        (Shape::Vmodule, _) => return Err("a list of objects with filePattern and verbosity"),
     };
     Ok((!given.is_empty()).then_some(given))
 }
@@ -160,18 +153,6 @@ fn scalar(node: &Node) -> Option<&str> {
         Value::Scalar(text) => Some(text),
         _ => None,
     }
-}
-
-fn vmodule(node: &Node) -> Option<String> {
-    let Value::Map(entries) = &node.value else {
-        return None;
-    };
-    let find = |key: &str| {
-        let mut entries = entries.iter();
-        scalar(&entries.find(|entry| entry.key == key)?.node)
-    };
-    let item = format!("{}={}", find("filePattern")?, find("verbosity")?);
-    (entries.len() == 2).then_some(item)
 }
 
 fn join(prefix: &str, key: &str) -> String {
@@ -331,7 +312,7 @@ mod tests {
              \x20 controllers: ['*', -replicaset]\n\
              \x20 leaderElection:\n    leaderElect: false\n\
              featureGates: {{PodDeletionCost: true}}\n\
-             logging:\n  vmodule: [{{filePattern: sync, verbosity: 4}}]\n  verbosity: ~\n"
+             logging:\n  format: json\n  verbosity: ~\n"
         );
         let layer = read("f", &text);
         assert_eq!(layer.mistakes, [""; 0]);
@@ -348,7 +329,7 @@ mod tests {
                 "f:5 --controllers=*,-replicaset",
                 "f:7 --leader-elect=false",
                 "f:8 --feature-gates=PodDeletionCost=true",
-                "f:10 --vmodule=sync=4",
+                "f:10 --logging-format=json",
             ]
         );
     }

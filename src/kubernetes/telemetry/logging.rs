@@ -31,8 +31,6 @@ use self::levels::Filter;
 use crate::stdx::escape::{escaped, escaped_lines, shortened};
 use crate::stdx::stderr;
 
-pub use self::levels::Levels;
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     #[default]
@@ -47,10 +45,10 @@ static FILTER: OnceLock<ArcSwap<Filter>> = OnceLock::new();
 /// The last record of *warn* or *error*, as a text line.
 static LAST_WARNING: ArcSwapOption<String> = ArcSwapOption::const_empty();
 
-/// Initializes the log of the process. `RUST_LOG` overrides `levels`. Libraries log only warnings
+/// Initializes the log of the process. `RUST_LOG` overrides `level`. Libraries log only warnings
 /// and errors unless `RUST_LOG` says otherwise. A second call has no effect.
-pub fn init(levels: &Levels, format: Format) {
-    let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
+pub fn init(level: LevelFilter, format: Format) {
+    let filter = Filter::new(level, std::env::var("RUST_LOG").ok().as_deref());
     let max = filter.max();
     if FILTER.set(ArcSwap::from_pointee(filter)).is_err() {
         log::debug!("the log is already initialized");
@@ -66,20 +64,20 @@ pub fn init(levels: &Levels, format: Format) {
     }
 }
 
-/// Changes the levels from the next record on; `RUST_LOG` still overrides them. Does nothing before
+/// Changes the level from the next record on; `RUST_LOG` still overrides it. Does nothing before
 /// [`init`].
-pub fn set_levels(levels: &Levels) {
+pub fn set_level(level: LevelFilter) {
     if let Some(current) = FILTER.get() {
-        let filter = Filter::new(levels, std::env::var("RUST_LOG").ok().as_deref());
+        let filter = Filter::new(level, std::env::var("RUST_LOG").ok().as_deref());
         let max = filter.max();
         current.store(Arc::new(filter));
         log::set_max_level(max);
     }
 }
 
-/// The levels of the last [`init`] or [`set_levels`]; `None` before [`init`].
-pub fn levels() -> Option<Levels> {
-    Some(FILTER.get()?.load().levels().clone())
+/// The level of the last [`init`] or [`set_level`]; `None` before [`init`].
+pub fn level() -> Option<LevelFilter> {
+    Some(FILTER.get()?.load().level())
 }
 
 /// The last record of *warn* or *error*, as a text line.
