@@ -3,11 +3,8 @@
 //!
 //! Each watch thread has its own interner, so there is no lock. Before a table grows, it drops the
 //! values that no object holds.
-//!
-//! For some values decoded from protobuf it also maps the encoded bytes to the value, so that equal
-//! bytes need no decoding.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::iter;
 use std::sync::Arc;
@@ -23,8 +20,6 @@ pub struct Interner {
     texts: Table<ArcStr>,
     labels: Table<Labels>,
     owners: Table<Arc<ControllerRef>>,
-    labels_by_bytes: ByBytes<Labels>,
-    controllers_by_bytes: ByBytes<Option<Arc<ControllerRef>>>,
 }
 
 /// Bytes up to which a text, label set or owner is shared.
@@ -61,66 +56,6 @@ impl Interner {
         }
         self.owners
             .insert(Arc::new(owner), |owner| Arc::strong_count(owner) > 1)
-    }
-}
-
-impl Interner {
-    /// The shared copy of the labels encoded in `bytes`; calls `read` to decode unknown bytes.
-    pub(super) fn labels_in<E>(
-        &mut self,
-        bytes: &[u8],
-        read: impl FnOnce() -> Result<Labels, E>,
-    ) -> Result<Labels, E> {
-        if let Some(known) = self.labels_by_bytes.get(bytes) {
-            return Ok(known.clone());
-        }
-        let labels = self.labels(read()?);
-        self.labels_by_bytes.insert(bytes, &labels);
-        Ok(labels)
-    }
-
-    /// The shared copy of the controller in `bytes`, an owner reference, if it names one; calls
-    /// `read` to decode unknown bytes.
-    pub(super) fn controller_in<E>(
-        &mut self,
-        bytes: &[u8],
-        read: impl FnOnce(&mut Self) -> Result<Option<Arc<ControllerRef>>, E>,
-    ) -> Result<Option<Arc<ControllerRef>>, E> {
-        if let Some(known) = self.controllers_by_bytes.get(bytes) {
-            return Ok(known.clone());
-        }
-        let controller = read(self)?;
-        self.controllers_by_bytes.insert(bytes, &controller);
-        Ok(controller)
-    }
-}
-
-/// Values by their encoded bytes. Clears itself when full.
-#[derive(Debug)]
-struct ByBytes<T>(HashMap<Box<[u8]>, T, RandomState>);
-
-impl<T> Default for ByBytes<T> {
-    fn default() -> Self {
-        Self(HashMap::default())
-    }
-}
-
-impl<T: Clone> ByBytes<T> {
-    /// Entries keep their values alive, so this also bounds the memory of unused values.
-    const ENTRIES_MAX: usize = 1024;
-
-    fn get(&self, bytes: &[u8]) -> Option<&T> {
-        self.0.get(bytes)
-    }
-
-    fn insert(&mut self, bytes: &[u8], value: &T) {
-        if bytes.len() > SHARED_MAX {
-            return;
-        }
-        if self.0.len() >= Self::ENTRIES_MAX {
-            self.0.clear();
-        }
-        self.0.insert(bytes.into(), value.clone());
     }
 }
 
@@ -278,25 +213,20 @@ mod tests {
         let mut interner = Interner::default();
         let long = "x".repeat(SHARED_MAX + 1);
         interner.text(&long);
-        let read = || Ok::<_, ()>([("app", &*long)].into_iter().collect());
-        assert_eq!(interner.labels_in(long.as_bytes(), read), read());
+        let read = || [("app", &*long)].into_iter().collect::<Labels>();
+        assert_eq!(interner.labels(read()), read());
         let owner = || ControllerRef {
             kind: "ReplicaSet".into(),
             name: "web".into(),
             uid: long.as_str().into(),
         };
         assert_eq!(*interner.owner(owner()), owner());
-        let owner = |interner: &mut Interner| Ok::<_, ()>(Some(interner.owner(owner())));
-        assert!(interner.controller_in(long.as_bytes(), owner).is_ok());
         let Interner {
             texts,
             labels,
             owners,
-            labels_by_bytes,
-            controllers_by_bytes,
         } = interner;
         assert!(texts.values.is_empty() && labels.values.is_empty() && owners.values.is_empty());
-        assert!(labels_by_bytes.0.is_empty() && controllers_by_bytes.0.is_empty());
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Pod {
         };
         // Pods without labels share one empty set.
         let labels = &metadata[labels.unwrap_or_default()];
-        self.labels = interner.labels_in(labels, || labels_in(labels, ObjectMeta::LABELS))?;
+        self.labels = interner.labels(labels_in(labels, ObjectMeta::LABELS)?);
         Ok(())
     }
 

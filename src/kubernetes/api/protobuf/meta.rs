@@ -118,11 +118,9 @@ pub(in crate::api) fn controller_in(
     reference: &[u8],
     interner: &mut Interner,
 ) -> Result<Option<Arc<ControllerRef>>, ProtobufError> {
-    interner.controller_in(reference, |interner| {
-        let reference = OwnerReference::decode(reference)?;
-        let is_controller = reference.controller == Some(true);
-        Ok(is_controller.then(|| share(&reference, interner)))
-    })
+    let reference = OwnerReference::decode(reference)?;
+    let is_controller = reference.controller == Some(true);
+    Ok(is_controller.then(|| share(&reference, interner)))
 }
 
 /// The string map with this field number in a message.
