@@ -10,8 +10,8 @@ pub mod self_check;
 
 use std::fmt::Write;
 
-use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
+use crate::api::{ObjectKey, WorkloadKind};
 use crate::stdx::escape::shell_word;
 
 pub use self::self_check::{
@@ -25,17 +25,10 @@ pub struct RightsOptions {
     /// Whether the Deployment controller runs too.
     pub deployments: bool,
     /// The lease of the leader election; `None` without one.
-    pub lease: Option<LeaseName>,
+    pub lease: Option<ObjectKey>,
     /// Whether the daemon delegates authentication and authorization of metrics and debug pages.
     pub delegated_auth: bool,
-    /// Whether the daemon never writes.
     pub dry_run: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseName {
-    pub namespace: String,
-    pub name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +43,6 @@ pub struct Grant {
     pub rights: Vec<Right>,
 }
 
-/// An existing or a new role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A ClusterRole that every API server with RBAC creates and maintains.
@@ -201,16 +193,16 @@ fn controller_grant(
 
 /// RBAC cannot restrict a create by name, so this grant allows to create any lease in the
 /// namespace.
-fn lease_grant(lease: &LeaseName) -> Grant {
+fn lease_grant(lease: &ObjectKey) -> Grant {
     Grant {
         role: Role::Own("leader-election"),
-        namespace: Some(lease.namespace.clone()),
+        namespace: Some(lease.namespace.to_string()),
         purpose: "take part in the leader election".to_owned(),
         is_vital: true,
         rights: vec![
             Right::on("coordination.k8s.io", "leases", &["create"]),
             Right {
-                name: Some(lease.name.clone()),
+                name: Some(lease.name.to_string()),
                 ..Right::on("coordination.k8s.io", "leases", &["get", "update"])
             },
             Right::on("", "events", &["create", "patch"]),
@@ -252,10 +244,10 @@ pub fn rbac_command(options: &RightsOptions) -> String {
         None => add("leader-elect", "false"),
         Some(lease) => {
             let namespace = options.namespace.as_deref().unwrap_or(LEASE_NAMESPACE);
-            if lease.namespace != namespace {
+            if &*lease.namespace != namespace {
                 add("leader-elect-resource-namespace", &lease.namespace);
             }
-            if lease.name != LEASE {
+            if &*lease.name != LEASE {
                 add("leader-elect-resource-name", &lease.name);
             }
         }
@@ -271,7 +263,7 @@ pub fn rbac_command(options: &RightsOptions) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grant, LeaseName, RightsOptions, Role, grants, optional_grants, rbac_command};
+    use super::{Grant, ObjectKey, RightsOptions, Role, grants, optional_grants, rbac_command};
     use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 
     pub(in crate::rights) fn all_enabled() -> RightsOptions {
@@ -279,10 +271,7 @@ mod tests {
             namespace: None,
             workloads: vec![&REPLICA_SET, &REPLICATION_CONTROLLER],
             deployments: false,
-            lease: Some(LeaseName {
-                namespace: "kube-system".to_owned(),
-                name: "kube-controller-manager".to_owned(),
-            }),
+            lease: Some(ObjectKey::new("kube-system", "kube-controller-manager")),
             delegated_auth: true,
             dry_run: false,
         }
@@ -361,10 +350,7 @@ mod tests {
             namespace: None,
             workloads: vec![&REPLICA_SET],
             deployments: false,
-            lease: Some(LeaseName {
-                namespace: "kube-system".to_owned(),
-                name: "replicaset-controller".to_owned(),
-            }),
+            lease: Some(ObjectKey::new("kube-system", "replicaset-controller")),
             delegated_auth: true,
             dry_run: false,
         };
@@ -389,10 +375,7 @@ mod tests {
             |options| {
                 options.workloads = vec![&REPLICATION_CONTROLLER];
                 options.namespace = Some("shop".to_owned());
-                options.lease = Some(LeaseName {
-                    namespace: "kube-system".to_owned(),
-                    name: "kube-controller-manager".to_owned(),
-                });
+                options.lease = Some(ObjectKey::new("kube-system", "kube-controller-manager"));
             },
             " --namespace=shop --controllers=replicationcontroller-controller \
              --leader-elect-resource-namespace=kube-system \

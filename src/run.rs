@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::api::ObjectKey;
 use crate::cache::decode;
 use crate::cli::RunArgs;
 use crate::cli::flags::{
@@ -31,7 +32,7 @@ use crate::deployment::CONTROLLER;
 use crate::leader_election::{LeaderElectionOptions, identity};
 use crate::manager::{Manager, ManagerOptions, StartError};
 use crate::rights::manifests::{Account, SYSTEM_NAMESPACE, manifests, warning};
-use crate::rights::{Grant, LeaseName, RightsOptions, grants, optional_grants, rbac_command};
+use crate::rights::{Grant, RightsOptions, grants, optional_grants, rbac_command};
 use crate::serving::{Pages, Serving, ServingError, pages};
 use crate::stdx::build;
 use crate::stdx::stop::{Cause, Stop};
@@ -349,9 +350,9 @@ fn default_namespace(options: &RightsOptions, granted: &[Grant]) -> String {
 fn rights_options(args: &RunArgs) -> RightsOptions {
     let namespace = args.api.namespace.as_deref();
     let election = &args.leader_election;
-    let lease = election.leader_elect.then(|| LeaseName {
-        namespace: election.resource_namespace(namespace).to_owned(),
-        name: election.leader_elect_resource_name.clone(),
+    let lease = election.leader_elect.then(|| {
+        let name = &*election.leader_elect_resource_name;
+        ObjectKey::new(election.resource_namespace(namespace), name)
     });
     // With both kubeconfigs set, other accounts send all reviews.
     let asks_itself = args.serving.authentication_kubeconfig.is_none()

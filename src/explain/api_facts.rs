@@ -24,9 +24,8 @@ use crate::deployment::objects::DEPLOYMENT;
 use crate::deployment::{self, Deployment, Rollout, with_pods};
 use crate::live::{LiveReader, RealLiveReader, Workloads};
 use crate::stdx::HashSet;
-use crate::stdx::escape::shell_word;
+use crate::stdx::escape::{report, shell_word};
 
-/// Objects per list page.
 const PAGE: &str = "500";
 
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +35,6 @@ pub enum ApiError {
     /// Neither the object exists nor a ReplicaSet of a Deployment of that name.
     #[error("{kind} {key} not found{}", way_out(kind, key))]
     NotFound { kind: &'static str, key: ObjectKey },
-    #[error("cannot decode the response for {what}")]
-    Decode {
-        what: String,
-        source: serde_json::Error,
-    },
 }
 
 /// A Deployment is known by its ReplicaSets only.
@@ -59,12 +53,11 @@ impl ApiError {
     pub(super) fn is_forbidden(&self) -> bool {
         match self {
             Self::Request { source, .. } => source.status().is_some_and(Status::is_forbidden),
-            _ => false,
+            Self::NotFound { .. } => false,
         }
     }
 }
 
-/// The API server's facts about one ReplicaSet.
 #[derive(Debug)]
 pub struct ApiFacts {
     pub facts: ReplicaSetFacts,
@@ -88,8 +81,8 @@ impl ApiFacts {
             if matches!(read, Err(ApiError::NotFound { .. })) {
                 return Err(error);
             }
-            let error = crate::stdx::escape::report(&error);
-            log::warn!(error:%; "cannot read the other {}s of the namespace", kind.kind);
+            let kind = kind.kind;
+            log::warn!(error:% = report(&error); "cannot read the other {kind}s of the namespace");
         }
         let listed = cache.replica_sets_in(namespace);
         let rs = match (read, current_of_deployment(&listed, &key.name)) {
@@ -135,18 +128,18 @@ fn read_object(
         kind.collection_path(Some(&key.namespace)),
         key.name
     );
-    match client.send(&Request::get(path)) {
-        Ok(response) => ReplicaSet::of_kind(kind, &response.body, interner)
-            .map_err(|source| decode(kind.kind, source)),
-        Err(error) if error.status().is_some_and(Status::is_not_found) => Err(ApiError::NotFound {
+    let read = client.send(&Request::get(path));
+    let read = read.and_then(|it| Ok(ReplicaSet::of_kind(kind, &it.body, interner)?));
+    read.map_err(|source| match source.status() {
+        Some(status) if status.is_not_found() => ApiError::NotFound {
             kind: kind.kind,
             key: key.clone(),
-        }),
-        Err(source) => {
-            let what = format!("{} {key}", kind.kind);
-            Err(ApiError::Request { what, source })
-        }
-    }
+        },
+        _ => ApiError::Request {
+            what: format!("{} {key}", kind.kind),
+            source,
+        },
+    })
 }
 
 /// Lists the objects of `kind` in `namespace`, or in all with `None`, into `cache`.
@@ -191,8 +184,7 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
         Ok(())
     });
     if let Err(error) = read {
-        let error = crate::stdx::escape::report(&error);
-        log::warn!(error:%; "cannot read events");
+        log::warn!(error:% = report(&error); "cannot read events");
     }
     events.sort_by_key(|event| event.last_seen);
     events
@@ -231,8 +223,7 @@ fn terminating_namespaces(client: &Client) -> Option<HashSet<String>> {
         Ok(())
     });
     if let Err(error) = listed {
-        let error = crate::stdx::escape::report(&error);
-        log::debug!(error:%; "cannot list namespaces");
+        log::debug!(error:% = report(&error); "cannot list namespaces");
         return None;
     }
     Some(terminating)
@@ -369,23 +360,18 @@ fn read_page(
         #[serde(rename = "continue")]
         token: Option<String>,
     }
-    let what = || request.to_string();
-    let response = client.send(request);
-    let response = response.map_err(|source| ApiError::Request {
-        what: what(),
+    let mut read = || {
+        let response = client.send(request)?;
+        let list: ListJson<'_> = serde_json::from_slice(&response.body)?;
+        for item in list.items.unwrap_or_default() {
+            take(item)?;
+        }
+        Ok(list.metadata.token.unwrap_or_default())
+    };
+    read().map_err(|source| ApiError::Request {
+        what: request.to_string(),
         source,
-    })?;
-    let list: ListJson<'_> =
-        serde_json::from_slice(&response.body).map_err(|source| decode(&what(), source))?;
-    for item in list.items.unwrap_or_default() {
-        take(item).map_err(|source| decode(&what(), source))?;
-    }
-    Ok(list.metadata.token.unwrap_or_default())
-}
-
-fn decode(what: &str, source: serde_json::Error) -> ApiError {
-    let what = what.to_owned();
-    ApiError::Decode { what, source }
+    })
 }
 
 /// Lists the objects of `kinds` in `namespace`, or in all with `None`, and returns those that are
@@ -409,8 +395,7 @@ pub fn read_table(
         match list(client, kind, namespace, &cache, &mut interner) {
             Ok(()) => caches.push((*kind, cache)),
             Err(error) if error.is_forbidden() && !caches.is_empty() => {
-                let error = crate::stdx::escape::report(&error);
-                log::warn!(error:%; "the table has no {}s", kind.kind);
+                log::warn!(error:% = report(&error); "the table has no {}s", kind.kind);
             }
             Err(error) => return Err(error),
         }

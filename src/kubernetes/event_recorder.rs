@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use self::correlator::Occurrence;
 use crate::api::object_key::is_subdomain;
-use crate::api::{ObjectKey, ResourceVersion, Status, Uid};
+use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::{escaped, report, shortened};
@@ -43,9 +43,7 @@ pub struct ObjectReference {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Normal operation.
     Normal,
-    /// A problem that needs attention.
     Warning,
 }
 
@@ -283,11 +281,10 @@ impl Counters {
 
 /// Stores events. Each call blocks for one request.
 pub trait EventSink: Send {
-    /// Stores a new event.
-    fn create(&self, event: &Event) -> Result<Recorded, SinkError>;
+    fn create(&self, event: &Event) -> Result<Recorded, ClientError>;
 
     /// Updates count, time and message of the event of this name.
-    fn patch(&self, event: &Event) -> Result<Recorded, SinkError>;
+    fn patch(&self, event: &Event) -> Result<Recorded, ClientError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,34 +292,6 @@ pub struct Recorded {
     pub name: String,
     pub first_timestamp: Timestamp,
     pub count: u32,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum SinkError {
-    /// The API server rejected it; a retry would fail too.
-    #[error("{0}")]
-    Refused(Status),
-    /// The request cannot be built.
-    #[error("{0}")]
-    Local(String),
-    /// No response, or an unreadable one. A retry may succeed.
-    #[error("{0}")]
-    NoResponse(String),
-    #[error("the daemon is stopping")]
-    Stopped,
-}
-
-impl From<ClientError> for SinkError {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Status(status) => Self::Refused(status),
-            ClientError::Invalid(message) => Self::Local(message),
-            ClientError::Stopped | ClientError::Fenced => Self::Stopped,
-            ClientError::Transport(_) | ClientError::Decode(_) | ClientError::Credentials(_) => {
-                Self::NoResponse(report(&error))
-            }
-        }
-    }
 }
 
 #[derive(Clone)]
@@ -343,8 +312,8 @@ impl ClientEventSink {
         request: Request,
         content_type: &'static str,
         body: serde_json::Result<Vec<u8>>,
-    ) -> Result<Recorded, SinkError> {
-        let body = body.map_err(|error| SinkError::Local(report(&error)))?;
+    ) -> Result<Recorded, ClientError> {
+        let body = body.map_err(|error| ClientError::Invalid(report(&error)))?;
         let request = request.body(content_type, body);
         // The worker retries by itself, and a stop must not wait for long.
         let request = request.retried_briefly();
@@ -353,12 +322,12 @@ impl ClientEventSink {
 }
 
 impl EventSink for ClientEventSink {
-    fn create(&self, event: &Event) -> Result<Recorded, SinkError> {
+    fn create(&self, event: &Event) -> Result<Recorded, ClientError> {
         let request = Request::post(events_path(event));
         self.send(event, request, "application/json", event.to_json())
     }
 
-    fn patch(&self, event: &Event) -> Result<Recorded, SinkError> {
+    fn patch(&self, event: &Event) -> Result<Recorded, ClientError> {
         let request = Request::patch(format!("{}/{}", events_path(event), event.name));
         let content_type = "application/strategic-merge-patch+json";
         self.send(event, request, content_type, event.to_patch())
@@ -384,10 +353,8 @@ struct StoredMetadata {
 
 impl Recorded {
     /// Decodes the server's response to `event`; missing fields keep the sent values.
-    pub fn from_response(event: &Event, body: &[u8]) -> Result<Self, SinkError> {
-        let stored: StoredEvent = serde_json::from_slice(body).map_err(|error| {
-            SinkError::NoResponse(format!("the response is not an event: {error}"))
-        })?;
+    pub fn from_response(event: &Event, body: &[u8]) -> Result<Self, ClientError> {
+        let stored: StoredEvent = serde_json::from_slice(body)?;
         Ok(Self {
             name: stored.metadata.name,
             first_timestamp: stored

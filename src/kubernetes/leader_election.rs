@@ -65,11 +65,12 @@ mod lock;
 
 use std::time::Duration;
 
+use crate::api::ObjectKey;
 use crate::stdx::random_uuid;
 
 pub use election::{Election, LeaderElectionRecord};
 pub use elector::{Callbacks, Elector, ElectorParts, LeaderElectionHealth, LeaseFence, TOLERANCE};
-pub use lock::{LeaseLock, LeaseReference, Lock, LockError};
+pub use lock::{LeaseLock, LeaseReference, Lock};
 
 /// Jitter of the retry period: a pause lasts up to 1.2 retry periods longer, and the renew deadline
 /// must leave room for it (client-go `tools/leaderelection/leaderelection.go:JitterFactor`).
@@ -83,8 +84,7 @@ const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 pub struct LeaderElectionOptions {
     /// Unique identity of this process. See [`identity`](identity()).
     pub identity: String,
-    pub namespace: String,
-    pub name: String,
+    pub lease: ObjectKey,
     /// A standby takes over after this time without a renewal. Counts in whole seconds.
     pub lease_duration: Duration,
     /// After this time without a renewal the leader stops writing and exits.
@@ -100,16 +100,11 @@ impl LeaderElectionOptions {
     pub fn new(identity: String, namespace: &str, name: &str) -> Self {
         Self {
             identity,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            lease: ObjectKey::new(namespace, name),
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
         }
-    }
-
-    pub fn lease(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
     }
 
     /// The lease duration as written to the Lease.

@@ -48,8 +48,7 @@ impl Workloads {
 /// The object at `path`; null if the API server has none.
 fn get(client: &Client, path: &str) -> Result<Value, ClientError> {
     match client.send_unless_stopped(&Request::get(path)) {
-        Ok(response) => serde_json::from_slice(&response.body)
-            .map_err(|error| ClientError::Decode(format!("{path} is not an object: {error}"))),
+        Ok(response) => Ok(serde_json::from_slice(&response.body)?),
         Err(error) if error.status().is_some_and(Status::is_not_found) => Ok(Value::Null),
         Err(error) => Err(error),
     }

@@ -7,7 +7,6 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::lease_client_options;
-use crate::api::ObjectKey;
 use crate::client::{Client, ClientConfig, ClientOptions, Fence};
 use crate::controller::ReplicaSetController;
 use crate::event_recorder::{EventRecorder, EventType, ObjectReference};
@@ -126,7 +125,6 @@ impl Leadership {
         self.fence.is_some()
     }
 
-    /// Set when the workers may start.
     pub(super) fn leads(&self) -> &Arc<Latch> {
         &self.leads
     }
@@ -174,9 +172,9 @@ impl LeaderEvents {
         let object = ObjectReference {
             api_version: "coordination.k8s.io/v1",
             kind: "Lease",
-            key: ObjectKey::new(&*lease.namespace, &*lease.name),
-            uid: lease.uid.as_str().into(),
-            resource_version: lease.resource_version.as_str().into(),
+            key: lease.key.clone(),
+            uid: lease.uid.clone(),
+            resource_version: lease.resource_version.clone(),
             field_path: "",
         };
         let message = format!("{} {what}", self.identity);
@@ -189,7 +187,6 @@ impl LeaderEvents {
 struct LeaderCallbacks {
     leader_events: Arc<LeaderEvents>,
     instances: Vec<ElectedInstance>,
-    /// Set when the workers may start.
     leads: Arc<Latch>,
     stop: Stop,
 }

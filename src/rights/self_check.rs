@@ -126,9 +126,7 @@ impl SelfCheck {
 
     fn version(&self) -> Result<KubernetesVersion, ClientError> {
         let response = self.client.send(&Request::get("/version"))?;
-        let version: Value = serde_json::from_slice(&response.body).map_err(|error| {
-            ClientError::Decode(format!("the version is not an object: {error}"))
-        })?;
+        let version: Value = serde_json::from_slice(&response.body)?;
         let text = |field: &str| version[field].as_str().unwrap_or_default().to_owned();
         if text("gitVersion").is_empty() {
             return Err(ClientError::Decode("a version without a name".to_owned()));
@@ -220,9 +218,7 @@ impl SelfCheck {
 
     fn create(&self, path: &str, object: &Value) -> Result<Value, ClientError> {
         let request = Request::post(path).body("application/json", object.to_string());
-        let response = self.client.send(&request)?;
-        serde_json::from_slice(&response.body)
-            .map_err(|error| ClientError::Decode(format!("the response is not an object: {error}")))
+        Ok(serde_json::from_slice(&self.client.send(&request)?.body)?)
     }
 
     fn log_missing(&self, missing: &[Missing<'_>]) {

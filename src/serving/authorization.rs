@@ -31,7 +31,6 @@ const ATTRIBUTE_BYTES_KEPT: usize = 10_000;
 /// `pkg/server/options/authorization.go:AlwaysAllowGroups`).
 const PRIVILEGED_GROUP: &str = "system:masters";
 
-/// Whether a user may send a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Allowed,
@@ -107,16 +106,12 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) enum ReviewError {
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The API server's response is not a review.
-    #[error("cannot parse the response: {0}")]
-    Parse(#[from] serde_json::Error),
     /// The API server, such as the dev server, has no such reviews.
     #[error(
         "this API server has no {0}, which the secure port needs: use the plain port \
          (--insecure-port)"
     )]
     NotServed(&'static str),
-    /// The maximum number of reviews is in progress.
     #[error("too many reviews are waiting for the API server")]
     TooMany,
 }
@@ -243,10 +238,8 @@ impl Reviews {
     ) -> Result<T, ReviewError> {
         let _slot = self.slots.take(client).ok_or(ReviewError::TooMany)?;
         self.send(path, review).map_err(|error| match error {
-            ReviewError::Client(ClientError::Status(status)) if status.code() == 404 => {
-                ReviewError::NotServed(kind)
-            }
-            error => error,
+            ClientError::Status(status) if status.code() == 404 => ReviewError::NotServed(kind),
+            error => error.into(),
         })
     }
 
@@ -254,7 +247,7 @@ impl Reviews {
         &self,
         path: &str,
         review: &impl Serialize,
-    ) -> Result<T, ReviewError> {
+    ) -> Result<T, ClientError> {
         let request = Request::post(path)
             .body("application/json", serde_json::to_vec(review)?)
             .timeout(REVIEW_TIMEOUT)

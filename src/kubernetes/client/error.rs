@@ -51,6 +51,13 @@ pub enum TransportErrorKind {
     Other,
 }
 
+impl From<serde_json::Error> for ClientError {
+    /// The error of decoding a response.
+    fn from(error: serde_json::Error) -> Self {
+        Self::Decode(error.to_string())
+    }
+}
+
 impl ClientError {
     pub fn status(&self) -> Option<&Status> {
         match self {

@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 
 use super::{
     Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,
-    ObjectReference, Recorded, SinkError, event_recorder, generate_event_name, is_subdomain,
+    ObjectReference, Recorded, event_recorder, generate_event_name, is_subdomain,
 };
 use crate::api::{ObjectKey, ResourceVersion, Uid};
+use crate::client::ClientError;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::testing::FakeClock;
 
@@ -25,7 +26,7 @@ enum Verb {
     Patch,
 }
 
-type SinkResult = Result<Recorded, SinkError>;
+type SinkResult = Result<Recorded, ClientError>;
 
 /// A fake API server that records calls and returns scripted responses.
 struct ScriptedSink<F> {

@@ -7,9 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
-use super::{
-    Counters, Event, EventOptions, EventRecorder, EventSink, QUEUE_MAX, Recorded, SinkError,
-};
+use super::{Counters, Event, EventOptions, EventRecorder, EventSink, QUEUE_MAX, Recorded};
+use crate::client::ClientError;
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::report;
 use crate::stdx::stop::Stop;
@@ -67,10 +66,9 @@ pub fn event_recorder(
 enum Attempt {
     Stored(Recorded),
     Failed,
-    Retry(SinkError),
+    Retry(ClientError),
 }
 
-/// What the thread does next.
 enum Next {
     Event(Occurrence),
     Stopped,
@@ -191,7 +189,9 @@ impl EventWorker {
         let result = if event.count > 1 {
             match self.sink.patch(event) {
                 // The stored event has expired, so the repeat becomes a new event.
-                Err(SinkError::Refused(status)) if status.is_not_found() => self.sink.create(event),
+                Err(ClientError::Status(status)) if status.is_not_found() => {
+                    self.sink.create(event)
+                }
                 result => result,
             }
         } else {
@@ -199,7 +199,7 @@ impl EventWorker {
         };
         match result {
             Ok(recorded) => Attempt::Stored(recorded),
-            Err(SinkError::Refused(status))
+            Err(ClientError::Status(status))
                 if status.is_already_exists()
                     || status.is_namespace_terminating()
                     || status.code() == 401 =>
@@ -209,12 +209,13 @@ impl EventWorker {
                 log::debug!(error:% = status; "event {} was rejected", event.name);
                 Attempt::Failed
             }
-            Err(error @ (SinkError::Refused(_) | SinkError::Local(_))) => {
+            Err(error @ (ClientError::Status(_) | ClientError::Invalid(_))) => {
                 log::warn!(error:% = report(&error); "event {} was rejected", event.name);
                 Attempt::Failed
             }
-            Err(SinkError::Stopped) => Attempt::Failed,
-            Err(error @ SinkError::NoResponse(_)) => Attempt::Retry(error),
+            Err(ClientError::Stopped | ClientError::Fenced) => Attempt::Failed,
+            // No response, or an unreadable one.
+            Err(error) => Attempt::Retry(error),
         }
     }
 }

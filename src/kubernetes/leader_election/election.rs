@@ -200,7 +200,6 @@ pub struct LeaderElectionRecord {
     pub acquire_time: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub renew_time: String,
-    /// How often the holder changed.
     pub lease_transitions: i32,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub preferred_holder: String,

@@ -11,10 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::election::{Election, LeaderElectionRecord};
-use super::lock::{LeaseReference, Lock, LockError};
+use super::lock::{LeaseReference, Lock};
 use super::{JITTER_FACTOR, LeaderElectionOptions};
 use crate::api::Status;
-use crate::client::Fence;
+use crate::client::{ClientError, Fence};
 use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::turns;
@@ -66,7 +66,7 @@ struct Stamp {
 }
 
 type Write =
-    fn(&mut (dyn Lock + 'static), &LeaderElectionRecord, Duration) -> Result<(), LockError>;
+    fn(&mut (dyn Lock + 'static), &LeaderElectionRecord, Duration) -> Result<(), ClientError>;
 
 pub struct Elector {
     pub(super) election: Election,
@@ -81,7 +81,7 @@ impl Elector {
     pub fn new(parts: ElectorParts) -> Self {
         let (options, clock) = (&parts.options, Arc::clone(&parts.clock));
         Self {
-            health: LeaderElectionHealth::new(&options.name, options.lease_duration, clock),
+            health: LeaderElectionHealth::new(&options.lease.name, options.lease_duration, clock),
             election: Election::new(options.clone()),
             parts,
             may_hold: false,
@@ -95,12 +95,12 @@ impl Elector {
 
     /// Runs until the lease is lost, or until `stop` and then `done` are signalled.
     pub fn run(mut self) {
-        let lease = self.parts.options.lease();
+        let lease = self.parts.options.lease.clone();
         let identity = &self.parts.options.identity;
-        log::info!(lease, identity; "attempting to acquire leader lease {lease} as {identity}");
+        log::info!(lease:%, identity; "attempting to acquire leader lease {lease} as {identity}");
         self.set_master_status(false);
         if self.acquire() {
-            log::info!(lease; "successfully acquired lease {lease}");
+            log::info!(lease:%; "successfully acquired lease {lease}");
             if let Err(why) = self.renew() {
                 self.parts.fence.close();
                 self.set_master_status(false);
@@ -208,7 +208,7 @@ impl Elector {
         let limit = self.limit();
         let read = match self.parts.lock.get(limit) {
             Ok(record) => Some(record),
-            Err(error) if error.is_not_found() => None,
+            Err(error) if error.status().is_some_and(Status::is_not_found) => None,
             Err(error) => return self.succeeded("read", Err(error)),
         };
         let (verb, write): (_, Write) = match &read {
@@ -228,7 +228,7 @@ impl Elector {
             }
             Some(record) => {
                 if self.election.is_leader() {
-                    let name = &self.parts.options.name;
+                    let name = &*self.parts.options.lease.name;
                     let slowpath = &metrics::global().leader_election.slowpath;
                     slowpath.with_label_values(&[name]).inc();
                 }
@@ -243,11 +243,12 @@ impl Elector {
         record: LeaderElectionRecord,
         stamp: &Stamp,
         write: Write,
-    ) -> Result<(), LockError> {
+    ) -> Result<(), ClientError> {
         let limit = self.limit();
         let written = write(&mut *self.parts.lock, &record, limit);
         // A write without a conclusive response may have taken effect.
-        self.may_hold |= !written.as_ref().is_err_and(LockError::is_without_effect);
+        let error = written.as_ref().err();
+        self.may_hold |= error.is_none_or(ClientError::leaves_outcome_open);
         written?;
         let now = self.parts.clock.boot_time();
         self.election.on_written(record, stamp.began, now);
@@ -266,12 +267,12 @@ impl Elector {
     }
 
     /// Logs a failure: as a warning if the message changed, otherwise at debug level.
-    fn succeeded(&mut self, verb: &str, result: Result<(), LockError>) -> bool {
+    fn succeeded(&mut self, verb: &str, result: Result<(), ClientError>) -> bool {
         let Err(error) = result else {
             self.last_problem.clear();
             return true;
         };
-        let lease = self.parts.options.lease();
+        let lease = self.parts.options.lease.clone();
         let problem = format!("cannot {verb} the lease {lease}: {error}");
         if problem == self.last_problem {
             log::debug!("{problem}");
@@ -285,15 +286,15 @@ impl Elector {
     /// Releases the lease, so that the next leader need not wait for its expiry. Retries on
     /// conflicts for at most one renew deadline (client-go `leaderelection.go:release`).
     pub(super) fn release(&mut self) {
-        let lease = self.parts.options.lease();
+        let lease = self.parts.options.lease.clone();
         let deadline = self.parts.clock.boot_time() + self.parts.options.renew_deadline;
         let problem = loop {
             match self.try_release() {
-                Ok(true) => return log::info!(lease; "released lease {lease}"),
+                Ok(true) => return log::info!(lease:%; "released lease {lease}"),
                 Ok(false) => {
                     return log::debug!("not releasing lease {lease}: another process holds it");
                 }
-                Err(LockError::Client(error))
+                Err(error)
                     if error.status().is_some_and(Status::is_conflict)
                         && self.parts.clock.boot_time() < deadline =>
                 {
@@ -309,7 +310,7 @@ impl Elector {
     /// Makes one attempt; returns false if the Lease does not name this process. INVARIANT: the
     /// update empties only the Lease version just read. The API server rejects it if anybody wrote
     /// in between.
-    fn try_release(&mut self) -> Result<bool, LockError> {
+    fn try_release(&mut self) -> Result<bool, ClientError> {
         let limit = self.parts.options.request_timeout();
         let record = self.parts.lock.get(limit)?;
         let Stamp { wall, .. } = self.stamp();
@@ -326,7 +327,7 @@ impl Elector {
 
     fn set_master_status(&self, is_master: bool) {
         let status = &metrics::global().leader_election.master_status;
-        let status = status.with_label_values(&[&self.parts.options.name]);
+        let status = status.with_label_values(&[&*self.parts.options.lease.name]);
         status.set(i64::from(is_master));
     }
 
@@ -335,12 +336,12 @@ impl Elector {
             if leader.is_empty() || self.election.is_leader() {
                 log::debug!("leader: {leader:?}");
             } else {
-                let lease = self.parts.options.lease();
+                let lease = self.parts.options.lease.clone();
                 let held_for = self.election.held_until;
                 let held_for = held_for.saturating_sub(self.parts.clock.boot_time());
                 let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%SZ");
                 log::info!(
-                    lease, holder = leader, until:%;
+                    lease:%, holder = leader, until:%;
                     "the lease {lease} is held by {leader}; it expires at {until} unless renewed"
                 );
             }

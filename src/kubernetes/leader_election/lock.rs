@@ -9,18 +9,20 @@ use serde_json::{Map, Value, json};
 
 use super::LeaderElectionOptions;
 use super::election::LeaderElectionRecord;
-use crate::api::Status;
+use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::client::{Client, ClientError, Request, Response};
 
 /// The object that names the leader. Each call blocks for one request, for at most `limit` or
 /// slightly longer.
 pub trait Lock: Send {
-    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError>;
+    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, ClientError>;
 
-    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
+    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration)
+    -> Result<(), ClientError>;
 
     /// Updates the object, on condition that it still has the version last read or written here.
-    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError>;
+    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration)
+    -> Result<(), ClientError>;
 
     /// The reference for events, from the object as last read or written here.
     fn reference(&self) -> LeaseReference;
@@ -28,37 +30,9 @@ pub trait Lock: Send {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseReference {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    pub resource_version: String,
-}
-
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum LockError {
-    #[error("{0}")]
-    Client(#[from] ClientError),
-    #[error("lease not initialized, call get or create first")]
-    NotRead,
-    #[error("the response is not a Lease: {0}")]
-    Unreadable(String),
-}
-
-impl LockError {
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Client(error) if error.status().is_some_and(Status::is_not_found))
-    }
-
-    /// True if the write certainly had no effect.
-    pub fn is_without_effect(&self) -> bool {
-        match self {
-            Self::Client(error) => {
-                error.is_unsent() || error.status().is_some_and(|status| status.code() < 500)
-            }
-            Self::NotRead => true,
-            Self::Unreadable(_) => false,
-        }
-    }
+    pub key: ObjectKey,
+    pub uid: Uid,
+    pub resource_version: ResourceVersion,
 }
 
 /// A Lease, as this process last read or wrote it.
@@ -69,8 +43,7 @@ impl LockError {
 /// `strategy` with each renewal.
 pub struct LeaseLock {
     client: Client,
-    namespace: String,
-    name: String,
+    key: ObjectKey,
     lease: Option<Value>,
 }
 
@@ -80,52 +53,58 @@ impl LeaseLock {
     pub fn new(client: Client, options: &LeaderElectionOptions) -> Self {
         Self {
             client,
-            namespace: options.namespace.clone(),
-            name: options.name.clone(),
+            key: options.lease.clone(),
             lease: None,
         }
     }
 
     fn collection(&self) -> String {
-        let namespace = &self.namespace;
+        let namespace = &self.key.namespace;
         format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
     }
 
     fn path(&self) -> String {
-        format!("{}/{}", self.collection(), self.name)
+        format!("{}/{}", self.collection(), self.key.name)
     }
 
-    fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, LockError> {
+    fn send(&mut self, request: Request) -> Result<LeaderElectionRecord, ClientError> {
         let Response { body, .. } = self.client.send(&request.once())?;
-        let unreadable = |error: serde_json::Error| LockError::Unreadable(error.to_string());
-        let lease: Value = serde_json::from_slice(&body).map_err(unreadable)?;
+        let lease: Value = serde_json::from_slice(&body)?;
         if !lease["metadata"].is_object() {
-            return Err(LockError::Unreadable("it has no metadata".to_owned()));
+            return Err(ClientError::Decode("it has no metadata".to_owned()));
         }
-        let record = LeaderElectionRecord::from_spec(lease.get("spec")).map_err(unreadable)?;
+        let record = LeaderElectionRecord::from_spec(lease.get("spec"))?;
         self.lease = Some(lease);
         Ok(record)
     }
 }
 
 impl Lock for LeaseLock {
-    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError> {
+    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, ClientError> {
         self.send(Request::get(self.path()).timeout(limit))
     }
 
-    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+    fn create(
+        &mut self,
+        record: &LeaderElectionRecord,
+        limit: Duration,
+    ) -> Result<(), ClientError> {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"namespace": self.namespace, "name": self.name},
+            "metadata": {"namespace": &*self.key.namespace, "name": &*self.key.name},
         });
         let body = with_record(lease, record);
         let request = Request::post(self.collection()).body("application/json", body);
         self.send(request.timeout(limit)).map(|_| ())
     }
 
-    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
-        let lease = self.lease.clone().ok_or(LockError::NotRead)?;
+    fn update(
+        &mut self,
+        record: &LeaderElectionRecord,
+        limit: Duration,
+    ) -> Result<(), ClientError> {
+        let lease = self.lease.clone().ok_or_else(not_read)?;
         let body = with_record(lease, record);
         let request = Request::put(self.path()).body("application/json", body);
         self.send(request.timeout(limit)).map(|_| ())
@@ -135,15 +114,18 @@ impl Lock for LeaseLock {
         let metadata = |name: &str| {
             let lease = self.lease.as_ref();
             let value = lease.and_then(|lease| lease["metadata"][name].as_str());
-            value.unwrap_or_default().to_owned()
+            value.unwrap_or_default()
         };
         LeaseReference {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            uid: metadata("uid"),
-            resource_version: metadata("resourceVersion"),
+            key: self.key.clone(),
+            uid: metadata("uid").into(),
+            resource_version: metadata("resourceVersion").into(),
         }
     }
+}
+
+pub(super) fn not_read() -> ClientError {
+    ClientError::Invalid("lease not initialized, call get or create first".to_owned())
 }
 
 /// Returns `lease` as JSON with this record. A `spec` that is not a map becomes one.

@@ -7,9 +7,10 @@ mod two;
 
 use std::time::Duration;
 
-use super::{LeaderElectionOptions, LeaderElectionRecord, LockError, identity};
+use super::lock::not_read;
+use super::{LeaderElectionOptions, LeaderElectionRecord, identity};
 use crate::api::Status;
-use crate::client::{ClientError, Fence};
+use crate::client::Fence;
 use rig::{Rig, SECOND, conflict, held_by, unavailable};
 
 #[test]
@@ -253,17 +254,15 @@ fn a_standby_that_stops_sends_nothing() {
 
 #[test]
 fn l_17_an_update_needs_a_read() {
-    let error = LockError::NotRead;
-    assert_eq!(
-        error.to_string(),
-        "lease not initialized, call get or create first"
-    );
-    assert!(error.is_without_effect() && !error.is_not_found());
+    let error = not_read();
+    let expected = "the request cannot be built: lease not initialized, call get or create first";
+    assert_eq!(error.to_string(), expected);
+    assert!(!error.leaves_outcome_open() && error.status().is_none());
 }
 
 #[test]
 fn only_an_api_server_says_that_a_lease_is_gone() {
-    let answered = |reason| LockError::from(ClientError::Status(Status::new(404, reason, "no")));
+    let answered = |reason| Status::new(404, reason, "no");
     assert!(answered("NotFound").is_not_found());
     assert!(!answered("").is_not_found(), "a proxy's page");
 }

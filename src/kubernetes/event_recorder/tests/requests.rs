@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::object;
-use crate::client::{Client, ClientConfig, ClientOptions};
+use crate::client::{Client, ClientConfig, ClientError, ClientOptions};
 use crate::event_recorder::EventType;
-use crate::event_recorder::{ClientEventSink, Event, EventSink, Recorded, SinkError};
+use crate::event_recorder::{ClientEventSink, Event, EventSink, Recorded};
 use crate::stdx::stop::Stop;
 
 /// One request as received.
@@ -128,10 +128,10 @@ fn k_09_only_a_status_is_a_rejection() {
     let status = json!({"kind": "Status", "code": 422, "reason": "Invalid", "message": "no"});
     let rejection = response("422 Unprocessable Entity", &status);
     let (_, rejected) = exchange(&rejection, |sink| sink.create(&event()));
-    assert!(matches!(rejected, Err(SinkError::Refused(status)) if status.is_invalid()));
+    assert!(matches!(rejected, Err(ClientError::Status(status)) if status.is_invalid()));
     let (_, disconnected) = exchange("", |sink| sink.create(&event()));
-    assert!(matches!(disconnected, Err(SinkError::NoResponse(_))));
+    assert!(matches!(disconnected, Err(ClientError::Transport(_))));
     let nonsense = response("200 OK", &json!([]));
     let (_, unread) = exchange(&nonsense, |sink| sink.create(&event()));
-    assert!(matches!(unread, Err(SinkError::NoResponse(_))));
+    assert!(matches!(unread, Err(ClientError::Decode(_))));
 }

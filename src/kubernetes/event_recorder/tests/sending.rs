@@ -8,10 +8,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
-    EventOptions, EventStats, Fixture, ObjectReference, Recorded, SinkError, SinkResult, Verb,
-    object, options, stored,
+    EventOptions, EventStats, Fixture, ObjectReference, Recorded, SinkResult, Verb, object,
+    options, stored,
 };
 use crate::api::{ObjectKey, Status};
+use crate::client::{ClientError, TransportError, TransportErrorKind};
 use crate::event_recorder::{Event, EventType};
 
 fn value(json: serde_json::Result<Vec<u8>>) -> Value {
@@ -20,11 +21,15 @@ fn value(json: serde_json::Result<Vec<u8>>) -> Value {
 }
 
 fn rejected(code: u16, reason: &str) -> SinkResult {
-    Err(SinkError::Refused(Status::new(code, reason, "no")))
+    Err(ClientError::Status(Status::new(code, reason, "no")))
 }
 
 fn no_response() -> SinkResult {
-    Err(SinkError::NoResponse("connection refused".to_owned()))
+    Err(ClientError::Transport(TransportError {
+        kind: TransportErrorKind::Refused,
+        sent: false,
+        message: "connection refused".to_owned(),
+    }))
 }
 
 fn verbs(calls: &[(Verb, Event)]) -> Vec<Verb> {
@@ -118,14 +123,14 @@ fn k_09_rejections_are_final_and_silence_is_retried() {
     let cases: [(&str, Script, usize); 6] = [
         (
             "cannot be built",
-            || Err(SinkError::Local("no".to_owned())),
+            || Err(ClientError::Invalid("no".to_owned())),
             1,
         ),
         ("invalid", || rejected(422, "Invalid"), 1),
         ("already exists", || rejected(409, "AlreadyExists"), 1),
         ("server broke down", || rejected(500, "InternalError"), 1),
         ("no response", || no_response(), 12),
-        ("stopping", || Err(SinkError::Stopped), 1),
+        ("stopping", || Err(ClientError::Stopped), 1),
     ];
     for (name, script, n_expected) in cases {
         let fixture = Fixture::new(move |_, _| script());

@@ -7,9 +7,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::api::Status;
 use crate::client::{ClientError, Fence as _, TransportError, TransportErrorKind};
+use crate::leader_election::lock::not_read;
 use crate::leader_election::{
     Callbacks, Elector, ElectorParts, LeaderElectionOptions, LeaderElectionRecord, LeaseFence,
-    LeaseReference, Lock, LockError,
+    LeaseReference, Lock,
 };
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::testing::FakeClock;
@@ -57,9 +58,9 @@ struct Script {
     before: Vec<(&'static str, Change)>,
     /// What others do while such a call is on its way to the server.
     meanwhile: Option<(&'static str, Others)>,
-    once: Option<(&'static str, LockError)>,
+    once: Option<(&'static str, ClientError)>,
     lost: Option<&'static str>,
-    always: Option<LockError>,
+    always: Option<ClientError>,
     latency: Duration,
     /// The version that this elector has read or written last.
     read: Option<u64>,
@@ -83,7 +84,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FakeLock {
-    fn call(&mut self, name: &'static str, limit: Duration) -> Result<(), LockError> {
+    fn call(&mut self, name: &'static str, limit: Duration) -> Result<(), ClientError> {
         let mut script = lock(&self.script);
         script.calls.push(name);
         script.limits.push(limit);
@@ -112,14 +113,14 @@ impl FakeLock {
         }
     }
 
-    fn respond(&self, name: &str) -> Result<(), LockError> {
+    fn respond(&self, name: &str) -> Result<(), ClientError> {
         let is_lost = lock(&self.script).lost.take_if(|call| *call == name);
         is_lost.map_or(Ok(()), |_| Err(lost()))
     }
 }
 
 impl Lock for FakeLock {
-    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, LockError> {
+    fn get(&mut self, limit: Duration) -> Result<LeaderElectionRecord, ClientError> {
         self.call("get", limit)?;
         let lease = lock(&self.server).lease.clone();
         let (record, version) = lease.ok_or_else(not_found)?;
@@ -127,7 +128,11 @@ impl Lock for FakeLock {
         Ok(record)
     }
 
-    fn create(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+    fn create(
+        &mut self,
+        record: &LeaderElectionRecord,
+        limit: Duration,
+    ) -> Result<(), ClientError> {
         self.call("create", limit)?;
         let mut server = lock(&self.server);
         if server.lease.is_some() {
@@ -140,10 +145,14 @@ impl Lock for FakeLock {
         Ok(())
     }
 
-    fn update(&mut self, record: &LeaderElectionRecord, limit: Duration) -> Result<(), LockError> {
+    fn update(
+        &mut self,
+        record: &LeaderElectionRecord,
+        limit: Duration,
+    ) -> Result<(), ClientError> {
         self.call("update", limit)?;
         let read = lock(&self.script).read;
-        let read = read.ok_or(LockError::NotRead)?;
+        let read = read.ok_or_else(not_read)?;
         let mut server = lock(&self.server);
         if server
             .lease
@@ -341,7 +350,7 @@ impl Rig {
         lock(&self.server).empty();
     }
 
-    pub(super) fn refuse_once(&self, call: &'static str, error: LockError) {
+    pub(super) fn refuse_once(&self, call: &'static str, error: ClientError) {
         lock(&self.script).once = Some((call, error));
     }
 
@@ -359,7 +368,7 @@ impl Rig {
         lock(&self.script).lost = Some(call);
     }
 
-    pub(super) fn refuse_always(&self, error: &LockError) {
+    pub(super) fn refuse_always(&self, error: &ClientError) {
         lock(&self.script).always = Some(error.clone());
     }
 
@@ -385,27 +394,27 @@ pub(super) fn held_by(identity: &str) -> LeaderElectionRecord {
     }
 }
 
-fn status_error(code: u16, reason: &str) -> LockError {
-    ClientError::Status(Status::new(code, reason, "no")).into()
+fn status_error(code: u16, reason: &str) -> ClientError {
+    ClientError::Status(Status::new(code, reason, "no"))
 }
 
-fn not_found() -> LockError {
+fn not_found() -> ClientError {
     status_error(404, "NotFound")
 }
 
-pub(super) fn conflict() -> LockError {
+pub(super) fn conflict() -> ClientError {
     status_error(409, "Conflict")
 }
 
-pub(super) fn unavailable() -> LockError {
+pub(super) fn unavailable() -> ClientError {
     status_error(503, "ServiceUnavailable")
 }
 
-fn lost() -> LockError {
+fn lost() -> ClientError {
     let error = TransportError {
         kind: TransportErrorKind::TimedOut,
         sent: true,
         message: "no response".to_owned(),
     };
-    ClientError::Transport(error).into()
+    ClientError::Transport(error)
 }
