@@ -56,6 +56,8 @@ struct State {
     checked: Instant,
     contents: Contents,
     built: Built,
+    /// The problem that lasts, so that it is logged once.
+    problem: Option<String>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -100,6 +102,7 @@ impl Certificates {
                 checked: Instant::now(),
                 contents,
                 built,
+                problem: None,
             }),
         })
     }
@@ -144,11 +147,16 @@ impl Certificates {
         state.checked = now;
         // Release the lock before reading the files, so that no other connection waits for them.
         drop(state);
-        match self.reload() {
-            Ok(outcome) => log::debug!("certificates of the HTTPS port: {outcome}"),
-            Err(error) => log::error!("{error}; the previous certificates stay in use"),
+        let problem = self.reload().err();
+        let mut state = self.state.lock();
+        let before = std::mem::replace(&mut state.problem, problem.clone());
+        let expiry = state.built.expiry.clone();
+        drop(state);
+        if problem != before
+            && let Some(error) = problem
+        {
+            log::error!("{error}; the previous certificates stay in use");
         }
-        let expiry = self.state.lock().built.expiry.clone();
         if let Some(expiry) = expiry {
             expiry.warn_if_due();
         }

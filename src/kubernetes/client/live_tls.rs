@@ -10,6 +10,7 @@
 //! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,8 +73,8 @@ pub(super) struct LiveTls {
 struct State {
     source: TlsSource,
     material: Material,
-    /// The problem that was logged last, so that each problem is logged once.
-    problem: Option<String>,
+    /// The problems that last, by what they are about, so that each is logged once.
+    problems: BTreeMap<&'static str, String>,
 }
 
 /// The contents that were read last.
@@ -105,7 +106,7 @@ impl LiveTls {
             state: Mutex::new(State {
                 source,
                 material,
-                problem: None,
+                problems: BTreeMap::new(),
             }),
             check_at: Mutex::new(clock.now() + CHECK_INTERVAL),
             clock,
@@ -274,22 +275,26 @@ impl LiveTls {
         Ok(changes)
     }
 
-    /// Logs the result of a check: each change, and each problem once until another one occurs.
-    fn log_refresh(&self, state: &mut State, name: &str, refreshed: Result<Changes, String>) {
+    /// Logs the result of a check: each change, and each problem once while it lasts.
+    fn log_refresh(
+        &self,
+        state: &mut State,
+        name: &'static str,
+        refreshed: Result<Changes, String>,
+    ) {
         match refreshed {
-            // Without a change the problem stays: it may be the other file's.
             Ok(changes) => {
+                state.problems.remove(name);
                 for change in changes {
-                    state.problem = None;
                     log::info!("the {change} has changed and is in use");
                 }
             }
             Err(problem) => {
                 // Not later than due: one file's problem must not postpone the check of the other.
                 self.check_soon();
-                if state.problem.as_ref() != Some(&problem) {
+                if state.problems.get(name) != Some(&problem) {
                     log::warn!(error:% = problem; "the {name} that was read before stays in use");
-                    state.problem = Some(problem);
+                    state.problems.insert(name, problem);
                 }
             }
         }

@@ -233,3 +233,20 @@ fn replacing_changes_all_or_nothing() {
         Ok(vec!["client certificate", "certificate authority"])
     );
 }
+
+#[test]
+fn a_problem_that_went_away_is_logged_again() {
+    let files = Files::new();
+    let live = files.live();
+    let problems_with = |authority: Option<&str>| {
+        match authority {
+            Some(pem) => files.write("ca.crt", pem),
+            None => fs::remove_file(files.path("ca.crt")).expect("it is there"),
+        }
+        files.clock.advance(Duration::from_mins(5));
+        live.check_if_due();
+        live.state.lock().problems.len()
+    };
+    let same = files.authority.pem();
+    assert_eq!([None, Some(&*same), None].map(problems_with), [1, 0, 1]);
+}
