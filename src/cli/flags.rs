@@ -20,9 +20,9 @@ use crate::cli::{number, parse_namespace, parse_qps, parse_url_path};
 use crate::stdx::build;
 
 pub use self::controller::{
-    ControllerArgs, ControllerItem, FeatureArgs, GATES, Gate, LEASE_NAMESPACE, LeaderElectionArgs,
-    OptInArgs, POD_DELETION_COST, ResourceLock, STALE_CONTROLLER_CONSISTENCY, TERMINATING_REPLICAS,
-    WATCH_LIST_CLIENT,
+    ControllerArgs, ControllerItem, ControllerName, FeatureArgs, GATES, Gate, LEASE_NAMESPACE,
+    LeaderElectionArgs, OptInArgs, POD_DELETION_COST, ResourceLock, STALE_CONTROLLER_CONSISTENCY,
+    TERMINATING_REPLICAS, WATCH_LIST_CLIENT,
 };
 pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat, RbacArgs, ServiceAccount};
 
@@ -271,25 +271,11 @@ pub enum LoggingFormat {
     Json,
 }
 
-/// Maps klog's verbosity to a level: up to 3 info, 4 and 5 debug, above trace.
-pub fn level_of(verbosity: u8) -> log::LevelFilter {
-    match verbosity {
-        0..=3 => log::LevelFilter::Info,
-        4..=5 => log::LevelFilter::Debug,
-        _ => log::LevelFilter::Trace,
-    }
-}
-
 impl LogArgs {
     /// Verbosity as in klog; repeated `-v` add up.
     pub fn verbosity(&self) -> u8 {
         let all = self.verbosity.iter();
         all.fold(0, |sum, v| sum.saturating_add(*v))
-    }
-
-    /// The level of [`verbosity`](Self::verbosity).
-    pub fn level(&self) -> log::LevelFilter {
-        level_of(self.verbosity())
     }
 }
 

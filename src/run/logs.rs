@@ -7,7 +7,7 @@ use std::panic::PanicHookInfo;
 
 use log::LevelFilter;
 
-use crate::cli::flags::{LogArgs, LoggingFormat, level_of};
+use crate::cli::flags::{LogArgs, LoggingFormat};
 use crate::cli::{Command, Ignored, MODULES, ParseOutcome, Sources, parse};
 use crate::stdx::bounded_file;
 use crate::telemetry::logging::{self, Format};
@@ -39,7 +39,7 @@ pub fn start_log(command: &Command) {
     let level = if args.verbosity.is_empty() {
         unless_raised
     } else {
-        args.level()
+        logging::level_of(args.verbosity())
     };
     logging::init(level, format);
     std::panic::set_hook(Box::new(log_panic));
@@ -67,19 +67,13 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 pub fn reread_level() -> Result<String, String> {
     match parse(&sources()) {
         ParseOutcome::Run(parsed) => {
-            let level = parsed.run_args().log.level();
+            let level = logging::level_of(parsed.run_args().log.verbosity());
             logging::set_level(level);
             Ok(level.to_string())
         }
         ParseOutcome::Show(_) => Ok(String::new()),
         ParseOutcome::Usage(mistakes) => Err(mistakes),
     }
-}
-
-/// Sets the verbosity until the next reload.
-pub(super) fn set_verbosity(verbosity: u8) {
-    logging::set_level(level_of(verbosity));
-    log::info!("set the log verbosity to {verbosity}");
 }
 
 /// Logs what `--kcm-compat` ignored.

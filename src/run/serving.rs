@@ -5,12 +5,10 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use super::RunError;
-use super::logs::set_verbosity;
 use crate::cli::flags::TlsVersion;
 use crate::cli::{RunArgs, effective_file};
 use crate::client::{ClientConfig, ConfigSource};
 use crate::serving::{AllowedPaths, CertificateFiles, ServingOptions, ZPages};
-use crate::telemetry::logging;
 
 /// Maximum open descriptors of the daemon, rounded up: 100 connections of clients to each of its
 /// two ports, some 60 connections of its own for each controlled kind, and files.
@@ -85,8 +83,6 @@ pub(super) fn zpages(args: &RunArgs) -> ZPages {
     ZPages {
         flags: args.in_effect.clone(),
         config: configuration(args),
-        level: || logging::level().map_or_else(String::new, |level| level.to_string()),
-        set_verbosity,
     }
 }
 

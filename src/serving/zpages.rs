@@ -17,24 +17,19 @@ use super::pages::{Pages, lines};
 use crate::api::Status;
 use crate::http_server::{Request, Response};
 use crate::stdx::build;
-use crate::telemetry::{Health, Probe, metrics};
+use crate::telemetry::{Health, Probe, logging, metrics};
 
 const COMPONENT: &str = "replicaset-controller";
 
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                        formatting compatibility guarantees and is for debugging purposes only.";
 
-/// The content of these pages.
 #[derive(Debug)]
 pub struct ZPages {
     /// Flags and their effective values, without the dashes. No flag holds a secret.
     pub flags: BTreeMap<String, String>,
     /// The effective configuration by section.
     pub config: Value,
-    /// The log level as text.
-    pub level: fn() -> String,
-    /// Sets the log verbosity on klog's `--v` scale.
-    pub set_verbosity: fn(u8),
 }
 
 pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
@@ -46,11 +41,8 @@ pub(super) fn add(pages: &Arc<Pages>, content: ZPages, started: Timestamp) {
     pages.page("/flagz", "all flags and their values", move |request| {
         plain(request, || flagz(&flags))
     });
-    let (level, set) = (content.level, content.set_verbosity);
     let about = "the log's level; PUT sets its verbosity, over HTTPS only";
-    pages.page("/debug/flags/v", about, move |request| {
-        verbosity(level, set, request)
-    });
+    pages.page("/debug/flags/v", about, verbosity);
     pages.tree("/debug/pprof/", "", "", |_| {
         let hint = "there is no Go runtime to profile here; try perf, eu-stack or /debug/threads\n";
         Response::text(404, hint)
@@ -104,9 +96,10 @@ fn plain(request: &Request, page: impl FnOnce() -> Response) -> Response {
 }
 
 /// DIFFERS: upstream has no GET.
-fn verbosity(level: fn() -> String, set: fn(u8), request: &Request) -> Response {
+fn verbosity(request: &Request) -> Response {
     if matches!(request.method.as_str(), "GET" | "HEAD") {
-        return Response::text(200, &format!("{}\n", level()));
+        let level = logging::level().map_or_else(String::new, |level| level.to_string());
+        return Response::text(200, &format!("{level}\n"));
     }
     if request.method != "PUT" {
         return Response::text(406, "unsupported http method");
@@ -116,7 +109,10 @@ fn verbosity(level: fn() -> String, set: fn(u8), request: &Request) -> Response 
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
         return Response::text(400, &why);
     };
-    set(u8::try_from(level).unwrap_or(u8::MAX));
+    let level = u8::try_from(level).unwrap_or(u8::MAX);
+    // Until the next reload.
+    logging::set_level(logging::level_of(level));
+    log::info!("set the log verbosity to {level}");
     let done = format!("successfully set klog.logging.verbosity to {text}");
     Response::text(200, &done)
 }

@@ -70,8 +70,6 @@ impl Front {
         let zpages = ZPages {
             flags: [("kube-api-qps".to_owned(), "20".to_owned())].into(),
             config: json!({"section": {"kind": "Test"}}),
-            level: || "INFO".to_owned(),
-            set_verbosity: |_| (),
         };
         let health = Arc::new(Health::new(metrics::global()));
         health.add("replicaset-controller", &[Probe::Healthz], || Ok(()));

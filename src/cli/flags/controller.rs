@@ -140,9 +140,10 @@ fn find(text: &str, simulated: &[&'static str]) -> Option<ControllerName> {
 
 impl ControllerArgs {
     /// True if the controller is enabled: the first item with its name decides, otherwise `*`
-    /// (kubernetes `controller-manager/app/helper.go:IsControllerEnabled`).
-    pub fn is_enabled(&self, kind: &'static WorkloadKind) -> bool {
-        self.explicitly_enabled(ControllerName::Of(kind))
+    /// (kubernetes `controller-manager/app/helper.go:IsControllerEnabled`). With `dev`, where no
+    /// other controller runs, `*` means that of Deployments and the simulated ones too.
+    pub fn is_enabled(&self, name: ControllerName) -> bool {
+        self.explicitly_enabled(name)
             .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
@@ -154,27 +155,16 @@ impl ControllerArgs {
         })
     }
 
-    /// True if the Deployment controller is enabled.
+    /// True if the Deployment controller is enabled outside `dev`.
     pub fn runs_deployments(&self) -> bool {
         self.explicitly_enabled(ControllerName::Deployments) == Some(true)
-    }
-
-    /// The same for `dev`, where no other controller runs, so that `*` means this one too.
-    pub fn runs_deployments_in_dev(&self) -> bool {
-        self.explicitly_enabled(ControllerName::Deployments)
-            .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
-    }
-
-    /// True if the simulated controller of `dev` is enabled.
-    pub fn simulates(&self, name: &'static str) -> bool {
-        self.explicitly_enabled(ControllerName::Simulated(name))
-            .unwrap_or_else(|| self.controllers.contains(&ControllerItem::Every))
     }
 
     /// The kinds whose controllers are enabled.
     pub fn enabled(&self) -> Vec<&'static WorkloadKind> {
         let all = ALL.into_iter();
-        all.filter(|kind| self.is_enabled(kind)).collect()
+        all.filter(|kind| self.is_enabled(ControllerName::Of(kind)))
+            .collect()
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{Cli, Command, ParseOutcome, Parsed, Sources, parse};
 use crate::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
+use crate::cli::flags::ControllerName;
 use crate::stdx::build;
 
 /// A file that can be read.
@@ -87,7 +88,7 @@ fn run_is_the_default() {
     let args = parsed.run_args();
     assert!(args.client.kube_api_qps.abs() < f32::EPSILON);
     assert_eq!(args.api.namespace.as_deref(), Some("shop"));
-    assert_eq!(args.log.level(), log::LevelFilter::Trace);
+    assert_eq!(args.log.verbosity(), 8);
     let parsed = of(&["run", "--kube-api-qps", "-1", "-v=2"]).parsed();
     assert!(matches!(parsed.cli.command, Some(Command::Run(_))));
 }
@@ -191,7 +192,10 @@ fn deployments_are_controlled_only_if_named_except_in_dev() {
     ] {
         let parsed = of(&[&*format!("--controllers={list}")]).parsed();
         let args = &parsed.run_args().controller;
-        let runs = (args.runs_deployments(), args.runs_deployments_in_dev());
+        let runs = (
+            args.runs_deployments(),
+            args.is_enabled(ControllerName::Deployments),
+        );
         assert_eq!(runs, (named, in_dev), "{list}");
     }
     let parsed = of(&["--controllers=deployment-controller", "--dry-run"]).parsed();
@@ -595,7 +599,7 @@ fn single_simulated_controllers_of_dev_are_chosen() {
         };
         let chosen = SIMULATED
             .iter()
-            .filter(|name| args.controller.simulates(name));
+            .filter(|name| args.controller.is_enabled(ControllerName::Simulated(name)));
         assert!(chosen.eq(expected), "{list}");
     }
     let usage = of(&["dev", "--controllers=*,-cronjob-controller"]).usage();

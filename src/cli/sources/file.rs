@@ -237,6 +237,14 @@ impl<'de> Deserialize<'de> for Value {
 
 struct ValueVisitor;
 
+macro_rules! scalars {
+    ($($visit:ident: $of:ty),+) => {
+        $(fn $visit<E>(self, value: $of) -> Result<Value, E> {
+            Ok(Value::Scalar(value.to_string()))
+        })+
+    };
+}
+
 impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
@@ -252,25 +260,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_owned()))
-    }
+    scalars!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         Value::deserialize(deserializer)

@@ -80,6 +80,15 @@ pub fn level() -> Option<LevelFilter> {
     Some(FILTER.get()?.load().level())
 }
 
+/// Maps klog's verbosity to a level: up to 3 info, 4 and 5 debug, above trace.
+pub fn level_of(verbosity: u8) -> LevelFilter {
+    match verbosity {
+        0..=3 => LevelFilter::Info,
+        4..=5 => LevelFilter::Debug,
+        _ => LevelFilter::Trace,
+    }
+}
+
 /// The last record of *warn* or *error*, as a text line.
 pub fn last_warning() -> Option<Arc<String>> {
     LAST_WARNING.load_full()

@@ -16,7 +16,7 @@ use super::files::Document;
 use super::{condition, files, text};
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::ALL;
-use crate::cli::flags::DevArgs;
+use crate::cli::flags::{ControllerName, DevArgs};
 use crate::client::ClientConfig;
 use crate::deployment;
 use crate::devserver::{DevServer, DevServerOptions, KubeletOptions, Tally, simulated_controllers};
@@ -114,11 +114,13 @@ fn controllers(args: &DevArgs) -> [Vec<&'static str>; 2] {
         .enabled()
         .into_iter()
         .map(|kind| kind.controller);
-    let deployments = args.controller.runs_deployments_in_dev();
+    let deployments = args.controller.is_enabled(ControllerName::Deployments);
     let own = own
         .chain(deployments.then_some(deployment::CONTROLLER))
         .filter(|_| !args.no_controller);
-    let simulated = simulated_controllers().filter(|name| args.controller.simulates(name));
+    let is_enabled =
+        |name: &&'static str| args.controller.is_enabled(ControllerName::Simulated(name));
+    let simulated = simulated_controllers().filter(is_enabled);
     [own.collect(), simulated.collect()]
 }
 

@@ -74,6 +74,7 @@ fn has_level_for_all(directives: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Filter, Level, LevelFilter};
+    use crate::telemetry::logging::level_of;
     use log::Metadata;
 
     #[track_caller]
@@ -92,6 +93,7 @@ mod tests {
 
     #[test]
     fn rust_log_overrides_the_level() {
+        assert_eq!(level_of(8), LevelFilter::Trace);
         let filter = Filter::new(LevelFilter::Info, None);
         check(
             &filter,
