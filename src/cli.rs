@@ -50,7 +50,6 @@ pub fn number<T: TryFrom<u64>>(
     }
 }
 
-/// Parses requests per second.
 pub fn parse_qps(text: &str) -> Result<f32, String> {
     match text.parse::<f32>() {
         Ok(qps) if qps.is_finite() => Ok(qps),

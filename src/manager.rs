@@ -190,12 +190,10 @@ impl Manager {
         self.leadership.health()
     }
 
-    /// The running controllers, one per kind.
     pub fn instances(&self) -> &[ControllerInstance] {
         &self.instances
     }
 
-    /// The controller of this kind, if it runs.
     pub fn instance(&self, kind: &WorkloadKind) -> Option<&ControllerInstance> {
         self.instances.iter().find(|instance| instance.kind == kind)
     }
@@ -295,7 +293,6 @@ pub struct ManagerOptions {
     /// Requests per second of each controller, with a separate bucket for events; no limit if not
     /// above zero.
     pub kube_api_qps: f32,
-    /// Burst size of the token bucket.
     pub kube_api_burst: u32,
     pub concurrent_replicaset_syncs: u16,
     pub concurrent_rc_syncs: u16,
@@ -346,7 +343,6 @@ impl Default for ManagerOptions {
 }
 
 impl ManagerOptions {
-    /// Number of workers for this kind.
     fn concurrent_syncs(&self, kind: &WorkloadKind) -> u16 {
         if *kind == REPLICA_SET {
             self.concurrent_replicaset_syncs

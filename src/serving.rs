@@ -93,14 +93,11 @@ pub enum ServingError {
     )]
     InUse {
         address: SocketAddr,
-        /// The flag that sets it.
         flag: &'static str,
     },
-    /// The server cannot listen on the address.
     #[error("cannot listen at {address} ({flag})")]
     Listen {
         address: SocketAddr,
-        /// The flag that sets it.
         flag: &'static str,
         source: io::Error,
     },

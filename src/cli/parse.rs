@@ -80,7 +80,6 @@ pub fn parse(sources: &Sources<'_>) -> ParseOutcome {
 /// What users write to call the program under the name `kubectl-rs_explain`.
 const PLUGIN: &str = "kubectl rs-explain";
 
-/// True if kubectl runs the program as its plugin.
 fn is_plugin(arguments: &[OsString]) -> bool {
     let program = arguments.first().map(Path::new).and_then(Path::file_name);
     program.is_some_and(|name| name == "kubectl-rs_explain")

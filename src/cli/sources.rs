@@ -79,7 +79,6 @@ impl Argument {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// The value after the `=`.
     pub(in crate::cli) fn value(&self) -> Option<String> {
         let word = self.word.to_string_lossy();
         word.split_once('=').map(|(_, value)| value.to_owned())

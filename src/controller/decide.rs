@@ -126,7 +126,6 @@ impl Step {
     }
 }
 
-/// The claim of a ReplicaSet on one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The ReplicaSet controls the pod and keeps it.

@@ -130,7 +130,6 @@ pub fn findings(
     found
 }
 
-/// Reports a Workload whose gang scheduling is unsupported.
 fn ignored_gang(memory: Option<&RecordFacts>, sources: &Sources) -> Option<Finding> {
     let workload = memory.and_then(|memory| memory.gang_workload.as_deref());
     let workload = workload.or(sources.gang_workload.as_deref())?;
@@ -497,7 +496,6 @@ pub fn back_off_finding(backed_off: &BackedOff, namespace: &str, is_watched: boo
     Finding::new(format!("pod creation is backed off: {why}"), fix)
 }
 
-/// Why, and until when.
 fn why(backed_off: &BackedOff, is_watched: bool) -> String {
     let (n, seconds) = (backed_off.n_rejections, backed_off.since.as_secs_f64());
     let plural = if n == 1 { "" } else { "s" };

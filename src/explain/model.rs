@@ -108,7 +108,6 @@ pub struct Report {
 /// Another ReplicaSet of the same controller, such as the old one of a Deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sibling {
-    /// Its name.
     pub name: String,
     /// `spec.replicas`.
     pub desired: i32,
@@ -498,7 +497,7 @@ fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_
     for group in deletions.chunk_by(is_group).take(LINES_MAX) {
         n_written += group.len();
         let Some((last, [_, ..])) = group.split_last() else {
-            fmt_deletion(&group[0], f)?;
+            writeln!(f, "  {}  {}", group[0].pod, group[0].why())?;
             continue;
         };
         let names: Vec<String> = group.iter().map(|it| it.pod.clone()).collect();
@@ -509,10 +508,6 @@ fn fmt_deletions(deletions: &[Deletion], total: usize, f: &mut fmt::Formatter<'_
         }
     }
     fmt_more(n_written, total, f)
-}
-
-fn fmt_deletion(deletion: &Deletion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "  {}  {}", deletion.pod, deletion.why())
 }
 
 fn fmt_memory(memory: &MemoryReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {

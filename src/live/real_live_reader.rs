@@ -180,13 +180,7 @@ struct ListMetadataJson {
 /// A list of which only the resource version matters.
 #[derive(Deserialize)]
 struct VersionJson {
-    metadata: VersionMetadataJson,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionMetadataJson {
-    resource_version: String,
+    metadata: ListMetadataJson,
 }
 
 fn unreadable_pods(error: impl Display) -> WriteError {

@@ -24,7 +24,6 @@ use crate::workqueue::WorkQueue;
 const LIST_WARNING_AFTER: Duration = Duration::from_secs(10);
 const LIST_WARNING_PERIOD: Duration = Duration::from_mins(1);
 
-/// The names of a controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     /// The name of its health check, and what those of the others begin with.
@@ -143,7 +142,6 @@ impl Engine {
         }
     }
 
-    /// All threads.
     pub(super) fn liveness(&self) -> Vec<Liveness> {
         let threads = self.workers.iter().chain([&self.events, &self.delay]);
         threads.map(Thread::liveness).collect()

@@ -25,16 +25,9 @@ use crate::workqueue::WorkQueue;
 /// `tools/cache/informer_metrics.go`).
 const VERSION_DIGITS: u64 = 1_000_000_000_000_000;
 
-/// Selects one counter of an event recorder.
 type EventCount = fn(EventStats) -> u64;
-
-/// Computes one value of a queue.
 type QueueFigure<K> = fn(&WorkQueue<K>) -> f64;
-
-/// Computes one value of a controller.
 type ControllerFigure = fn(&Inspector<'_>) -> usize;
-
-/// Selects one counter of a watch.
 type WatchCount = fn(&CacheStats) -> &AtomicU64;
 
 /// Exports depth, adds, retries and work in progress of the queue `name`.

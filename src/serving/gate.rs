@@ -162,7 +162,6 @@ impl Gate {
     }
 }
 
-/// Adds the headers common to all responses.
 fn with_common_headers(response: Response) -> Response {
     let mut response = response.with_header("x-content-type-options", "nosniff");
     if !response

@@ -146,7 +146,6 @@ impl Pages {
         folders
     }
 
-    /// True if there is a page at `path`.
     pub(super) fn has(&self, path: &str) -> bool {
         self.find(path).is_some()
     }

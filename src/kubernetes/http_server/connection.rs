@@ -257,7 +257,6 @@ pub(super) fn start(response: &Response) -> http::response::Builder {
     headers.fold(head, |head, (name, value)| head.header(name, value))
 }
 
-/// The bytes of the response's head.
 pub(super) fn head_bytes(head: http::response::Builder, exchange: Exchange) -> io::Result<Vec<u8>> {
     let head = head.body(()).map_err(io::Error::other)?;
     let status = head.status();

@@ -4,7 +4,6 @@
 
 use httparse::{EMPTY_HEADER, Error, Status};
 
-/// Maximum headers of a request.
 const HEADERS_MAX: usize = 100;
 
 /// The status line of the error response; the connection closes after it.

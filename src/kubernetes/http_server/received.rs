@@ -10,7 +10,6 @@ use super::head::{BAD_REQUEST, BodyLength, HEAD_TOO_LARGE, StatusLine, chunk_len
 /// less.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// Bytes per read from the socket.
 const READ_BYTES: usize = 8 * 1024;
 
 /// Maximum bytes of the line before a chunk, which begins with at most 16 digits.
@@ -23,12 +22,10 @@ const TRAILER_BYTES_MAX: usize = 4 * 1024;
 /// `net/http/server.go:maxPostHandlerReadBytes`).
 const DROPPED_BYTES_MAX: usize = 256 * 1024;
 
-/// Why the server stops reading.
 #[derive(Debug)]
 pub(super) enum ReadError {
     /// The client broke the grammar; the server sends this status line.
     Refused(StatusLine),
-    /// The connection broke.
     Io(io::Error),
 }
 
@@ -48,7 +45,6 @@ impl From<StatusLine> for ReadError {
 #[derive(Debug, Default)]
 pub(super) struct Received {
     bytes: Vec<u8>,
-    /// The number of used bytes.
     used: usize,
     /// The number of unused bytes already scanned for the end of a head.
     scanned: usize,

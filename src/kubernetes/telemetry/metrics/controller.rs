@@ -148,7 +148,6 @@ impl ControllerFamilies {
 
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
-    /// Age of each deleted ready pod as a multiple of the youngest ready pod's.
     pub sorting_deletion_age_ratio: Histogram,
     /// Syncs skipped because the pod cache was stale.
     pub stale_pods_skips: IntCounter,
@@ -158,15 +157,10 @@ pub struct ControllerMetrics {
     pub pods_deleted: ByOutcome,
     pub pods_adopted: ByOutcome,
     pub pods_released: ByOutcome,
-    /// Owned pods observed to fail.
     pub pods_failed: IntCounter,
-    /// Generations whose Workload asks for gang scheduling, which is unsupported.
     pub gangs_ignored: IntCounter,
-    /// Deletes of Failed pods that are not kept.
     pub old_failed_pods_deleted: ByOutcome,
-    /// Seconds from a spec change to the first request.
     pub first_request: Histogram,
-    /// Seconds from a spec change until the ReplicaSet has converged.
     pub converge: Histogram,
     /// New decisions of a dry run, by kind. A series appears with its first count.
     pub dry_run_decisions: IntCounterVec,
