@@ -1,5 +1,5 @@
-"""Serves an external metric, `load`, whose value changes every 15 s: load.py PORT CERTIFICATE.
-After 16 changes it stays at 30."""
+"""Serves external metrics, `load`, `load-1` and so on, whose values change every 15 s:
+load.py PORT CERTIFICATE [CHANGES]. After so many changes, 16 by default, they stay at 30."""
 import http.server
 import json
 import random
@@ -9,17 +9,22 @@ import time
 
 API = "/apis/external.metrics.k8s.io/v1beta1"
 BEGAN = time.monotonic()
-CHANCE = random.Random(48)
-LOADS = [CHANCE.randint(2, 100) for _ in range(16)] + [30]
+CHANGES = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+
+
+def load_of(metric):
+    chance = random.Random(48 + int("0" + metric.removeprefix("load").removeprefix("-")))
+    loads = [chance.randint(2, 100) for _ in range(CHANGES)] + [30]
+    return loads[min(int((time.monotonic() - BEGAN) / 15), CHANGES)]
 
 
 def answer(path):
     if path == API:
         metric = {"name": "load", "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API[6:], "resources": [metric]}
-    load = LOADS[min(int((time.monotonic() - BEGAN) / 15), len(LOADS) - 1)]
+    name = path.rsplit("/", 1)[1]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    value = {"metricName": "load", "metricLabels": {}, "timestamp": now, "value": str(load)}
+    value = {"metricName": name, "metricLabels": {}, "timestamp": now, "value": str(load_of(name))}
     return {"kind": "ExternalMetricValueList", "apiVersion": API[6:], "items": [value]}
 
 

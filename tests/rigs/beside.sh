@@ -1,0 +1,109 @@
+# Sourced by the rigs that run one scenario twice, each on a new control plane: beside the daemon
+# (ours) and beside kube-controller-manager's own ReplicaSet controller (upstream). The rig is then
+# `run.sh inside KIND ARGUMENT...`, and notes under $logs what the table shows.
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # The rig sets rig, here and kind.
+
+repo=$(CDPATH='' cd -- "$here/../../.." && pwd -P)
+export K8S=${K8S:-1.37}
+: "${REPLICASET_CONTROLLER:=$repo/target/debug/replicaset-controller}"
+export REPLICASET_CONTROLLER
+logs=$repo/target/$rig
+rigs=${XDG_CACHE_HOME:-$HOME/.cache}/replicaset-controller/rigs
+objects=$logs/$kind.objects
+
+say() { printf '%s: %s\n' "$rig" "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+note() { printf '%s|%s|%s\n' "$kind" "$1" "$2" | tee -a "$logs/steps"; }
+
+# step WHAT COMMAND...: notes how long it takes.
+step() {
+    local what=$1 began=$EPOCHREALTIME verdict=pass
+    shift
+    "$@" >>"$logs/$kind.kubectl.log" 2>&1 || verdict=FAIL
+    local ms=$((${EPOCHREALTIME/[.,]/} / 1000 - ${began/[.,]/} / 1000))
+    note "$what" "$verdict $((ms / 1000)).$((ms % 1000 / 100)) s"
+}
+
+# sent WHAT VERB RESOURCE CODE: notes how many such requests of the controller the audit log has.
+sent() {
+    note "$1" "$(grep -F replicaset-controller "$CONTROL_PLANE_AUDIT_LOG" | grep -F "\"verb\":\"$2\"" |
+        grep -F "\"resource\":\"$3\"" | grep -cF "\"code\":$4" || true)"
+}
+
+# eventually COMMAND...: within a bound that only a hang meets.
+eventually() {
+    local deadline=$((SECONDS + 1800))
+    until "$@"; do
+        ((SECONDS < deadline)) || return 1
+        sleep 1
+    done
+}
+has_account() { kubectl get serviceaccount default >/dev/null 2>&1; }
+
+# pass_if CONDITION VALUE
+pass_if() { if (($1)); then echo "pass, $2"; else echo "FAIL, $2"; fi; }
+
+# judge COMMAND [ARGUMENT...]: by what the watch saw.
+judge() { "$here/../objects.py" "$1" "$objects" "${@:2}"; }
+
+# start PROGRAM [FLAG...]: in the background, with its output in a log; $! is its process.
+start() {
+    "$@" >>"$logs/$kind.${1##*/}.log" 2>&1 &
+}
+start_controller() {
+    if [[ $kind == ours ]]; then
+        start "$REPLICASET_CONTROLLER" --kubeconfig="$CONTROL_PLANE_CONTROLLER_KUBECONFIG" \
+            --leader-elect=false --secure-port=0
+        controller=$!
+    else
+        "$CONTROL_PLANE_DIR/start" kube-controller-manager
+    fi
+}
+crash() {
+    [[ $kind == upstream ]] || kill -KILL "$controller"
+    start_controller
+}
+
+# enter: what each half begins with.
+enter() {
+    export KUBECONFIG=$CONTROL_PLANE_ADMIN_KUBECONFIG TMPDIR=$CONTROL_PLANE_DIR
+    trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+    TOKEN=$(sed -n 's/^ *token: //p' "$CONTROL_PLANE_TOKEN_KUBECONFIG") \
+        start "$here/../objects.py" watch "$objects"
+    eventually has_account || die "no service account"
+    start kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0
+    [[ $kind == upstream ]] || start_controller
+}
+
+# half KIND ARGUMENT...
+half() {
+    # A rotated audit log would not be counted.
+    local controllers='*' KUBE_APISERVER_FLAGS=--audit-log-maxsize=10000
+    kind=$1
+    say "$kind"
+    [[ $kind == upstream ]] || controllers+=,-replicaset-controller
+    export KUBE_APISERVER_FLAGS
+    KCM_CONTROLLERS=$controllers "$repo/tests/control-plane/run.sh" "$here/run.sh" inside "$@" \
+        2>"$logs/$kind.control-plane.log" || note "the rig" FAIL
+}
+
+prepare() {
+    [[ -x $REPLICASET_CONTROLLER ]] || die "$REPLICASET_CONTROLLER is not there; run 'cargo build' first"
+    mkdir -p "$rigs" "$logs"
+    rm -f "$logs"/*
+}
+
+# table TITLE: exits with 1 if a step failed beside the daemon.
+table() {
+    awk -F'|' -v title="$1" '
+        !($2 in seen) { seen[$2]; rows[++n] = $2 }
+        { cell[$2, $1] = $3; failed += $1 == "ours" && /FAIL/ }
+        END {
+            printf "%-48s %-16s %s\n", title, "ours", "upstream"
+            for (i = 1; i <= n; i++)
+                printf "%-48s %-16s %s\n", rows[i], cell[rows[i], "ours"], cell[rows[i], "upstream"]
+            exit n == 0 || failed > 0
+        }' "$logs/steps" | tee "$logs/table.txt"
+}
