@@ -17,8 +17,8 @@
 //! | repeatable pod names | a lost response makes a second pod (#129795) | `own_writes` |
 //! | query in doubt | an expired expectation is a guess (#88851) | `verify` |
 //! | positions | a stale cache chooses the wrong pod (#126138) | `positions` |
-//! | counts | each event of a giant costs a walk over its pods | `view` |
-//! | priorities and turns | one giant or namespace delays all others (#68179) | [`workqueue`] |
+//! | counts | each event of a large ReplicaSet costs a walk over its pods | `view` |
+//! | priorities and turns | one ReplicaSet or namespace delays all others (#68179) | [`workqueue`] |
 //! | two pools | hanging deletes of one delay the status of others | [`batches`] |
 //! | kinds of rejection | a freed quota is noticed after 16 minutes (#98656) | `rejections` |
 //! | pause of a status | one write for each pod that turns Ready | `status` |
@@ -219,7 +219,7 @@ impl ReplicaSetController {
         }
     }
 
-    /// Stops enqueueing keys, until [`take_over`](Self::take_over).
+    /// Stops enqueueing keys, until [`failover`](Self::failover).
     pub fn stand_by(&self) {
         self.memories.set_standby(true);
     }
@@ -227,11 +227,11 @@ impl ReplicaSetController {
     /// Starts leading: the previous leader writes no more. The caller must enqueue every ReplicaSet
     /// afterwards ([`enqueue_all`](Core::enqueue_all)), and must start no worker before. Never
     /// blocks.
-    pub fn take_over(&self) {
+    pub fn failover(&self) {
         self.memories.need_proof();
         // ORDER: `enqueue_all` runs after this. A change from before is then in the cache, and a
         // change from after enqueues its key by its own event.
-        turns::reached("take-over: before the standby ends");
+        turns::reached("failover: before the standby ends");
         self.memories.set_standby(false);
     }
 

@@ -6,7 +6,7 @@
 //! long runs, so is CPU time. The number of an iteration decides its input.
 //!
 //! `cargo test` reads the corpus and some drawn inputs. `make fuzz` draws for `FUZZ_MINUTES`, in
-//! slices of some seconds, always for the target that ran least, and goes on after the last
+//! slices of some seconds, always for the target that ran least, and continues after the last
 //! iteration on record. A failure is made smaller and saved; add it to `tests/data/fuzz/TARGET`, so
 //! that every run reads it first.
 

@@ -134,25 +134,21 @@
 //!
 //! # Glossary
 //!
-//! Everything else is called as Kubernetes calls it.
+//! Everything else is called as Kubernetes calls it. Expectations are Kubernetes' own, but name the
+//! pods (creates) and UIDs (deletes) that the watch has not shown yet.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | large sync | a sync with 32 pods or more to create or delete ([`batches::LARGE`]) |
-//! | giant | in tests: a ReplicaSet whose syncs are large |
 //! | tally | pod counts that the cache keeps up to date for each bucket, such as one owner's pods |
-//! | expectation | a create (by name) or delete (by UID) that the watch has not shown yet |
 //! | own write | a write by this process; the caches must show it before the next sync acts |
 //! | quota queue | the ReplicaSets of a namespace that one quota rejects |
-//! | turn | of a namespace or ReplicaSet: when a shared queue or rate limit serves it next |
 //! | permit | what a large sync needs to act, so that small ones find a free worker |
 //! | position | the resource versions that the caches have reached, or must reach |
 //! | plan, step | what a sync will create or delete; the plan with its reasons and its status |
 //! | mark | a pod's annotation `scale-down`: `never` or `first` |
-//! | draw | to choose the names of the next creates from the record |
 //! | record | everything that [`controller::memory`] keeps about one ReplicaSet |
 //! | fence | the check before each write to a socket that this process holds the Lease |
-//! | take-over | a standby becomes the leader and proves that its caches are new enough |
 
 pub mod batches;
 pub mod cli;

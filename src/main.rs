@@ -36,7 +36,7 @@ fn start(parsed: Parsed) -> ExitCode {
     let Parsed { cli, ignored } = parsed;
     let command = cli.command.unwrap_or(Command::Run(Box::new(cli.run)));
     run::start_log(&command);
-    run::tell_ignored(&ignored);
+    run::log_ignored(&ignored);
     let stop = Stop::new();
     // A stop signal before the daemon runs is a clean stop. Any other command has not done its
     // work.

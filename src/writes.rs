@@ -115,9 +115,9 @@ mod tests {
             WriteError::from(ClientError::Status(status))
         };
         for (code, reason) in [(403, "Forbidden"), (409, "Conflict"), (429, "")] {
-            let refused = of(code, reason);
+            let rejected = of(code, reason);
             assert!(
-                refused.status().is_some() && !refused.is_unknown(),
+                rejected.status().is_some() && !rejected.is_unknown(),
                 "{code}"
             );
         }

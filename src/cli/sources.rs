@@ -193,7 +193,7 @@ fn version(word: OsString) -> OsString {
 // The fields of the configuration file and their flags. Fields of upstream's
 // KubeControllerManagerConfiguration are at their position there (kubernetes
 // `staging/src/k8s.io/kube-controller-manager/config/v1alpha1/types.go`); the daemon's own fields
-// stand beside them.
+// are beside them.
 
 pub(in crate::cli) const API_VERSION: &str = "kubecontrollermanager.config.k8s.io/v1alpha1";
 
@@ -220,7 +220,7 @@ pub(in crate::cli) struct Field {
     pub(in crate::cli) shape: Shape,
 }
 
-/// All fields, in the order of `config`; siblings stand together.
+/// All fields, in the order of `config`; fields of one group are adjacent.
 #[rustfmt::skip]
 pub(in crate::cli) const FIELDS: &[Field] = &[
     text("generic.clientConnection.kubeconfig", "kubeconfig"),

@@ -270,7 +270,7 @@ impl View<'_> {
             return May::Report(Some(delay));
         }
         if record.is_unproven && !record.is_confirmed {
-            return May::Verify(Doubt::TakeOver);
+            return May::Verify(Doubt::Failover);
         }
         match plan {
             Plan::Create(_) if record.loss_delay.is_some() => {

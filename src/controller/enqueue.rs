@@ -1,5 +1,5 @@
 //! When a key is synced next, and before which others: after an event, after a sync, and after a
-//! take-over. Keys with missing or surplus pods have priority over those with only an outdated
+//! failover. Keys with missing or surplus pods have priority over those with only an outdated
 //! status. The cache's state decides that, not the kind of event. Called on the watch threads and
 //! by workers.
 

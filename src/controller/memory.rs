@@ -49,12 +49,12 @@ struct State {
     waiting: Waiting,
     queues: QuotaQueues,
     /// What a new leader has to prove before it acts: that both caches have reached these
-    /// positions, which are those of its take-over; empty while unknown. `None` once they have.
+    /// positions, which are those of its failover; empty while unknown. `None` once they have.
     ///
     /// The watches may not have shown the previous leader's last writes yet. So the first sync with
-    /// something to do queries the API server for its current versions. Until an idle watch learns
+    /// something to do queries the API server for its current versions. Until an idle watch knows
     /// its position, which takes about a minute, each ReplicaSet with something to do is compared
-    /// with the API server instead ([`Doubt::TakeOver`]).
+    /// with the API server instead ([`Doubt::Failover`]).
     unproven: Option<Versions>,
     /// Twice the number of records that the last sweep kept, which spreads the cost of a sweep over
     /// as many new records.
@@ -99,7 +99,7 @@ impl Memory {
         }
     }
 
-    /// Takes the view at `cached`, after a take-over that is proven. Own writes and losses that
+    /// Takes the view at `cached`, after a failover that is proven. Own writes and losses that
     /// `cached` shows are forgotten. A sync `waits` for own writes, or not.
     fn view(&mut self, cached: Versions, waits: bool, now: Instant) -> RecordView {
         let writes = &self.own_writes;
@@ -158,7 +158,7 @@ pub struct RecordView {
     pub may: May,
     /// Expected pods whose stored version the pod cache has passed.
     pub passed: Vec<ArcStr>,
-    /// True if the caches may be older than the take-over, unless the API server has confirmed
+    /// True if the caches may be older than the failover, unless the API server has confirmed
     /// them for this ReplicaSet.
     pub is_unproven: bool,
     pub is_confirmed: bool,
@@ -340,7 +340,7 @@ impl Memories {
         }
     }
 
-    /// Learns from each status write whether the API server drops `terminatingReplicas`. During a
+    /// Notes from each status write whether the API server drops `terminatingReplicas`. During a
     /// cluster upgrade some API servers may drop the field and others keep it.
     pub fn note_terminating_support(&self, sent: &ReplicaSetStatus, stored: &ReplicaSetStatus) {
         if sent.terminating_replicas.is_some() {

@@ -20,7 +20,8 @@ use crate::live::{MANAGER, Manager};
 /// Minimum time between two queries, over all ReplicaSets.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Minimum time between two reports, over all ReplicaSets. In between, foreign pods only count.
+/// Minimum time between two reports, over all ReplicaSets. In between, foreign pods only
+/// increase the metric.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// `explain` names another writer for this long after the last report.
@@ -30,7 +31,7 @@ pub const OTHER_WRITER: &str = "OtherWriter";
 
 #[derive(Debug, Default)]
 pub struct OtherWriters {
-    /// The version of the pod cache at the take-over; unset while this daemon must not write.
+    /// The version of the pod cache at the failover; unset while this daemon must not write.
     armed: OnceLock<ResourceVersion>,
     state: Mutex<State>,
 }

@@ -41,10 +41,10 @@ impl ReplicaSetController {
         if self.wait_or_verify(writer, &view, &step, began)? {
             return Ok(SyncEnd::TooEarly);
         }
-        // First: once the pod is deleted, its managedFields are gone.
+        // Before another writer's pod is deleted: its managedFields name that writer.
         writer.report_other_writer(&rs);
         writer.report_mistakes(&rs);
-        // A large sync without a permit still writes the status: it may hide a loss.
+        // A large sync without a permit only writes the status, which may not show lost pods yet.
         let waits_for_permit =
             step.acts() && step.plan.n_pods() >= LARGE && !self.queue.begin_large(key);
         // claimPods: a pod that could not be adopted must not count as a replica.
@@ -78,7 +78,7 @@ impl ReplicaSetController {
         let ended = managed.and(written);
         writer.delete_old_failed_pods(&rs, &step, ended.is_err(), &mut next);
         if let Err(error) = ended {
-            // The back-off brings everything else.
+            // The retry does everything else.
             let mut next = Next::default();
             step.effects.add_next(began, &mut next);
             self.requeue(key, next);

@@ -137,7 +137,7 @@ impl Core {
     pub(super) fn counted(&self, rs: &ReplicaSet, mut counts: Counts, now: Timestamp) -> Pods {
         let mut availability = Availability::default();
         if counts.depend_on_time(rs) {
-            // Every active pod matches the selector here; otherwise the tallies return no counts.
+            // Every active pod matches the selector here; otherwise `count` returns `None`.
             let add = &mut |pod: &Pod| {
                 if pod.is_active() {
                     availability.add(pod, rs.min_ready_seconds, now);

@@ -86,7 +86,7 @@ impl ReplicaSetController {
         let took = self.clock.now().saturating_duration_since(began);
         let is_news = self.note_sync(key, LastSync { at, took, end }, result.as_ref().err());
         match result {
-            // A frozen leader's lease runs out, yet it may find itself still leading, so the key is
+            // A leader that was paused may hold its lease again when it resumes, so the key is
             // requeued. A queue that shuts down ignores the add.
             Err(error) if error.is_stopped() => drop(self.queue.add_rate_limited(key.clone())),
             Err(error) => {
@@ -95,7 +95,7 @@ impl ReplicaSetController {
             }
             Ok(end) => {
                 self.metrics.sync_ended(end);
-                // A skipped sync says nothing about the error, so an earlier failure's back-off
+                // A skipped sync does not show that an earlier error is over, so its back-off
                 // stays.
                 if end != SyncEnd::TooEarly {
                     self.queue.forget(key);
@@ -189,7 +189,7 @@ impl ReplicaSetController {
             May::Wait(_) => Duration::ZERO,
             May::Verify(doubt) => writer.verify(view.rs, view.selector, doubt)?,
         };
-        // The ReplicaSet cache counts only if the pod cache does not lag.
+        // As upstream, one metric per skip: `lagging` is the pod cache if both lag.
         match (step.may, view.record.lagging) {
             (May::Wait(_), Some(Resource::Pods)) => self.metrics.stale_pods_skips.inc(),
             (May::Wait(_), Some(Resource::ReplicaSets)) => self.metrics.stale_owners_skips.inc(),

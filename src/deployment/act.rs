@@ -130,7 +130,7 @@ impl Writer {
         self.patch_owners(d, rs, &owners, Status::is_not_found)
     }
 
-    /// An owner that is gone already, and a ReplicaSet that is, need no release.
+    /// A ReplicaSet that no longer exists or no longer has this owner needs no release.
     fn release(&self, d: &Deployment, rs: &ReplicaSet) -> Result<bool, SyncError> {
         let owners = json!([{"$patch": "delete", "uid": d.uid}]);
         let is_released = |status: &Status| status.is_not_found() || status.is_invalid();
@@ -157,7 +157,7 @@ impl Writer {
     /// Executes one write of a decision.
     ///
     /// # Errors
-    /// [`SyncError`]; the sync must end, because later writes rest on this one.
+    /// [`SyncError`]; the sync must end, because later writes depend on this one.
     pub(crate) fn execute(&self, d: &Deployment, write: &Write) -> Result<(), SyncError> {
         match write {
             Write::Create { rs, object } => self.create(d, rs, object),

@@ -1,5 +1,5 @@
 //! What to do about one Deployment. Pure: [`decide`] takes the Deployment, its ReplicaSets and the
-//! time, and returns the writes in their order, the status and when to look again.
+//! time, and returns the writes in their order, the status and when to sync again.
 //!
 //! Each sync decides once. A change to a ReplicaSet is one write, however many rules ask for it,
 //! and so is the status. Each write is on condition that its object has not changed since.
@@ -55,14 +55,14 @@ pub struct Step {
 pub enum Write {
     /// Creates the ReplicaSet of a new revision.
     Create {
-        /// What it will be.
+        /// The ReplicaSet that `object` becomes.
         rs: Arc<ReplicaSet>,
         object: Value,
     },
     Update {
-        /// The ReplicaSet before.
+        /// The ReplicaSet as it is now.
         rs: Arc<ReplicaSet>,
-        /// `spec.replicas` after.
+        /// The new `spec.replicas`.
         replicas: i32,
         patch: Value,
     },
@@ -108,15 +108,15 @@ impl fmt::Display for Write {
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     pub kept: Vec<Arc<ReplicaSet>>,
-    /// Owned ones that the selector does not match.
+    /// Owned ReplicaSets that the selector does not match.
     pub released: Vec<Arc<ReplicaSet>>,
-    /// Orphans that it does.
+    /// Orphans that the selector matches.
     pub adopted: Vec<Arc<ReplicaSet>>,
 }
 
 impl Claims {
-    /// Divides those that it owns, and the `orphans` of its namespace. A terminating one claims
-    /// nothing, and one that would select everything keeps what it has.
+    /// Sorts the ReplicaSets that the Deployment owns, and the `orphans` of its namespace. A
+    /// terminating Deployment claims nothing; one with an empty selector keeps what it owns.
     pub fn of(
         d: &Deployment,
         owned: Vec<Arc<ReplicaSet>>,
@@ -135,7 +135,7 @@ impl Claims {
         }
     }
 
-    /// Those that it will manage, and what its controller does for that.
+    /// The ReplicaSets that the Deployment will manage, and a text for each adoption and release.
     pub fn settled(self) -> (Vec<Arc<ReplicaSet>>, Vec<String>) {
         let name = |verb: &str, rs: &Arc<ReplicaSet>| format!("{verb} replicaset {}", rs.key.name);
         let released = self.released.iter().map(|rs| name("release", rs));
@@ -146,7 +146,7 @@ impl Claims {
 }
 
 impl Step {
-    /// What its writes change besides the status.
+    /// A text for each write that changes more than the status.
     pub fn texts(&self) -> Vec<String> {
         let mut texts: Vec<String> = self.writes.iter().map(Write::to_string).collect();
         texts.retain(|text| !text.is_empty());
@@ -220,7 +220,7 @@ impl Set {
         }
     }
 
-    /// The write that makes the ReplicaSet so, unless it is so.
+    /// The write with the decided changes; `None` without any.
     fn update(&self) -> Option<Write> {
         let annotations = changes(&self.rs.annotations, &self.annotations);
         let mut spec = json!({});
@@ -270,7 +270,7 @@ pub fn decide(view: View<'_>) -> Result<Step, String> {
     let mut plan = Plan::new(view);
     let d = plan.d;
     if d.selects_all() {
-        return Ok(plan.refuse_to_select_all());
+        return Ok(plan.reject_an_empty_selector());
     }
     if d.is_terminating {
         plan.sync_revision();
@@ -374,7 +374,7 @@ impl<'a> Plan<'a> {
         set_condition(&mut self.base, condition);
     }
 
-    fn refuse_to_select_all(mut self) -> Step {
+    fn reject_an_empty_selector(mut self) -> Step {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.step
             .events
@@ -501,7 +501,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Gives the Deployment the template of a revision. In any case the request ends.
+    /// Gives the Deployment the template of a revision, and removes the request to roll back, also
+    /// if there is no such revision.
     fn roll_back(mut self, revision: i64) -> Step {
         let revision = match revision {
             0 => previous_revision(self.sets().map(|set| &set.annotations)),
@@ -674,7 +675,7 @@ impl Plan<'_> {
     /// traffic, then by others while enough stay. Returns true if it did.
     ///
     /// Pods of the new ReplicaSet that are not available yet count against the limit. Otherwise a
-    /// broken revision would take the place of a working one.
+    /// broken revision would replace a working one.
     fn shrink_old(&mut self) -> bool {
         let d = self.d;
         let min_available = d.replicas - Fenceposts::of(d).max_unavailable;

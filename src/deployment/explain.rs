@@ -29,7 +29,7 @@ pub struct Rollout {
     /// The ReplicaSet of the template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Set>,
-    /// Older ones that have pods, or want some.
+    /// Older ones that have pods, or should have some.
     pub old: Vec<Set>,
     /// The number of older ones without pods.
     pub n_idle: usize,
@@ -145,7 +145,8 @@ fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
         let failed = if kind == PROGRESSING { "False" } else { "True" };
         let found = condition(&d.status, kind);
         let found = found.filter(|it| it.status.as_deref() == Some(failed));
-        waits.extend(found.and_then(|it| it.message.clone()));
+        let message = found.and_then(|it| it.message.as_ref());
+        waits.extend(message.map(|it| format!("the end of a failure: {it}")));
     }
     waits
 }
@@ -197,7 +198,7 @@ impl fmt::Display for Rollout {
         if let Some(progress) = &self.progress {
             write!(f, "  progress: {}", escaped(progress))?;
             match &self.progress_deadline {
-                Some(at) => writeln!(f, ", failed without any more until {at}")?,
+                Some(at) => writeln!(f, ", deadline {at}")?,
                 None => writeln!(f)?,
             }
         }
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_the_cluster_forge_no_line() {
+    fn texts_of_the_cluster_forge_no_log_record() {
         let mut rs = replica_set(9, 3, 3);
         let revision = "1\n  next: no action".to_owned();
         rs.annotations.insert(super::REVISION.to_owned(), revision);

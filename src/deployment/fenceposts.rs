@@ -54,7 +54,7 @@ fn resolve(value: &IntOrString, total: i32, rounds_up: bool) -> i32 {
 }
 
 /// The sizes of the ReplicaSets `sets`, all active, after the Deployment was scaled: each keeps its
-/// share of the pods, and what rounding leaves goes to the largest. Returns the order in which to
+/// share of the pods, and the largest gets what rounding leaves. Returns the order in which to
 /// scale them, as indices, each with its size (kubernetes
 /// `pkg/controller/deployment/sync.go:scale`).
 pub fn proportional_sizes(d: &Deployment, sets: &[(i32, &ReplicaSet)]) -> Vec<(usize, i32)> {

@@ -28,7 +28,7 @@ pub const REPLICA_SET: &str = "ReplicaSet";
 /// The label by which the ReplicaSets of one Deployment, and their pods, differ.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// All Deployments. Each is in the bucket of its namespace.
+/// All Deployments, in a bucket for each namespace.
 pub type DeploymentStore = Store<Deployment>;
 
 /// All ReplicaSets. Each is in exactly one bucket.

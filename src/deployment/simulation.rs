@@ -78,7 +78,7 @@ impl Handler for Network {
         }
         match draw % 4 {
             0 => Response::cut(),
-            // It takes effect, and the controller does not learn it.
+            // It takes effect, but the controller gets no response.
             1 | 2 => {
                 self.api.handle(request);
                 Response::cut()

@@ -170,7 +170,8 @@ fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || n(new.available_replicas) > n(old.available_replicas)
 }
 
-/// True if no progress was seen for the Deployment's deadline. A rollout that succeeded has none.
+/// True if no progress was seen for the Deployment's deadline. A rollout that succeeded has no
+/// deadline.
 fn has_timed_out(d: &Deployment, status: &DeploymentStatus, now: Timestamp) -> bool {
     let Some(condition) = condition(status, PROGRESSING) else {
         return false;
@@ -244,8 +245,8 @@ pub(crate) fn judge_progress(
     }
 }
 
-/// When to look at a rollout again that makes no progress; `None` if nothing can become overdue. A
-/// second is added, since the API's times are whole seconds.
+/// When to check a rollout without progress again; `None` if nothing can become overdue. A second
+/// is added, since the API's times are whole seconds.
 pub(crate) fn recheck_after(d: &Deployment, now: Timestamp) -> Option<Duration> {
     let condition = condition(&d.status, PROGRESSING)?;
     if is_complete(d, &d.status) || condition.reason.as_deref() == Some(reason::TIMED_OUT) {

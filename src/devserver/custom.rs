@@ -99,12 +99,12 @@ fn mistakes_of_versions(definition: &Value) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = named
         .filter_map(|(n, name)| invalid_label(&format!("spec.versions[{n}].name"), name))
         .collect();
-    let mut refuse = |why| errors.push(FieldError::invalid("spec.versions", versions.len(), why));
+    let mut reject = |why| errors.push(FieldError::invalid("spec.versions", versions.len(), why));
     if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
-        refuse("must contain unique version names");
+        reject("must contain unique version names");
     }
     if versions.iter().filter(|it| it["storage"] == true).count() != 1 {
-        refuse("must have exactly one version marked as storage version");
+        reject("must have exactly one version marked as storage version");
     }
     errors
 }
@@ -146,8 +146,8 @@ fn mistakes_of_names(definition: &Value) -> Vec<FieldError> {
 pub(crate) struct Custom {
     /// One for each served version, those of a resource by the priority of their names.
     served: Vec<Served>,
-    /// Group and plural name of each resource ever served; the index gives its place.
-    places: Vec<(String, String)>,
+    /// Group and plural name of each resource ever served; the position gives its index.
+    ever_served: Vec<(String, String)>,
 }
 
 /// A version of a custom resource.
@@ -174,28 +174,28 @@ impl Custom {
     pub(crate) fn refresh(&mut self, definitions: &[Value]) {
         let mut served = Vec::new();
         for definition in definitions {
-            let place = self.place(names_of(definition));
+            let index = self.index(names_of(definition));
             let versions = entries(definition, "/spec/versions").iter();
             let mut versions: Vec<&Value> = versions.filter(|it| it["served"] == true).collect();
             versions.sort_by_key(|version| Reverse(priority(text(version, "/name"))));
             let versions = versions.into_iter();
-            served.extend(versions.map(|version| self.serve(definition, version, place)));
+            served.extend(versions.map(|version| self.serve(definition, version, index)));
         }
         self.served = served;
     }
 
-    fn place(&mut self, (group, plural): (&str, &str)) -> usize {
-        let mut known = self.places.iter();
+    fn index(&mut self, (group, plural): (&str, &str)) -> usize {
+        let mut known = self.ever_served.iter();
         let index = known.position(|known| known.0 == group && known.1 == plural);
         let index = index.unwrap_or_else(|| {
-            self.places.push((group.to_owned(), plural.to_owned()));
-            self.places.len() - 1
+            self.ever_served.push((group.to_owned(), plural.to_owned()));
+            self.ever_served.len() - 1
         });
         n_built_in() + index
     }
 
     /// The resource of one version, rebuilt only after a change of the definition.
-    fn serve(&self, definition: &Value, version: &Value, place: usize) -> Served {
+    fn serve(&self, definition: &Value, version: &Value, index: usize) -> Served {
         let uid = text(definition, "/metadata/uid");
         let generation = number(definition, "/metadata/generation");
         let name = text(version, "/name");
@@ -207,7 +207,7 @@ impl Custom {
         same.cloned().unwrap_or_else(|| Served {
             // Resources are copied everywhere, so none is ever freed. Each served version takes a
             // few hundred bytes each time that its definition changes, in a dry run too.
-            resource: Resource::Plain(Box::leak(Box::new(row_of(definition, version, place)))),
+            resource: Resource::Plain(Box::leak(Box::new(row_of(definition, version, index)))),
             uid: uid.to_owned(),
             generation,
         })
@@ -219,7 +219,7 @@ fn names_of(definition: &Value) -> (&str, &str) {
     (text(definition, "/spec/group"), plural)
 }
 
-fn row_of(definition: &Value, version: &Value, place: usize) -> Row {
+fn row_of(definition: &Value, version: &Value, index: usize) -> Row {
     let name = |pointer: &str| text(definition, pointer).to_owned();
     let names = |pointer: &str| {
         let texts = entries(definition, pointer)
@@ -244,7 +244,7 @@ fn row_of(definition: &Value, version: &Value, place: usize) -> Row {
         categories: names("/spec/names/categories"),
         is_namespaced: text(definition, "/spec/scope") == "Namespaced",
         subresources: subresources.map(|(name, _)| name.to_owned()).collect(),
-        place,
+        index,
         is_custom: true,
         has_generation: true,
         first_status: has_status.then_some(Value::Null),

@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_there_is_instead() {
+    fn errors_name_the_alternatives() {
         let all: Vec<Resource> = Resource::KNOWN.to_vec();
         let of = |path: &str| absent_resource(&Target::parse(path).expect("a resource"), &all);
         check(

@@ -146,7 +146,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             let (plural, version, kind) = (word(), word(), word());
             let (group, version) = version.rsplit_once('/').unwrap_or(("", &version));
             rows.push(Row {
-                place: rows.len(),
+                index: rows.len(),
                 group: group.to_owned(),
                 version: version.to_owned(),
                 singular: kind.to_lowercase(),
@@ -161,7 +161,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         let same = words.iter().find_map(|word| word.strip_prefix("same="));
         let same = same.and_then(|name| rows.iter().position(|row| row.plural == name));
         if let Some(row) = rows.last_mut() {
-            row.place = same.unwrap_or(row.place);
+            row.index = same.unwrap_or(row.index);
             for word in words {
                 row.add(word);
             }
@@ -185,8 +185,8 @@ pub(crate) struct Row {
     pub(crate) subresources: Vec<String>,
     /// The fields after the metadata of an empty object, for bookmarks.
     pub(crate) empty: String,
-    /// See [`Resource::place`].
-    pub(crate) place: usize,
+    /// See [`Resource::index`].
+    pub(crate) index: usize,
     pub(crate) is_custom: bool,
     /// The server counts changes of an object in `metadata.generation`.
     pub(crate) has_generation: bool,
@@ -296,11 +296,11 @@ impl Cell {
     }
 }
 
-// Two resources are equal if group, version and plural name are. The place stands for group and
+// Two resources are equal if group, version and plural name are. The index identifies group and
 // plural name.
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        self.place == other.place && self.version == other.version
+        self.index == other.index && self.version == other.version
     }
 }
 
@@ -308,7 +308,7 @@ impl Eq for Row {}
 
 impl Hash for Row {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.place.hash(state);
+        self.index.hash(state);
         self.version.hash(state);
     }
 }
@@ -363,7 +363,7 @@ impl Resource {
     /// The resource under whose rules the objects are stored.
     pub(crate) fn kept_as(self) -> Self {
         match self {
-            Self::Plain(row) if !row.renamed.is_empty() => Self::KNOWN[row.place],
+            Self::Plain(row) if !row.renamed.is_empty() => Self::KNOWN[row.index],
             own => own,
         }
     }
@@ -371,14 +371,14 @@ impl Resource {
     pub(crate) fn row(self) -> &'static Row {
         match self {
             Self::Plain(row) => row,
-            known => &ROWS[known.place()],
+            known => &ROWS[known.index()],
         }
     }
 
     /// The index of the resource's collection. Versions of one resource share it.
-    pub(crate) fn place(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         match self {
-            Self::Plain(row) => row.place,
+            Self::Plain(row) => row.index,
             known => {
                 let mut all = Self::KNOWN.iter();
                 all.position(|it| *it == known).expect("all are known")
@@ -484,10 +484,10 @@ mod tests {
     use super::Resource;
 
     #[test]
-    fn the_tables_have_the_order_of_their_places() {
+    fn the_tables_are_sorted_by_index() {
         let own = Resource::built_in().filter(|it| it.kept_as() == *it);
-        for (place, resource) in own.enumerate() {
-            assert_eq!(resource.place(), place);
+        for (index, resource) in own.enumerate() {
+            assert_eq!(resource.index(), index);
             let (group, version) = (resource.group(), resource.version());
             let plural = resource.plural();
             assert_eq!(Resource::find(group, version, plural), Some(resource));

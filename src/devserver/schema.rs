@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(check(Resource::ReplicaSets, &fine), Ok(()));
     }
     #[test]
-    fn times_that_no_controller_could_read_are_refused() {
+    fn times_that_no_controller_could_read_are_rejected() {
         let status = |time| json!({"status": {"conditions": [{"lastTransitionTime": time}]}});
         let fine = status(json!("2026-01-01T00:00:00Z"));
         assert_eq!(check(Resource::ReplicaSets, &fine), Ok(()));

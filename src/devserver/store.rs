@@ -122,7 +122,7 @@ pub(crate) struct State {
     /// takes them for living, in the cluster that the objects were exported from.
     pub(crate) owners_elsewhere: HashSet<String>,
     pub(crate) custom: Custom,
-    /// By the place of the resource.
+    /// By the index of the resource.
     collections: Vec<Collection>,
     /// The signals to give, for the changes since the lock was taken.
     touched: [bool; N_SIGNALS],
@@ -262,15 +262,15 @@ impl Store {
 
 impl State {
     pub(crate) fn collection(&self, resource: Resource) -> &Collection {
-        self.collections.get(resource.place()).unwrap_or(&EMPTY)
+        self.collections.get(resource.index()).unwrap_or(&EMPTY)
     }
 
     fn collection_mut(&mut self, resource: Resource) -> &mut Collection {
-        let place = resource.place();
-        if self.collections.len() <= place {
-            self.collections.resize_with(place + 1, Collection::default);
+        let index = resource.index();
+        if self.collections.len() <= index {
+            self.collections.resize_with(index + 1, Collection::default);
         }
-        &mut self.collections[place]
+        &mut self.collections[index]
     }
 
     pub(crate) fn resources(&self) -> impl Iterator<Item = Resource> {
@@ -283,7 +283,7 @@ impl State {
             .resources()
             .filter(|resource| resource.kept_as() == *resource);
         let mut stored: Vec<Resource> = own.collect();
-        stored.dedup_by_key(|resource| resource.place());
+        stored.dedup_by_key(|resource| resource.index());
         stored
     }
 
@@ -488,7 +488,7 @@ impl Stored {
 }
 
 fn signal_of(resource: Resource) -> usize {
-    resource.place().min(Resource::KNOWN.len())
+    resource.index().min(Resource::KNOWN.len())
 }
 
 /// `namespace/name`, or the name alone for a cluster-scoped object.

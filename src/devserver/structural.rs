@@ -337,23 +337,23 @@ fn combined(schema: &Value, value: &Value, path: &str, depth: usize) -> Vec<Fiel
         let valid = list.iter().filter(|inner| errors_of(inner).is_empty());
         (!list.is_empty()).then(|| valid.count())
     };
-    let mut refuse = |why: String| errors.push(FieldError::invalid(path, "", &why));
+    let mut reject = |why: String| errors.push(FieldError::invalid(path, "", &why));
     if n_valid("anyOf") == Some(0) {
-        refuse(format!(
+        reject(format!(
             "\"{path}\" must validate at least one schema (anyOf)"
         ));
     }
     match n_valid("oneOf") {
-        Some(0) => refuse(format!(
+        Some(0) => reject(format!(
             "\"{path}\" must validate one and only one schema (oneOf). Found none valid"
         )),
-        Some(n) if n > 1 => refuse(format!(
+        Some(n) if n > 1 => reject(format!(
             "\"{path}\" must validate one and only one schema (oneOf). Found {n} valid alternatives"
         )),
         _ => {}
     }
     if schema["not"].is_object() && errors_of(&schema["not"]).is_empty() {
-        refuse(format!("\"{path}\" must not validate the schema (not)"));
+        reject(format!("\"{path}\" must not validate the schema (not)"));
     }
     errors
 }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_go_and_defaults_come() {
+    fn unknown_fields_are_removed_and_defaults_are_set() {
         let mut object = json!({
             "kind": "W", "metadata": {"any": "thing"}, "other": 1,
             "spec": {"sise": 1, "any": {"x": 1}, "mode": null, "list": [{"key": "a", "b": 1}]},

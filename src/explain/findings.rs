@@ -368,11 +368,13 @@ pub(super) fn unavailable(
     let states = groups.iter();
     let states = states.map(|(state, pods)| format!("{} {state}", pods.len()));
     let states: Vec<String> = states.collect();
-    let matches = match report.next.action {
-        "nothing" => "pod count matches; ",
-        _ => "",
-    };
     let (available, n_active) = (report.available, active.len());
+    let is_desired = usize::try_from(report.desired).is_ok_and(|desired| desired == n_active);
+    let matches = if is_desired && report.next.action == "nothing" {
+        "pod count matches; "
+    } else {
+        ""
+    };
     let states = states.join("; ");
     let what = format!("{matches}{available} of {n_active} available: {states}");
     Some(Finding::new(what, describe(example)))

@@ -14,7 +14,7 @@ use crate::controller::decide::deletion_order::{
     first_difference, pods_to_delete,
 };
 use crate::controller::decide::optional::order::{
-    Because, NodePods, Places, PreferredPod, is_one_class, prefer,
+    Because, NodePods, PreferredPod, Topology, is_one_class, prefer,
 };
 use crate::controller::decide::plan::{Plan, plan};
 use crate::controller::decide::{Claim, Pods, Step, claim_of};
@@ -87,8 +87,8 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
         deletion_order_total: order.len(),
         deletion_order: context.map_or_else(Vec::new, |context| {
             let preferred = prefer(&order, None, (active, &[]), &context);
-            let places = Places::of(active, &context);
-            deletions(&preferred, &places, context.order)
+            let topology = Topology::of(active, &context);
+            deletions(&preferred, &topology, context.order)
         }),
         not_counted_total: not_counted.len(),
         not_counted,
@@ -323,7 +323,7 @@ fn chosen_deletions(
     context: &DeletionContext<'_>,
 ) -> Vec<Deletion> {
     let preferred = preferred(chosen, active, order, context);
-    let places = Places::of(active, context);
+    let topology = Topology::of(active, context);
     let uids: HashSet<&Uid> = chosen.iter().map(|pod| &pod.uid).collect();
     let first_kept = order.iter().find(|ranked| !uids.contains(&ranked.pod.uid));
     let one = |pod: &Arc<Pod>| {
@@ -333,7 +333,7 @@ fn chosen_deletions(
         }
         let ranked = order.iter().find(|ranked| ranked.pod.uid == pod.uid);
         if let Some(because) = preferred.get(&pod.uid) {
-            return by_preference(pod, because, &places);
+            return by_preference(pod, because, &topology);
         }
         match (ranked, first_kept) {
             (Some(ranked), Some(kept)) => deletion(ranked, Some(kept), context.order),
@@ -343,13 +343,13 @@ fn chosen_deletions(
     chosen.iter().take(NAMED_MAX).map(one).collect()
 }
 
-fn deletions(sorted: &[PreferredPod], places: &Places, order: DeletionOrder) -> Vec<Deletion> {
+fn deletions(sorted: &[PreferredPod], topology: &Topology, order: DeletionOrder) -> Vec<Deletion> {
     let one = |pair: (&PreferredPod, Option<&PreferredPod>)| {
         let (pod, next) = pair;
         let is_alike = next.is_some_and(|next| is_one_class(&pod.ranked, &next.ranked, order));
         match &pod.because {
             Some(because) if is_alike && !order.marks.spare(&pod.ranked.pod) => {
-                by_preference(&pod.ranked.pod, because, places)
+                by_preference(&pod.ranked.pod, because, topology)
             }
             _ => deletion(&pod.ranked, next.map(|next| &next.ranked), order),
         }
@@ -503,7 +503,7 @@ pub(super) fn preferred(
 }
 
 /// The line about a pod that a preference chose.
-pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> Deletion {
+pub(super) fn by_preference(pod: &Pod, because: &Because, topology: &Topology) -> Deletion {
     let node = pod.node.as_deref().unwrap_or_default();
     let on_node = because.on_node.map(|on_node| match on_node {
         NodePods::Emptied(1) => format!("the last pod on {node}"),
@@ -515,7 +515,7 @@ pub(super) fn by_preference(pod: &Pod, because: &Because, places: &Places) -> De
         }
     });
     let in_domain = because.in_domain.map(|n| {
-        let domain = match places.label.as_deref() {
+        let domain = match topology.label.as_deref() {
             Some(key) => match pod.labels.get(key) {
                 Some(value) => format!("{key}={value}"),
                 None => format!("no {key}"),

@@ -149,6 +149,20 @@ fn an_exceeded_quota_comes_with_its_remedy() {
 }
 
 #[test]
+fn a_protected_pod_more_than_desired_is_no_matching_count() {
+    let kept = Pod {
+        scale_down: ScaleDownMark::Never,
+        ..running("web-1")
+    };
+    let mut facts = facts(0, &json!([]), vec![kept]);
+    facts.rules.policy.scale_down_protection = true;
+    check(
+        &report(&facts, &Sources::default(), NOW),
+        &["1 pod has the annotation", "\n  - 0 of 1 available: "],
+    );
+}
+
+#[test]
 fn pods_that_block_a_scale_down_are_named() {
     let marked = |name: &str, scale_down| Pod {
         scale_down,
@@ -231,7 +245,7 @@ fn what_a_flag_of_the_daemon_does_is_read_from_the_conditions() {
 }
 
 #[test]
-fn the_earliest_sign_says_since_when() {
+fn the_start_is_that_of_the_earliest_finding() {
     let since = |facts: &ReplicaSetFacts| report(facts, &Sources::default(), NOW).since;
     let at = |text: &str| Some(text.parse::<Timestamp>().expect("a time"));
     assert_eq!(since(&facts(1, &json!([]), vec![ready("web-1")])), None);

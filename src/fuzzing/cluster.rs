@@ -146,7 +146,7 @@ fn statuses() -> Vec<Vec<u8>> {
     all
 }
 
-/// Both readers agree on an object that the stricter one, of JSON, accepts. It also refuses an
+/// Both readers agree on an object that the stricter one, of JSON, accepts. It also rejects an
 /// object without a field that API servers always write.
 fn agreement(input: &[u8]) -> bool {
     let Ok(object) = serde_json::from_slice::<Value>(input) else {

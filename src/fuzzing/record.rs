@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_where_its_last_slice_ended() {
+    fn a_run_continues_where_its_last_slice_ended() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("figures.jsonl");
         assert_eq!(end(&file, "a"), 0);

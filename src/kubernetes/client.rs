@@ -167,7 +167,7 @@ pub struct ClientOptions {
     /// Maximum silence of a watch. Bookmarks arrive about once a minute, so the connection of a
     /// watch that is silent for this long is dead.
     pub watch_silence_timeout: Duration,
-    /// Refuses every request but a read before it is sent, so that nothing can change the cluster.
+    /// Rejects every request but a read before it is sent, so that nothing can change the cluster.
     /// The dry run relies on this.
     pub read_only: bool,
     /// The `User-Agent` header, for the API server's logs: visible ASCII and spaces.

@@ -71,7 +71,7 @@ pub struct Limits {
 /// Checks `Host` and `Origin` of a request that arrived at the address `local` of a server without
 /// authentication. Accepts loopback names, `local` and `names`. A web page can make a browser send
 /// requests to loopback in two ways. Under DNS rebinding, the page's own name resolves to loopback
-/// and stands in `Host`. Otherwise, the page's address stands in `Origin`.
+/// and is in `Host`. Otherwise, the page's address is in `Origin`.
 ///
 /// DIFFERS: `kubectl proxy --accept-hosts` takes regular expressions; here names are whole.
 ///

@@ -32,7 +32,7 @@
 //! retry period after it *sent* the last one, or as soon as the last one returns. So a slow API
 //! server does not cost the lease while each request takes less than half the deadline.
 //!
-//! The elector takes a Lease without a holder at once if the Lease bears the marks of a release (a
+//! The elector takes a Lease without a holder at once if the Lease has the form of a release (a
 //! duration of one second, and equal acquire and renew times), or if the elector never saw any
 //! election fields in it. Otherwise the last holder may not know yet, so the elector waits one
 //! lease duration from when it saw the name disappear. A release empties only the Lease version
@@ -125,7 +125,7 @@ impl LeaderElectionOptions {
         self.renew_deadline.min(self.granted().mul_f64(0.9))
     }
 
-    /// Time between the write limit and the earliest takeover.
+    /// Time between the write limit and the earliest failover.
     pub fn margin(&self) -> Duration {
         self.granted().saturating_sub(self.write_limit())
     }

@@ -89,7 +89,7 @@ impl ControllerInstance {
         });
         metrics_export::export_controller(kind.queue, &controller);
 
-        // A standby queues no keys: after the takeover, the first worker enqueues every object.
+        // A standby queues no keys: after the failover, the first worker enqueues every object.
         if shared.leadership.is_contested() {
             controller.stand_by();
         }

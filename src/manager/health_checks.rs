@@ -5,7 +5,7 @@
 //! | check | `/healthz` | `/readyz` | `/livez` |
 //! |---|---|---|---|
 //! | `<controller>`: its threads run | ✓ | | ✓ |
-//! | `<controller>-workers`: no sync takes too long; for `/livez`: none stands still | ✓ | | ✓ |
+//! | `<controller>-workers`: no sync takes too long; for `/livez`: none is stuck | ✓ | | ✓ |
 //! | `<controller>-queue`: no key waits too long, except keys with large work | ✓ | | |
 //! | `watch-*`: lists or watches arrive that can be read | ✓ | ✓ | |
 //! | `informer-sync`: all first lists are complete | after 10 min | ✓ | |
@@ -239,18 +239,18 @@ mod tests {
         let throttled = throttled_time(&REPLICA_SET, &options);
         add_checks("it", &queue, Vec::new(), throttled, &health, &stop);
         let is_healthy = || health.first_failure(Probe::Healthz).is_none();
-        let giants = ["giant", "other"].map(|name| ObjectKey::new("default", name));
-        for giant in &giants {
-            queue.add(giant.clone());
+        let large = ["large", "other"].map(|name| ObjectKey::new("default", name));
+        for key in &large {
+            queue.add(key.clone());
             queue.get().expect("it was added");
-            queue.begin_large(giant);
+            queue.begin_large(key);
         }
-        queue.done(&giants[1]);
+        queue.done(&large[1]);
         clock.advance(Duration::from_hours(3));
-        queue.done(&giants[0]);
+        queue.done(&large[0]);
         assert!(is_healthy());
         queue.get().expect("the other one may be large now");
-        queue.done(&giants[1]);
+        queue.done(&large[1]);
         queue.add_with(
             ObjectKey::new("default", "small"),
             Priority::Low,
@@ -265,7 +265,7 @@ mod tests {
 
     /// An API server may reject each of many requests late: a restart would not help.
     #[test]
-    fn only_a_sync_that_stands_still_fails_livez() {
+    fn only_a_stuck_sync_fails_livez() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
         let health = Health::new(metrics::global());
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));

@@ -21,7 +21,7 @@ use crate::stdx::turns;
 
 /// The parts of an instance that follow the leader election.
 pub(super) struct ElectedInstance {
-    /// A controller that must learn of the takeover.
+    /// A controller to notify of the failover.
     pub(super) controller: Option<Arc<ReplicaSetController>>,
     pub(super) clients: [Client; 2],
     pub(super) recorder: Arc<EventRecorder>,
@@ -199,7 +199,7 @@ impl Callbacks for LeaderCallbacks {
             .iter()
             .filter_map(|it| it.controller.as_ref())
         {
-            controller.take_over();
+            controller.failover();
         }
         // ORDER: set the flag last. The first worker enqueues every ReplicaSet, and by then the
         // controllers must collect keys.

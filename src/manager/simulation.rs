@@ -12,7 +12,7 @@
 //! who leads. [`oracles`] judge each request when its last byte leaves the process, by what that
 //! process had read ([`view`]). Then the faults end, and every ReplicaSet must converge within two
 //! seconds of its own time ([`settle`]), and the leader must report so ([`leader_report`]). In a
-//! quarter of the histories a dry run watches the leader ([`dry_run`]), and a new ReplicaSet goes
+//! quarter of the histories a dry run watches the leader ([`dry_run`]), and a new ReplicaSet passes
 //! through a fixed sequence ([`calm`]).
 //!
 //! A failure names its seed and is made smaller. `SIMULATION_SEEDS=FIRST..END` runs other seeds.
@@ -59,7 +59,7 @@ use crate::stdx::turns::simulation::Scheduler;
 /// The course of one history.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// What went wrong first; empty if nothing did.
+    /// The first failure; empty if nothing did.
     wrong: Vec<String>,
     lines: Vec<String>,
     n_steps: u64,
@@ -145,7 +145,7 @@ fn check(seed: u64) -> Result<Outcome, String> {
     if outcome.wrong.is_empty() {
         Ok(outcome)
     } else {
-        Err(shrink::tell_the_smallest(&Plan::new(seed)))
+        Err(shrink::print_the_smallest(&Plan::new(seed)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The threads `watch-pods` and, per controlled kind, `watch-rs` and `watch-rc`: one reflector
 //! each; and two for the Deployment controller. Every controller handles the pod events; each other
-//! event goes to one controller only.
+//! event reaches one controller only.
 
 use std::io::BufReader;
 use std::sync::Arc;

@@ -245,9 +245,9 @@ impl SelfCheck {
 /// True if a retry would return the same error: the account may not create reviews, or the server
 /// does not support them.
 fn is_final(error: &ClientError) -> bool {
-    let is_refusal = |status: &Status| matches!(status.code(), 400 | 403 | 404 | 405 | 422);
+    let is_rejection = |status: &Status| matches!(status.code(), 400 | 403 | 404 | 405 | 422);
     match error {
-        ClientError::Status(status) => is_refusal(status),
+        ClientError::Status(status) => is_rejection(status),
         ClientError::Transport(_) | ClientError::Credentials(_) => false,
         ClientError::Decode(_)
         | ClientError::Invalid(_)

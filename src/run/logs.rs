@@ -23,7 +23,7 @@ pub fn sources() -> Sources<'static> {
 
 pub fn start_log(command: &Command) {
     let (args, unless_raised) = match command {
-        // The report goes to standard output.
+        // The report is written to standard output.
         Command::Explain(args) => (&args.log, LevelFilter::Warn),
         #[cfg(feature = "devserver")]
         Command::Local(command) => (command.log(), command.log_level()),
@@ -77,7 +77,7 @@ pub fn reread_level() -> Result<String, String> {
 }
 
 /// Logs what `--kcm-compat` ignored.
-pub fn tell_ignored(ignored: &Ignored) {
+pub fn log_ignored(ignored: &Ignored) {
     if !ignored.0.is_empty() {
         let has_vmodule = ignored.0.iter().any(|flag| flag == "--vmodule");
         let hint = if has_vmodule { MODULES } else { "" };

@@ -66,17 +66,17 @@ impl Authentication {
         let Some(verifier) = (self.verifier)() else {
             return Ok(None);
         };
-        let refused = |why: &str| format!("the client's certificate is not accepted: {why}");
+        let rejected = |why: &str| format!("the client's certificate is not accepted: {why}");
         let others: Vec<_> = others.iter().map(|der| der.as_slice().into()).collect();
         verifier
             .verify_client_cert(&own.as_slice().into(), &others, UnixTime::now())
-            .map_err(|error| refused(&in_words(&error)))?;
+            .map_err(|error| rejected(&in_words(&error)))?;
         let certificate = Certificate::parse(own)?;
         if certificate
             .validity
             .is_some_and(|(_, end)| SystemTime::now() > end)
         {
-            return Err(refused("it has expired"));
+            return Err(rejected("it has expired"));
         }
         User::of_certificate(&certificate)
     }

@@ -120,7 +120,7 @@ pub(super) enum ReviewError {
 pub(super) type TokenFinding = Result<User, String>;
 
 /// How long an accepted token and its address are known: longer than the pause of any monitor, and
-/// than the life of the tokens that pods have.
+/// than the lifetime of the tokens that pods have.
 const KNOWN_TTL: Duration = Duration::from_hours(2);
 
 pub(super) struct Reviews {

@@ -242,16 +242,16 @@ impl Slots {
     /// Takes a slot. A client with credentials waits for one for a moment.
     pub(super) fn take(&self, client: Client) -> Option<Slot<'_>> {
         let mut state = self.state.lock();
-        if !has_room(&state.running, client) {
+        if !has_capacity(&state.running, client) {
             // Without these bounds, waiting clients would hold all connections.
-            if client.standing == Standing::Anonymous || !has_room(&state.waiting, client) {
+            if client.standing == Standing::Anonymous || !has_capacity(&state.waiting, client) {
                 return None;
             }
             *state.waiting.entry(client).or_default() += 1;
-            let is_full = |state: &mut State| !has_room(&state.running, client);
+            let is_full = |state: &mut State| !has_capacity(&state.running, client);
             self.freed.wait_while_for(&mut state, is_full, WAIT);
             remove_one(&mut state.waiting, client);
-            if !has_room(&state.running, client) {
+            if !has_capacity(&state.running, client) {
                 return None;
             }
         }
@@ -271,7 +271,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-fn has_room(counts: &BTreeMap<Client, usize>, client: Client) -> bool {
+fn has_capacity(counts: &BTreeMap<Client, usize>, client: Client) -> bool {
     let max = client.standing.slots();
     let alike = counts
         .iter()

@@ -1,4 +1,4 @@
-//! The registry of pages by path. Rooms add their pages at startup, and connection threads serve
+//! The registry of pages by path. Modules add their pages at startup, and connection threads serve
 //! them. `/` and `/debug/` list them as text, or as HTML for a browser, and `/debug/threads`
 //! shows the activity of every thread.
 

@@ -54,7 +54,7 @@ impl Ended {
     }
 }
 
-/// A file in which a kubeconfig stands whose current context is not there.
+/// A kubeconfig whose current context does not exist.
 fn kubeconfig() -> tempfile::NamedTempFile {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "other",

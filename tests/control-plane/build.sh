@@ -127,7 +127,7 @@ build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
 build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 
 # If someone else was faster, theirs is as good. A directory that is there but
-# lacks a tool is not: it goes away first.
+# lacks a tool is not: it is removed first.
 if ! built; then
     rm -rf "$cache"
     mv "$temp" "$cache"

@@ -251,7 +251,7 @@ apiserver_ready() {
 }
 
 # start NAME PREPARE READY SECONDS: PREPARE writes the command file with a free
-# port, READY tells whether the server is up.
+# port, READY checks whether the server is up.
 start() {
     local name=$1 prepare=$2 ready=$3 seconds=$4 attempt deadline
     for attempt in 1 2 3 4 5; do
@@ -380,7 +380,7 @@ for name in controller token; do
     deadline=$((SECONDS + 30))
     until "$bin/kubectl" --kubeconfig "$dir/$name.kubeconfig" --request-timeout=5s \
         get --raw '/apis/apps/v1/replicasets?limit=1' >/dev/null 2>&1; do
-        ((SECONDS < deadline)) || give_up kube-apiserver "still refuses the $name identity"
+        ((SECONDS < deadline)) || give_up kube-apiserver "still rejects the $name identity"
         sleep 0.1
     done
 done
@@ -401,7 +401,7 @@ export CONTROL_PLANE_AUDIT_LOG=$audit_log
 export CONTROL_PLANE_ADMIN_KUBECONFIG=$dir/admin.kubeconfig
 export CONTROL_PLANE_CONTROLLER_KUBECONFIG=$dir/controller.kubeconfig
 export CONTROL_PLANE_TOKEN_KUBECONFIG=$dir/token.kubeconfig
-# A kubectl that is told nothing shall find neither another cluster nor more
+# A kubectl without flags must find neither another cluster nor more
 # rights than the controller has.
 export KUBECONFIG=$CONTROL_PLANE_CONTROLLER_KUBECONFIG
 export KUBECACHEDIR=$dir/kubectl-cache

@@ -16,7 +16,7 @@ const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
 /// Rejects all patches of pods until the rule is removed.
 fn reject_patches(cluster: &TestCluster, code: u16, reason: &str) -> RuleHandle {
-    let error = Action::refuse(Status::new(code, reason, "on purpose"));
+    let error = Action::reject(Status::new(code, reason, "on purpose"));
     cluster
         .faults()
         .add(Rule::new(Matcher::verb("patch", "pods"), error))

@@ -34,7 +34,7 @@ fn check_ends(mut process: DaemonProcess, code: i32) {
     assert_eq!(status.code(), Some(code), "{}", process.log());
 }
 
-/// A file in which a kubeconfig stands.
+/// A kubeconfig file.
 fn kubeconfig(
     server: &str,
     authority: Option<&str>,
@@ -116,8 +116,8 @@ fn with_rights_in_one_namespace_it_controls_that_namespace() {
         let without = DaemonProcess::start(&common);
         cluster.eventually("it may not watch the whole cluster", || {
             let log = without.log();
-            let refusal = |resource| format!("cannot watch resource \"{resource}\"");
-            log.contains(&refusal("pods")) && log.contains(&refusal("replicasets"))
+            let rejection = |resource| format!("cannot watch resource \"{resource}\"");
+            log.contains(&rejection("pods")) && log.contains(&rejection("replicasets"))
         });
         check_ends(without, 0);
     }

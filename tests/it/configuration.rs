@@ -74,7 +74,7 @@ fn the_line_of_a_failed_batch_has_its_numbers() {
     let message = "the pod violates PodSecurity";
     let reject = |verb| {
         let status = Status::new(403, "Forbidden", message);
-        cluster.fault(verb, "pods", Action::refuse(status))
+        cluster.fault(verb, "pods", Action::reject(status))
     };
     let has_line = |done: &str| {
         let log = process.log();

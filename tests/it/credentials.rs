@@ -143,7 +143,7 @@ fn no_secret_is_sent_to_a_server_without_tls() {
     assert_eq!(home.n_runs(), 0);
 }
 
-/// The end of a token's life: one line for the operator, not one for each event.
+/// An expired token: one line for the operator, not one for each event.
 #[test]
 fn a_rejected_token_is_named_once_with_the_remedy() {
     let cluster = TestCluster::start();
@@ -155,14 +155,14 @@ fn a_rejected_token_is_named_once_with_the_remedy() {
     let mut process = home.daemon(&cluster, &[]);
     cluster.create_replica_set(&new_replica_set("a", 1));
     cluster.stable("a");
-    let unauthorized = Action::refuse(Status::new(401, "Unauthorized", "Unauthorized"));
+    let unauthorized = Action::reject(Status::new(401, "Unauthorized", "Unauthorized"));
     let rules = ["events", "pods"].map(|resource| {
         let rule = Rule::new(Matcher::verb("create", resource), unauthorized.clone());
         cluster.faults().add(rule)
     });
     // Each pod of the first batch is rejected, and then its event.
     cluster.scale("a", 2);
-    cluster.eventually("both are refused", || {
+    cluster.eventually("both are rejected", || {
         rules.iter().all(|rule| rule.hits() > 2)
     });
     let log = process.log();
@@ -235,7 +235,7 @@ fn a_plugin_runs_again_after_a_401_and_at_sighup() {
     home.write("token", "second-secret");
     // The daemon runs a plugin at most once per second.
     cluster.waiting().pause(Duration::from_millis(1100));
-    let unauthorized = Action::refuse(Status::new(401, "Unauthorized", "Unauthorized"));
+    let unauthorized = Action::reject(Status::new(401, "Unauthorized", "Unauthorized"));
     let rule = Rule::new(Matcher::verb("create", "pods"), unauthorized).times(1);
     let rule = cluster.faults().add(rule);
     cluster.scale("a", 2);

@@ -206,7 +206,7 @@ fn e_08_e_09_rank_then_ready_time_then_restarts() {
 }
 
 #[test]
-fn e_17_e_18_unready_and_unassigned_pods_go_first() {
+fn e_17_e_18_unready_and_unassigned_pods_are_deleted_first() {
     let mut cases = Cases::new();
     let good = on("n1", ready(MONTH)).named("good");
     let bad = on("n1", not_ready());
@@ -225,7 +225,7 @@ fn e_17_e_18_unready_and_unassigned_pods_go_first() {
 }
 
 #[test]
-fn e_19_e_22_pods_on_crowded_nodes_go_first() {
+fn e_19_e_22_pods_on_crowded_nodes_are_deleted_first() {
     let mut cases = Cases::new();
     let (lonely, crowded) = (on("n1", ready(MONTH)), on("n2", ready(MONTH)));
     cases.precedes("e-19", &crowded, &lonely, &["n1", "n2", "n2"]);
@@ -290,7 +290,7 @@ fn e_24_a_cost_may_be_negative_and_defaults_to_zero() {
 }
 
 #[test]
-fn e_28_of_equal_pods_the_one_created_much_later_goes() {
+fn e_28_of_equal_pods_the_one_created_much_later_is_deleted() {
     let mut cases = Cases::new();
     let pod = on("n1", ready(MONTH));
     let old = [pod.clone().named("old-1"), pod.clone().named("old-2")];

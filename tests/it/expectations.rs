@@ -127,11 +127,11 @@ fn check_lost_response_of_an_unseen_create(fault: Action) {
 }
 
 fn timeout() -> Action {
-    Action::refuse_after(Status::new(504, "Timeout", "it did not finish in time"))
+    Action::reject_after(Status::new(504, "Timeout", "it did not finish in time"))
 }
 
 fn internal_error_after() -> Action {
-    Action::refuse_after(Status::new(500, "InternalError", "something broke"))
+    Action::reject_after(Status::new(500, "InternalError", "something broke"))
 }
 
 #[test]

@@ -510,7 +510,7 @@ fn sigusr1_writes_every_thread_to_the_log() {
 
 /// A user knows the Deployment, not its ReplicaSets.
 #[test]
-fn a_deployment_stands_for_its_current_replica_set() {
+fn a_deployment_is_explained_by_its_current_replica_set() {
     let cluster = TestCluster::start();
     let namespace = cluster.namespace();
     let port = PlainPort::free();

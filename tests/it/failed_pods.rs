@@ -126,7 +126,7 @@ fn a_restarted_daemon_waits_on_and_repeats_no_event() {
             .any(|it| text_at(it, "/reason") == REASON)
     });
     let (pods, version) = (names(&cluster.live()), cluster.replica_set("a"));
-    // Each daemon learns by one write that an API server before 1.35 drops the field.
+    // One write shows each daemon that an API server before 1.35 drops the field.
     let is_dropped = !cluster.keeps_terminating_replicas("a");
     cluster.stop_daemon();
     cluster.faults().recorder().clear();

@@ -29,19 +29,19 @@ fn cluster(options: ManagerOptions) -> TestCluster {
 }
 
 /// More than there are workers.
-const N_GIANTS: usize = 6;
+const N_LARGE: usize = 6;
 
-fn create_giants(cluster: &TestCluster, replicas: i64) {
-    for n in 0..N_GIANTS {
-        let name = format!("giant-{n}");
+fn create_large_sets(cluster: &TestCluster, replicas: i64) {
+    for n in 0..N_LARGE {
+        let name = format!("large-{n}");
         cluster.create_replica_set(&new_replica_set_labelled(&name, replicas, &name));
     }
 }
 
-/// Holds all creates of the giants, as a webhook that takes 10 s would, while smaller ReplicaSets
+/// Holds all creates of large ReplicaSets, as a webhook that takes 10 s would, while smaller ones
 /// are created.
 #[track_caller]
-fn check_pending_giants(kube_api_qps: f32, batch_parallelism: u16) {
+fn check_pending_large_sets(kube_api_qps: f32, batch_parallelism: u16) {
     let cluster = cluster(ManagerOptions {
         kube_api_qps,
         kube_api_burst: 150,
@@ -49,15 +49,15 @@ fn check_pending_giants(kube_api_qps: f32, batch_parallelism: u16) {
         ..Setup::default().options
     });
     cluster.synced();
-    create_giants(&cluster, 400);
+    create_large_sets(&cluster, 400);
     cluster.eventually("large batches are under way", || {
         posts(&cluster).len() > 130
     });
-    let is_giant = |request: &ApiRequest| {
+    let is_large = |request: &ApiRequest| {
         let body = String::from_utf8_lossy(&request.body);
-        body.contains("giant-")
+        body.contains("large-")
     };
-    let creates = Matcher::verb("create", "pods").and(is_giant);
+    let creates = Matcher::verb("create", "pods").and(is_large);
     let held = cluster.faults().add(Rule::new(creates, Action::Hold));
     cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
     cluster.create_replica_set(&new_replica_set_labelled("few", 20, "few"));
@@ -76,14 +76,14 @@ fn check_pending_giants(kube_api_qps: f32, batch_parallelism: u16) {
 }
 
 #[test]
-fn pending_creates_of_giants_do_not_delay_small_ones() {
-    check_pending_giants(0.0, 48);
+fn pending_creates_of_large_sets_do_not_delay_small_ones() {
+    check_pending_large_sets(0.0, 48);
 }
 
 #[test]
 fn pending_creates_do_not_delay_small_ones_with_few_threads() {
-    check_pending_giants(99.0, 48);
-    check_pending_giants(0.0, 4);
+    check_pending_large_sets(99.0, 48);
+    check_pending_large_sets(0.0, 4);
 }
 
 /// A single worker runs large syncs too. A small ReplicaSet waits for the large sync that is under
@@ -96,10 +96,12 @@ fn a_single_worker_takes_small_work_before_large() {
     });
     cluster.synced();
     let held = cluster.fault("create", "pods", Action::Hold);
-    create_giants(&cluster, 400);
+    create_large_sets(&cluster, 400);
     let queue = cluster.daemon().instance(&REPLICA_SET).queue();
-    cluster.eventually_eq("all giants but one wait", &(N_GIANTS - 1), || queue.len());
-    cluster.eventually("the worker syncs one giant", || held.hits() >= 1);
+    cluster.eventually_eq("all large ReplicaSets but one wait", &(N_LARGE - 1), || {
+        queue.len()
+    });
+    cluster.eventually("the worker syncs one large ReplicaSet", || held.hits() >= 1);
     cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
     let small = ObjectKey::new(cluster.namespace(), "small");
     cluster.eventually("the small one waits too", || {
@@ -111,12 +113,12 @@ fn a_single_worker_takes_small_work_before_large() {
         posts(&cluster).iter().any(is_small)
     });
     let before = posts(&cluster).into_iter().take_while(|it| !is_small(it));
-    let giants: BTreeSet<String> = before.map(|it| it[.."giant-0".len()].to_owned()).collect();
-    assert!(giants.len() <= 2, "{giants:?} came first");
+    let large: BTreeSet<String> = before.map(|it| it[.."large-0".len()].to_owned()).collect();
+    assert!(large.len() <= 2, "{large:?} came first");
 }
 
-/// While 25 requests of giants wait for a token, a new ReplicaSet's request gets one after a few of
-/// theirs. The limit is one token per second, so that on a slow machine few of them pass before the
+/// While 25 requests of large ReplicaSets wait for a token, the request of a new ReplicaSet gets
+/// one after a few of theirs. The limit is one token per second, so that on a slow machine few of them pass before the
 /// daemon sends the request of the new ReplicaSet.
 #[test]
 fn replica_sets_take_turns_at_the_rate_limit() {
@@ -127,11 +129,11 @@ fn replica_sets_take_turns_at_the_rate_limit() {
         ..Setup::default().options
     });
     cluster.synced();
-    create_giants(&cluster, 400);
+    create_large_sets(&cluster, 400);
     cluster.eventually("the burst is used up", || posts(&cluster).len() >= 80);
     let n_cached = || cluster.cache().replica_sets.len();
     cluster.create_replica_set(&new_replica_set_labelled("small", 1, "small"));
-    cluster.eventually_eq("the daemon has received it", &(N_GIANTS + 1), n_cached);
+    cluster.eventually_eq("the daemon has received it", &(N_LARGE + 1), n_cached);
     let n_before = posts(&cluster).len();
     let at = || {
         posts(&cluster)
@@ -259,7 +261,7 @@ fn a_retry_after_takes_no_worker() {
         }
         let busy = Status::new(429, "TooManyRequests", "try again later");
         let busy = busy.or_retry_after(Some(60));
-        let busy = neighbours.fault(method, Action::refuse(busy));
+        let busy = neighbours.fault(method, Action::reject(busy));
         if method == "DELETE" {
             neighbours.scale_slow(10, 0);
         } else {

@@ -224,17 +224,17 @@ fn check_deletion_cost(costs: Option<[&str; 2]>, survivor: usize) {
 }
 
 #[test]
-fn m_09_e_27_the_cheaper_pod_goes_despite_fewer_restarts() {
+fn m_09_e_27_the_cheaper_pod_is_first_despite_fewer_restarts() {
     check_deletion_cost(Some(["1000", "100"]), 0);
 }
 
 #[test]
-fn m_10_e_27_with_equal_costs_the_pod_with_more_restarts_goes() {
+fn m_10_e_27_with_equal_costs_more_restarts_decide() {
     check_deletion_cost(Some(["100", "100"]), 1);
 }
 
 #[test]
-fn m_11_e_27_without_costs_the_pod_with_more_restarts_goes() {
+fn m_11_e_27_without_costs_more_restarts_decide() {
     check_deletion_cost(None, 1);
 }
 

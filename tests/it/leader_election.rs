@@ -1,7 +1,7 @@
 //! Group L: leader election. At any time at most one of several daemon processes writes.
 
 /// Two daemons: the leader is killed, paused, cut off or stopped.
-mod fail_over;
+mod failover;
 /// Taking turns with a real kube-controller-manager, as election.md describes it.
 mod migration;
 /// The pages, metrics and systemd notifications of a leader and a standby.

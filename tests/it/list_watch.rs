@@ -331,7 +331,7 @@ fn j_22_a_relist_finds_changes_beyond_the_servers_history() {
     let Some(server) = cluster.dev_server() else {
         return;
     };
-    let busy = Action::refuse(too_many_requests());
+    let busy = Action::reject(too_many_requests());
     let rule = Rule::new(plain_watches_of("pods"), busy);
     let rule = cluster.faults().add(rule.times(1));
     sever(&cluster, Ending::Close);
@@ -380,7 +380,7 @@ fn after_an_outage_failed_syncs_are_retried_at_once() {
     cluster.start_daemon_at(&door.url());
     cluster.synced();
     let denied = Status::new(405, "MethodNotAllowed", "denied by the test");
-    let _rule = cluster.fault("create", "pods", Action::refuse(denied));
+    let _rule = cluster.fault("create", "pods", Action::reject(denied));
     cluster.create_replica_set(&new_replica_set("a", 1));
     let n_tried = || cluster.recorded("create", "pods").len();
     cluster.eventually("the back-off is 5 s", || n_tried() >= 11);

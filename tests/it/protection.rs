@@ -106,10 +106,12 @@ fn marks_decide_before_every_other_rule() {
     // Without the annotation the pod is deleted, and with the last annotation the condition.
     let unmark = json!({"metadata": {"annotations": {SCALE_DOWN: null}}});
     cluster.merge_patch(Kind::Pods, "p", &unmark);
-    cluster.eventually("one pod goes", || names(&cluster.live()) == ["s"]);
+    cluster.eventually("one pod is deleted", || names(&cluster.live()) == ["s"]);
     cluster.merge_patch(Kind::Pods, "s", &unmark);
     cluster.stable("a");
-    cluster.eventually_eq("the condition goes", &None, || block_of(&cluster, "a"));
+    cluster.eventually_eq("the condition is removed", &None, || {
+        block_of(&cluster, "a")
+    });
     assert_eq!(n_events(&cluster, "ScaleDownBlocked"), 1);
     for delete in cluster.recorded("delete", "pods") {
         let preconditions = json_body(&delete)["preconditions"].clone();
@@ -120,7 +122,7 @@ fn marks_decide_before_every_other_rule() {
     }
 }
 
-/// A forgotten annotation costs money until the timeout, which a fail-over does not start again.
+/// A forgotten annotation costs money until the timeout, which a failover does not start again.
 #[test]
 fn a_block_ends_by_its_timeout() {
     let mut cluster = TestCluster::start();
@@ -135,9 +137,11 @@ fn a_block_ends_by_its_timeout() {
     });
     cluster.stop_daemon();
     cluster.start_daemon();
-    cluster.eventually_eq("one protected pod goes", &1, || cluster.live().len());
+    cluster.eventually_eq("one protected pod is deleted", &1, || cluster.live().len());
     cluster.stable("a");
-    cluster.eventually_eq("the condition goes", &None, || block_of(&cluster, "a"));
+    cluster.eventually_eq("the condition is removed", &None, || {
+        block_of(&cluster, "a")
+    });
     cluster.eventually_eq("one event of each", &(1, 1), || {
         let of = |reason| n_events(&cluster, reason);
         (of("ScaleDownBlocked"), of("ProtectedTimeout"))

@@ -142,7 +142,7 @@ fn the_recipe_for_a_client_certificate_works() {
     stop.stop(Cause::Requested("the test has ended".to_owned()));
 }
 
-/// The first token is bound to a Secret, so that the test can end its life. An API server issues no
+/// The first token is bound to a Secret, so that the test can revoke it. An API server issues no
 /// token for less than ten minutes.
 #[test]
 fn the_recipe_for_a_renewed_token_works() {

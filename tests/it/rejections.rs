@@ -105,7 +105,7 @@ fn replicas(cluster: &TestCluster, name: &str) -> i64 {
 }
 
 #[test]
-fn the_place_that_a_pod_leaves_is_taken() {
+fn the_quota_that_a_pod_frees_is_used() {
     let cluster = TestCluster::running();
     create_quota(&cluster, 2);
     cluster.create_replica_set(&new_replica_set_labelled("full", 2, "full"));
@@ -180,7 +180,7 @@ fn without_the_right_probes_find_a_raised_quota() {
     let cluster = TestCluster::start();
     create_quota(&cluster, 0);
     let denied = Status::new(403, "Forbidden", "cannot watch resource \"resourcequotas\"");
-    let _rule = cluster.fault("watch", "resourcequotas", Action::refuse(denied));
+    let _rule = cluster.fault("watch", "resourcequotas", Action::reject(denied));
     let port = PlainPort::free();
     let process = cluster.start_process(&["--leader-elect=false", &port.argument()]);
     cluster.create_replica_set(&new_replica_set("a", 1));
@@ -208,12 +208,12 @@ fn a_rejection_is_one_warning_until_its_reason_changes() {
     }
     let cluster = TestCluster::start();
     let process = cluster.start_process(&["-v"]);
-    let refuse = |why: &str| {
+    let reject = |why: &str| {
         let message = format!("pods \"a-bcdfg\" is forbidden: violates PodSecurity {why}");
         let status = Status::new(403, "Forbidden", &message);
-        cluster.fault("create", "pods", Action::refuse(status))
+        cluster.fault("create", "pods", Action::reject(status))
     };
-    let rule = refuse("\"baseline\"");
+    let rule = reject("\"baseline\"");
     cluster.create_replica_set(&new_replica_set("a", 2));
     let lines = |level: &str| -> Vec<String> {
         let log = process.log();
@@ -228,7 +228,7 @@ fn a_rejection_is_one_warning_until_its_reason_changes() {
         "{warnings:?}"
     );
     rule.remove();
-    let _rule = refuse("\"restricted\"");
+    let _rule = reject("\"restricted\"");
     cluster.eventually("another reason", || {
         lines("WARN").iter().any(|it| it.contains("restricted"))
     });

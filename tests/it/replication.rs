@@ -282,7 +282,7 @@ fn without_rights_on_controllers_replica_sets_still_sync() {
     let status = Status::new(403, "Forbidden", "not for you");
     let reads = Matcher::verb("list", "replicationcontrollers")
         .or(Matcher::verb("watch", "replicationcontrollers"));
-    let rule = Rule::new(reads, Action::refuse(status));
+    let rule = Rule::new(reads, Action::reject(status));
     let rule = cluster.faults().add(rule);
     let rc = cluster.create(
         ReplicationControllers,

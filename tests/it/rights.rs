@@ -140,7 +140,7 @@ fn a_forbidden_self_check_logs_no_error() {
     let _rule = cluster.fault(
         "create",
         "selfsubjectaccessreviews",
-        Action::refuse(forbidden),
+        Action::reject(forbidden),
     );
     let mut process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
     cluster.eventually("the self-check gives up", || {
@@ -261,7 +261,7 @@ fn the_optional_rights_are_enough_to_watch_quotas() {
     let flags = [&*namespace, "--secure-port=0"];
     let manifests = rbac(&flags);
     apply(&manifests);
-    let refused = |flags: &[&str], words: &str| {
+    let rejected = |flags: &[&str], words: &str| {
         let (process, folder) = start_as(&cluster, "replicaset-controller", flags);
         cluster.eventually(words, || process.log().contains(words));
         assert_eq!(process.log().matches(words).count(), 1, "{}", process.log());
@@ -273,9 +273,9 @@ fn the_optional_rights_are_enough_to_watch_quotas() {
         drop((process, folder));
     };
     cluster.create_replica_set(&new_replica_set("web", 1));
-    refused(&flags, "quotas are not watched");
+    rejected(&flags, "quotas are not watched");
     apply(&rbac(&["--watch-quotas", &namespace, "--secure-port=0"]));
-    refused(&flags, "quotas are watched");
+    rejected(&flags, "quotas are watched");
 }
 
 /// Checks that a ReplicaSet and a ReplicationController get their pods, status and events.

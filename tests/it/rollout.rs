@@ -343,7 +343,7 @@ fn an_old_replica_set_keeps_its_protected_pods() {
     assert!(pods.iter().any(|pod| name(pod) == protected));
 
     stage.mark(&protected, None);
-    stage.eventually_sets("the last pod goes", &[(NEW, 3), (OLD, 0)]);
+    stage.eventually_sets("the last pod is deleted", &[(NEW, 3), (OLD, 0)]);
     let done = "True NewReplicaSetAvailable".to_owned();
     stage
         .waiting
@@ -383,7 +383,7 @@ fn a_corrected_template_does_not_wait_for_one_whose_pods_fail() {
 
 /// Each old pod that ends frees quota for a new one, and wakes the queue of the quota.
 #[test]
-fn a_roll_out_goes_on_behind_a_full_quota() {
+fn a_rollout_continues_behind_a_full_quota() {
     let Some(stage) = Stage::set() else { return };
     let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
     stage.deploy(&json!({}), &strategy);
@@ -396,8 +396,8 @@ fn a_roll_out_goes_on_behind_a_full_quota() {
         .waiting
         .eventually_eq("the rollout completes", &done, || stage.progressing());
     let events = stage.server.objects("events", "default");
-    let refused = |event: &Value| text_at(event, "/reason") == "FailedCreate";
-    assert!(events.iter().any(refused), "the quota was full");
+    let rejected = |event: &Value| text_at(event, "/reason") == "FailedCreate";
+    assert!(events.iter().any(rejected), "the quota was full");
 }
 
 /// The strategy Recreate waits for the last pod of the old ReplicaSet.

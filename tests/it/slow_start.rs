@@ -64,9 +64,9 @@ fn k_04_a_failed_delete_is_an_event() {
 #[test]
 fn g_09_k_03_a_terminating_namespace_is_no_failure() {
     let cluster = TestCluster::running();
-    let status = Status::new(403, "Forbidden", "the namespace is going away")
+    let status = Status::new(403, "Forbidden", "the namespace is terminating")
         .with_cause("NamespaceTerminating", "namespace it is being terminated");
-    cluster.fault("create", "pods", Action::refuse(status));
+    cluster.fault("create", "pods", Action::reject(status));
     cluster.create_replica_set(&new_replica_set("a", 5));
     cluster.eventually_eq("all creates", &5, || n_posts(&cluster));
     cluster.holds("no further create, and no failure", || {

@@ -119,7 +119,7 @@ fn failed(reason: &str, message: &str) -> (String, String, String) {
 #[track_caller]
 fn check_a_failed_create_is_a_condition(kind: Kind) {
     let cluster = TestCluster::running_for(kind);
-    let error = Action::refuse(Status::new(403, "Forbidden", "no more on purpose"));
+    let error = Action::reject(Status::new(403, "Forbidden", "no more on purpose"));
     let rule = Rule::new(Matcher::verb("create", "pods"), error).after(1);
     let rule = cluster.faults().add(rule);
     cluster.create_replica_set(&new_replica_set("a", 2));
@@ -148,7 +148,7 @@ fn f_16_f_17_a_failed_delete_is_a_condition_until_it_succeeds() {
     let cluster = TestCluster::running();
     cluster.create_replica_set(&new_replica_set("a", 3));
     cluster.stable("a");
-    let error = Action::refuse(Status::new(403, "Forbidden", "kept on purpose"));
+    let error = Action::reject(Status::new(403, "Forbidden", "kept on purpose"));
     let rule = Rule::new(Matcher::verb("delete", "pods"), error);
     let rule = cluster.faults().add(rule);
     cluster.scale("a", 2);
@@ -197,7 +197,7 @@ fn f_27_foreign_conditions_are_kept() {
     cluster.stable("a");
     let condition = json!({
         "type": "example.com/Checked", "status": "True", "reason": "Because",
-        "message": "by somebody else", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "message": "by another client", "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     cluster.update_status(Kind::ReplicaSets, "a", |rs| {
         rs["status"]["conditions"] = json!([condition]);
@@ -205,7 +205,7 @@ fn f_27_foreign_conditions_are_kept() {
     cluster.scale("a", 2);
     cluster.stable("a");
     assert_eq!(cluster.status("a")["conditions"], json!([condition]));
-    let error = Action::refuse(Status::new(403, "Forbidden", "on purpose"));
+    let error = Action::reject(Status::new(403, "Forbidden", "on purpose"));
     let rule = Rule::new(Matcher::verb("create", "pods"), error);
     let rule = cluster.faults().add(rule);
     cluster.scale("a", 3);

@@ -194,7 +194,7 @@ pub(crate) fn assert_none(what: &str, offences: &[String]) {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_states_its_purpose() {
     let files = [rust_files("src"), rust_files("tests")].concat();
     let silent = files.iter().filter(|(_, text)| !text.starts_with("//!"));
     let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
@@ -516,7 +516,7 @@ const OF_OPT_INS: [&str; 7] = [
 ];
 
 #[test]
-fn the_core_knows_no_single_opt_in() {
+fn the_core_names_no_single_opt_in() {
     let mut offences = Vec::new();
     for (name, text) in rust_files("src/controller") {
         if !is_test_file(&name) && !OPT_INS.iter().any(|it| name.starts_with(it)) {

@@ -93,7 +93,7 @@ fn daemon_and_dev_server_name_the_followed_version() {
 
 /// The flags of a real kube-controller-manager of any pinned version, as its `--help` lists them.
 #[test]
-fn kcm_compat_knows_every_flag_of_a_real_controller_manager() {
+fn kcm_compat_accepts_every_flag_of_a_real_manager() {
     let Some(bin) = env::var_os("CONTROL_PLANE_BIN").map(PathBuf::from) else {
         return;
     };

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The Debian package of `make deb`, under a systemd of its own as PID 1 of a Debian container, against the
-# control plane of tests/control-plane: installed, started, reloaded, frozen until the watchdog strikes,
+# control plane of tests/control-plane: installed, started, reloaded, frozen until the watchdog kills it,
 # upgraded, removed, purged. JOURNAL=1 prints the daemon's journal at the end.
 . "$(dirname -- "$0")/lib.sh"
 

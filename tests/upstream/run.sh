@@ -5,7 +5,7 @@
 #
 # K8S chooses the Kubernetes version, such as 1.36. REPLICASET_CONTROLLER names another binary than
 # that of `cargo build`. RUN is a pattern for -test.run. DEPLOYMENTS=1 takes the place of upstream's
-# Deployment controller too, and runs the tests of Deployments only. README.md tells more.
+# Deployment controller too, and runs the tests of Deployments only. See README.md.
 set -euo pipefail
 
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)

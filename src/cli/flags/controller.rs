@@ -61,10 +61,10 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pub status_update_interval: Duration,
 
-    /// Retry delay after rejected creates: by-refusal (by reason, ends early when the cause may be
+    /// Retry delay after rejected creates: by-reason (ends early when the cause may be
     /// gone), or kcm (from 5 ms, doubled with each failure up to 1000 s).
     // DIFFERS: kube-controller-manager has the latter only.
-    #[arg(long, value_name = "BACKOFF", default_value = "by-refusal")]
+    #[arg(long, value_name = "BACKOFF", default_value = "by-reason")]
     pub retry_backoff: RetryBackoff,
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use super::{FLAGS, Ignored, names};
 use crate::cli::{ParseOutcome, Parsed, Sources, parse};
 
-/// The flags that are refused, since another leader depends on them.
+/// The flags that are rejected, since another leader depends on them.
 const MIGRATION: [&str; 2] = ["enable-leader-migration", "leader-migration-config"];
 
 #[track_caller]

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_yaml_says_where() {
+    fn an_error_in_yaml_names_the_file() {
         let layer = read("f", "a: b\n  c: [\n");
         assert_eq!(layer.mistakes.len(), 1);
         assert!(layer.mistakes[0].starts_with("f:"), "{:?}", layer.mistakes);

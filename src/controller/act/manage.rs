@@ -61,14 +61,14 @@ impl Writer {
         });
         let mut names = step.retry.clone();
         names.truncate(count);
-        let draw = |count| self.own_writes(rs, |writes| writes.draw(rs, count));
+        let choose = |count| self.own_writes(rs, |writes| writes.choose_names(rs, count));
         // ORDER: a pod of its own that came after the plan takes up the create of its name, which
         // finds it. With another name it would be one pod too many.
         let is_taken = |name: &str| {
             let cached = self.cache.pod(&pod_key(&rs.key, name));
             cached.is_some_and(|pod| !pod.is_controlled_by(&rs.uid) || view.lists(&pod))
         };
-        let names = own_writes::take(names, count, draw, is_taken);
+        let names = own_writes::take(names, count, choose, is_taken);
         // ORDER: every name is expected before the first request, because the watch may show a pod
         // before the response to its create arrives.
         self.expect(rs, names.iter().cloned(), []);

@@ -17,7 +17,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 impl Writer {
     /// Queries the API server about `rs`, whose caches are in doubt. Its answer is in the record
     /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST,
-    /// or both; in the first sync after a take-over for two more LISTs of one item.
+    /// or both; in the first sync after a failover for two more LISTs of one item.
     pub(in crate::controller) fn verify(
         &self,
         rs: &ReplicaSet,
@@ -25,7 +25,7 @@ impl Writer {
         doubt: Doubt,
     ) -> Result<Duration, SyncError> {
         match doubt {
-            Doubt::TakeOver => {
+            Doubt::Failover => {
                 if self.memories.lacks_target() {
                     let [pods, replica_sets] = self.live.newest_versions(&rs.key.namespace)?;
                     self.memories.set_target(Versions { pods, replica_sets });
@@ -62,6 +62,7 @@ impl Writer {
                     let (unknown, n_over) = writes.unknown_deletions(now);
                     let is_live =
                         |uid: &&Uid| live.iter().any(|pod| pod.uid == **uid && pod.is_active());
+                    // The first `n_over` have no effect any more: a pod that lives was not deleted.
                     for uid in unknown[..n_over].iter().filter(is_live) {
                         writes.deletion_resolved(uid);
                     }

@@ -136,7 +136,7 @@ fn check_record(drawn: &Drawn, step: &Step) -> Checked {
     )?;
     ensure(
         !record.is_unproven || record.is_confirmed,
-        "it waits for the proof of a take-over",
+        "it waits for the proof of a failover",
     )?;
     let is_compared = record.unknowns_are_compared;
     match step.plan {

@@ -185,7 +185,7 @@ fn described(rs: &ReplicaSet, owned: Vec<Pod>, orphans: Vec<Pod>) -> String {
 }
 
 #[test]
-fn the_log_says_what_a_dry_run_would_do() {
+fn the_log_shows_what_a_dry_run_would_do() {
     let rs = replica_set("web", 2);
     let owned = |names: &[&str]| names.iter().map(|name| owned_pod(name, &rs)).collect();
     let orphan = || vec![pod("z")];

@@ -343,7 +343,7 @@ fn a_failure_ignores_the_status_pause() {
 }
 
 #[test]
-fn lost_pods_and_changes_go_before_status() {
+fn lost_pods_and_changes_precede_status() {
     let fixture = paced();
     let [a, b, c] = ["a", "b", "c"].map(|name| settled(&fixture, name, 3));
     turn_ready(&fixture, &a, 0);
@@ -391,7 +391,7 @@ fn an_unchanged_pod_wakes_only_a_failed_key() {
 }
 
 #[test]
-fn after_the_first_lists_keys_with_work_go_first() {
+fn after_the_first_lists_keys_with_work_come_first() {
     let fixture = paced();
     for name in ["a", "b", "c", "d", "e"] {
         fixture
@@ -433,7 +433,7 @@ fn after_the_first_lists_keys_with_work_go_first() {
 }
 
 #[test]
-fn availability_by_time_goes_after_lost_pods() {
+fn availability_by_time_follows_lost_pods() {
     let fixture = paced();
     let mut slow = settled(&fixture, "slow", 2);
     slow.min_ready_seconds = 3;

@@ -118,7 +118,7 @@ fn d_02_every_update_of_a_replica_set_is_queued() {
 }
 
 #[test]
-fn a_new_generation_and_a_deletion_go_first() {
+fn a_new_generation_and_a_deletion_come_first() {
     let old = replica_set("web", 1);
     let check = |change: fn(&mut ReplicaSet), expected: [&str; 2]| {
         let fixture = Fixture::new();
@@ -139,7 +139,7 @@ fn a_new_generation_and_a_deletion_go_first() {
 }
 
 #[test]
-fn d_03_a_deleted_replica_set_is_forgotten_and_queued() {
+fn d_03_a_deleted_replica_set_loses_its_record_and_is_queued() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 2));
     fixture.cache_silently(Some(rs.clone()), []);
     fixture.sync_ok("web");

@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(
             n_warnings(&mut history, now, 2, 1_000),
             1,
-            "the storm goes on"
+            "the storm continues"
         );
         now += FAILURES_PERIOD;
         assert_eq!(

@@ -6,12 +6,12 @@
 //! it cannot create or delete a second one. A repetition that failed proves nothing about the first
 //! attempt.
 //!
-//! A name under which no pod was stored is *returned*. A rejected one is drawn before all others,
+//! A name under which no pod was stored is *returned*. A rejected one is chosen before all others,
 //! so the error message stays the same, and the recorder counts up the event.
 //!
 //! New names depend only on the ReplicaSet's UID and resource version. A daemon that is killed and
 //! restarted during a scale-up finds the same version, because the status write follows the
-//! creates, and draws the *same* names ([`pod_name`]): the API server rejects those that exist
+//! creates, and chooses the *same* names ([`pod_name`]): the API server rejects those that exist
 //! already. This does not hold if another client wrote the ReplicaSet meanwhile.
 //!
 //! DIFFERS: upstream counts creations and expects deletions by name (kubernetes
@@ -57,7 +57,7 @@ pub enum Doubt {
     /// The watch did not show a created or deleted pod in time, or skipped it.
     Unseen,
     /// The caches may be older than the previous leader's writes.
-    TakeOver,
+    Failover,
     /// More writes have an unknown outcome than this sync would repeat, or one is so old that it
     /// has no effect any more.
     Unknown,
@@ -69,9 +69,9 @@ pub struct OwnWrites {
     creations: BTreeMap<ArcStr, Creation>,
     /// Names under which no pod was stored, in the order of the returns: those of rejected creates,
     /// and those of creates that were not sent. The latter count only for the version that they
-    /// were drawn for.
+    /// were chosen for.
     returned: [Vec<ArcStr>; 2],
-    /// The version whose names are drawn, and the index of the next one in the cycle.
+    /// The version whose names are chosen, and the index of the next one in the cycle.
     sequence: Option<Box<(ResourceVersion, u64)>>,
     expected_deletions: BTreeSet<Uid>,
     /// When the expectations were set; `None` if they have expired.
@@ -103,7 +103,7 @@ impl Creation {
     }
 }
 
-/// Why a name is drawn again, in the order of the draws.
+/// Why a name is chosen again, in the order of the choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
     /// The API server rejected the create.
@@ -144,8 +144,8 @@ impl OwnWrites {
         creation.expected = Some(ResourceVersion::default());
     }
 
-    /// Draws `count` names for pods of `rs`: first the returned ones, then new ones.
-    pub fn draw(&mut self, rs: &ReplicaSet, count: usize) -> Vec<ArcStr> {
+    /// Chooses `count` names for pods of `rs`: first the returned ones, then new ones.
+    pub fn choose_names(&mut self, rs: &ReplicaSet, count: usize) -> Vec<ArcStr> {
         self.forget_versions_before(&rs.resource_version);
         let mut names = Vec::with_capacity(count);
         for returned in &mut self.returned {
@@ -189,7 +189,7 @@ impl OwnWrites {
     }
 
     /// The create of this pod failed or was not sent, so it is not expected. Without a stored pod
-    /// its name may be drawn again.
+    /// its name may be chosen again.
     pub fn creation_failed(&mut self, name: &ArcStr, returned: Option<Returned>) {
         let was_known = self.creations.contains_key(name);
         self.update(name, |creation| creation.expected = None);
@@ -225,7 +225,7 @@ impl OwnWrites {
     /// The create uses another name, which this returns, because this one is taken.
     pub fn rename_creation(&mut self, rs: &ReplicaSet, name: &str) -> ArcStr {
         self.creation_seen(name);
-        let other = self.draw(rs, 1).pop().expect("one name was drawn");
+        let other = self.choose_names(rs, 1).pop().expect("one name was chosen");
         self.expect_creation(other.clone());
         other
     }
@@ -367,15 +367,15 @@ fn may_arrive(at: Instant, now: Instant) -> bool {
     now.saturating_duration_since(at) <= ARRIVES_WITHIN
 }
 
-/// Draws more names than `names`, until there are `count` and none of the new ones is taken.
+/// Chooses more names than `names`, until there are `count` and none of the new ones is taken.
 pub fn take(
     mut names: Vec<ArcStr>,
     count: usize,
-    draw: impl Fn(usize) -> Vec<ArcStr>,
+    choose: impl Fn(usize) -> Vec<ArcStr>,
     is_taken: impl Fn(&str) -> bool,
 ) -> Vec<ArcStr> {
     while names.len() < count {
-        for name in draw(count - names.len()) {
+        for name in choose(count - names.len()) {
             if !is_taken(&name) && !names.contains(&name) {
                 names.push(name);
             }

@@ -10,7 +10,7 @@
 //!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
 //!   ReplicaSet cache is as new as the loss. A pod that the watch removes between the record and
 //!   the list of pods is replaced all the same, and the garbage collector deletes that one too.
-//! - *The take-over*, for all ReplicaSets together: `State::unproven` in `memory`.
+//! - *The failover*, for all ReplicaSets together: `State::unproven` in `memory`.
 //!
 //! A quiet watch does not report its position, so the second and the third wait are limited to
 //! [`SETTLE_MAX`].
@@ -75,7 +75,7 @@ pub struct Positions {
     /// The version of the latest loss, and the time of the first since the last sync that could
     /// have replaced it: a series must not delay the sync for as long as it lasts.
     loss: Option<Awaited>,
-    /// True if the API server has confirmed the caches for this ReplicaSet since the take-over.
+    /// True if the API server has confirmed the caches for this ReplicaSet since the failover.
     pub is_confirmed: bool,
 }
 

@@ -214,7 +214,7 @@ fn deleted_replica_sets_leave_no_records() {
 
 /// A watch thread of the pods may have read the ReplicaSet before another one took its name.
 #[test]
-fn a_late_event_of_an_earlier_owner_forgets_nothing() {
+fn a_late_event_of_an_earlier_owner_drops_no_record() {
     let clock = Arc::new(FakeClock::default());
     let memories = Memories::new(Arc::<FakeClock>::clone(&clock), true, Arc::default());
     let (key, old, new) = (
@@ -230,28 +230,28 @@ fn a_late_event_of_an_earlier_owner_forgets_nothing() {
     assert_eq!(memories.observe(&of(&key, &new), |_| ()), Some(()));
 }
 
-fn take_over_versions(pods: &str, replica_sets: &str) -> Versions {
+fn failover_versions(pods: &str, replica_sets: &str) -> Versions {
     Versions {
         pods: pods.into(),
         replica_sets: replica_sets.into(),
     }
 }
 
-/// Whether caches at these positions complete the proof that a new leader owes.
+/// Whether caches at these positions complete the proof that a new leader needs.
 fn is_proven(memories: &Memories, pods: &str, replica_sets: &str) -> bool {
-    let view = memories.capture(&key("web"), || take_over_versions(pods, replica_sets));
+    let view = memories.capture(&key("web"), || failover_versions(pods, replica_sets));
     !view.is_unproven
 }
 
 #[test]
 fn the_target_is_set_once_and_only_if_a_proof_is_owed() {
     let Rig { memories, .. } = Rig::default();
-    memories.set_target(take_over_versions("20", "20"));
+    memories.set_target(failover_versions("20", "20"));
     assert!(is_proven(&memories, "1", "1") && !memories.lacks_target());
     memories.need_proof();
     assert!(!is_proven(&memories, "20", "20") && memories.lacks_target());
-    memories.set_target(take_over_versions("10", "10"));
-    memories.set_target(take_over_versions("20", "20"));
+    memories.set_target(failover_versions("10", "10"));
+    memories.set_target(failover_versions("20", "20"));
     assert!(!is_proven(&memories, "9", "10"));
     assert!(is_proven(&memories, "10", "10"));
     assert!(is_proven(&memories, "1", "1"), "once and for all");
@@ -262,7 +262,7 @@ fn empty_versions_prove_nothing() {
     for (pods, replica_sets) in [("", ""), ("10", ""), ("", "10")] {
         let Rig { memories, .. } = Rig::default();
         memories.need_proof();
-        memories.set_target(take_over_versions(pods, replica_sets));
+        memories.set_target(failover_versions(pods, replica_sets));
         assert!(!is_proven(&memories, "20", "20"));
     }
 }

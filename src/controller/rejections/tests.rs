@@ -312,7 +312,7 @@ fn a_watched_quota_costs_no_request_more_than_an_unwatched_one() {
 }
 
 #[test]
-fn the_first_rejection_of_a_quota_asks_for_the_watch() {
+fn the_first_rejection_of_a_quota_starts_the_watch() {
     for (code, reason) in [(422, "Invalid"), (429, "TooManyRequests")] {
         let fixture = Fixture::new();
         let reject = move |_, _: &_| Some(Err(rejected(code, reason, "no")));
@@ -426,7 +426,7 @@ fn a_failing_status_delays_no_create() {
 }
 
 #[test]
-fn an_overload_is_waited_for_as_long_as_the_server_says() {
+fn an_overload_is_waited_for_as_long_as_retry_after() {
     let fixture = Fixture::new();
     let status = json!({
         "code": 429, "reason": "TooManyRequests", "message": "later",
@@ -504,7 +504,7 @@ fn the_condition_stays_while_creates_are_backed_off() {
 }
 
 #[test]
-fn the_condition_goes_when_pods_are_accepted_or_not_needed() {
+fn the_condition_ends_when_pods_are_accepted_or_not_needed() {
     for shrinks in [false, true] {
         let (fixture, free) = with_quota(0);
         let mut web = created_at("web", 1, 1);
@@ -565,7 +565,7 @@ fn a_terminating_namespace_does_not_trigger_a_quota_retry() {
 }
 
 #[test]
-fn deletes_go_on_while_creates_are_backed_off() {
+fn deletes_continue_while_creates_are_backed_off() {
     let (fixture, _) = with_quota(0);
     let mut web = created_at("web", 1, 2);
     let labels: crate::api::Labels = [("app", "web")].into_iter().collect();
@@ -618,7 +618,7 @@ fn a_standby_triggers_no_retry_and_a_new_leader_does() {
     free.store(1, Ordering::Relaxed);
     end_a_pod(&fixture);
     assert_eq!(fixture.queued(), Vec::<String>::new());
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture.writes.set_live_versions("1", "1");
     fixture.controller.enqueue_all();
     pass(&fixture, 2 * SECOND);

@@ -60,7 +60,7 @@ pub(super) struct Script {
 struct Left {
     unknown: u32,
     relists: u32,
-    /// Restarts of the daemon, or take-overs by the standby.
+    /// Restarts of the daemon, or failovers by the standby.
     restarts: u32,
     /// Daemons whose watches may stop.
     stalls: u32,

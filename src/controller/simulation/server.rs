@@ -36,7 +36,7 @@ const DELETE_ARRIVES_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 pub(super) enum Late {
     Create(ReplicaSet, ArcStr),
     /// From a daemon killed meanwhile. The request arrives only while the ReplicaSet is unchanged
-    /// since the draw of the name: until then the next daemon uses the same names.
+    /// since the choice of the name: until then the next daemon uses the same names.
     CreateOfKilled(ReplicaSet, ArcStr),
     /// With the time of sending.
     Delete(Pod, Timestamp),
@@ -62,9 +62,9 @@ pub(super) struct Server {
     pub(super) pod_log: Vec<Line>,
     pub(super) replica_set_log: Vec<ReplicaSet>,
     pub(super) late: Vec<Late>,
-    /// The ReplicaSet versions at which names were first drawn. The daemon retries a rejected name
+    /// The ReplicaSet versions at which names were first chosen. The daemon retries a rejected name
     /// at later versions, but the next daemon does not (differences.md, "Pod names").
-    drawn_at: BTreeMap<ArcStr, ResourceVersion>,
+    chosen_at: BTreeMap<ArcStr, ResourceVersion>,
     /// Pods that a killed daemon and the next one created for the same missing replica.
     pub(super) surplus: Vec<ArcStr>,
 }
@@ -98,10 +98,10 @@ impl Server {
         rs
     }
 
-    /// Returns `rs` at the version of this name's draw, for a request that may arrive late.
+    /// Returns `rs` at the version for which this name was chosen: a request may arrive late.
     pub(super) fn late_create(&mut self, rs: &ReplicaSet, name: &str) -> Late {
-        let drawn_at = self.drawn_at.entry(name.into());
-        let resource_version = drawn_at.or_insert_with(|| rs.resource_version.clone());
+        let chosen_at = self.chosen_at.entry(name.into());
+        let resource_version = chosen_at.or_insert_with(|| rs.resource_version.clone());
         let mut rs = rs.clone();
         rs.resource_version = resource_version.clone();
         Late::Create(rs, name.into())

@@ -18,7 +18,7 @@ impl World {
     /// or never, except that a create may arrive later while its ReplicaSet is unchanged.
     pub(super) fn start_daemon(&self) {
         if self.lock().script.has_standby() {
-            return self.fail_over();
+            return self.failover();
         }
         self.bury_requests();
         // With or without throttled status writes.
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// The standby takes over from the daemon, which sends nothing more.
-    fn fail_over(&self) {
+    fn failover(&self) {
         self.bury_requests();
         let has_stalled = self.lock().standby.is_some();
         if !has_stalled {
@@ -49,7 +49,7 @@ impl World {
         let standby = state.standby.take();
         state.lead(standby);
         drop(state);
-        self.daemon().controller.take_over();
+        self.daemon().controller.failover();
         self.daemon().controller.enqueue_all();
     }
 

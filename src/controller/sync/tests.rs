@@ -44,7 +44,7 @@ fn two_ready() -> ReplicaSetStatus {
 }
 
 #[test]
-fn a_01_with_as_many_pods_as_wanted_nothing_is_done() {
+fn a_01_with_as_many_pods_as_desired_nothing_is_done() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, [owned_pod("a", &rs), owned_pod("b", &rs)]);
     fixture.sync_ok("web");
@@ -190,7 +190,7 @@ fn a_18_a_sync_without_error_ends_the_back_off() {
 }
 
 #[test]
-fn a_20_a_key_in_progress_goes_to_no_other_worker() {
+fn a_20_no_other_worker_gets_a_key_in_progress() {
     let fixture = fixture(&replica_set("web", 1), []);
     let queue = std::sync::Arc::clone(&fixture.queue);
     fixture.writes.on_create(move |_, _| {
@@ -350,7 +350,7 @@ fn b_13_a_slow_pod_watch_makes_no_second_pod() {
 
 /// A record that is not empty takes memory as long as its ReplicaSet exists.
 #[test]
-fn names_are_forgotten_with_the_version_that_they_are_of() {
+fn names_are_dropped_with_their_version() {
     let rs = replica_set("web", 1);
     let fixture = fixture(&rs, []);
     let has_names = || {

@@ -245,7 +245,7 @@ fn a_saturated_replica_set_ends_the_others() {
         sizes(&step(&d, &[sized(replica_set(1, 1, 1), 3, 3), new]))
     };
     assert_eq!(paused(3), [("web-1".to_owned(), 0)]);
-    // Four pods for three: the share of the older one goes.
+    // Four pods for three: the share of the older one is deleted.
     assert_eq!(
         paused(0),
         [("web-1".to_owned(), 1), ("web-9".to_owned(), 2)][1..]
@@ -347,7 +347,7 @@ fn a_template_is_equal_whatever_its_hash_and_its_nulls() {
 }
 
 #[test]
-fn an_old_revision_that_is_wanted_again_becomes_the_newest() {
+fn an_old_revision_that_is_scaled_up_becomes_the_newest() {
     let d = deployment(&[&|it| it["spec"]["template"] = template(1, None)]);
     let step = step(&d, &[replica_set(1, 0, 0), replica_set(2, 3, 3)]);
     let Write::Update { patch, .. } = &step.writes[0] else {
@@ -362,7 +362,7 @@ fn an_old_revision_that_is_wanted_again_becomes_the_newest() {
 }
 
 #[test]
-fn a_long_history_of_revisions_forgets_the_oldest() {
+fn a_long_history_of_revisions_drops_the_oldest() {
     let mut annotations: Annotations = [
         ("deployment.kubernetes.io/revision", "9".to_owned()),
         (

@@ -86,7 +86,7 @@ pub enum Action {
 
 impl Action {
     /// Responds with an error.
-    pub fn refuse(status: Status) -> Self {
+    pub fn reject(status: Status) -> Self {
         Self::Answer(Arc::new(move |_| Response::status(&status)))
     }
 
@@ -96,7 +96,7 @@ impl Action {
     }
 
     /// Lets the request take effect, then responds with an error.
-    pub fn refuse_after(status: Status) -> Self {
+    pub fn reject_after(status: Status) -> Self {
         Self::AnswerAfter(Arc::new(move |_| Response::status(&status)))
     }
 

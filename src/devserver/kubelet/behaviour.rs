@@ -1,4 +1,4 @@
-//! The annotations that control the simulated nodes. They stand on a pod or on its template, and
+//! The annotations that control the simulated nodes. They are set on a pod or on its template, and
 //! may change while the pod runs. The manual's page `dev.md` lists them.
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub const ANNOTATIONS: [&str; 7] = [
     LOG,
 ];
 
-/// The simulated course of a pod's life.
+/// The simulated lifecycle of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The pod runs and becomes ready.

@@ -156,7 +156,7 @@ pub(super) fn sync_disruption_budget(state: &mut State, budget: &Served) {
     );
 }
 
-/// The replicas that the controllers of these pods want; a pod without one counts once.
+/// The desired replicas of the controllers of these pods; a pod without one counts once.
 fn expected_pods(state: &State, pods: &[Value]) -> i64 {
     let mut counted: Vec<&str> = Vec::new();
     let mut expected = 0;

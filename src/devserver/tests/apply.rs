@@ -50,7 +50,7 @@ fn apply_creates_and_is_idempotent() {
 }
 
 #[test]
-fn apply_removes_fields_that_no_manager_wants() {
+fn apply_removes_fields_that_no_manager_owns() {
     let rig = Rig::new();
     let mut first = full_config(2);
     first["metadata"]["labels"] = json!({"mine": "1", "ours": "1"});
@@ -269,14 +269,14 @@ fn a_patch_beyond_the_list_limit_is_rejected() {
     let finalizers: Vec<String> = (0..10_000).map(|i| format!("x/{i}")).collect();
     let patch = json!({"metadata": {"finalizers": finalizers}});
     assert_eq!(rig.patch(WEB, &patch).0, 200);
-    let (code, refused) = rig.patch(
+    let (code, rejected) = rig.patch(
         WEB,
         &json!({"metadata": {"finalizers": vec!["x/y"; 10_001]}}),
     );
     assert_eq!(
-        (code, &refused["reason"]),
+        (code, &rejected["reason"]),
         (422, &json!("Invalid")),
-        "{refused}"
+        "{rejected}"
     );
 }
 

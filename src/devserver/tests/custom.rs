@@ -146,7 +146,7 @@ fn a_changed_definition_changes_what_is_served() {
 }
 
 #[test]
-fn the_objects_of_a_definition_go_with_it() {
+fn the_objects_of_a_definition_are_deleted_with_it() {
     let rig = with_widgets();
     rig.ok("POST", WIDGETS, &widget("w"));
     let path = format!("{DEFINITIONS}/widgets.example.com");
@@ -161,7 +161,7 @@ fn the_objects_of_a_definition_go_with_it() {
 
 /// The collector knows that the owner is gone, though nothing serves its kind any more.
 #[test]
-fn dependents_go_with_an_object_whose_definition_goes() {
+fn dependents_are_deleted_with_their_owners_definition() {
     let rig = Rig::with(&DevServerOptions {
         garbage_collection: true,
         ..DevServerOptions::default()

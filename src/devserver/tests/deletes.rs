@@ -136,7 +136,7 @@ fn dependents_are_deleted_with_their_owner() {
     }
 }
 
-/// In a cluster the collector learns of the delete from a watch, so dependents stay until then.
+/// In a cluster the collector sees the delete in a watch, so dependents stay until then.
 #[test]
 fn dependents_are_deleted_shortly_after_their_owner() {
     let (rig, web) = rig_with_garbage_collection();
@@ -150,7 +150,7 @@ fn dependents_are_deleted_shortly_after_their_owner() {
     let sent = Instant::now();
     let options = json!({"propagationPolicy": "Foreground"});
     rig.delete(&format!("{REPLICA_SETS}/web"), &options);
-    watch.next().expect("a pod goes");
+    watch.next().expect("a pod is deleted");
     assert!(sent.elapsed() >= COLLECTED_AFTER);
 }
 

@@ -45,7 +45,7 @@ fn requests_are_recorded() {
 fn a_rule_skips_and_counts_requests() {
     let rig = Rig::new();
     let status = Status::new(403, "Forbidden", "no more");
-    let rule = Rule::new(creates(), Action::refuse(status));
+    let rule = Rule::new(creates(), Action::reject(status));
     let rule = rig.server.faults().add(rule.after(1).times(2));
     let codes: Vec<u16> = ["a", "b", "c", "d"]
         .iter()
@@ -82,7 +82,7 @@ fn connections_are_cut_before_and_after_a_write() {
     assert!(post("a").is_err());
     assert_eq!(rig.get(&format!("{PODS}/a")).0, 200);
     let status = Status::new(504, "Timeout", "took too long");
-    faults.add(Rule::new(creates(), Action::refuse_after(status)).times(1));
+    faults.add(Rule::new(creates(), Action::reject_after(status)).times(1));
     assert_eq!(rig.send("POST", PODS, &pod("b")).0, 504);
     assert_eq!(rig.get(&format!("{PODS}/b")).0, 200);
     let codes: Vec<_> = faults.recorder().find("create", "pods");
@@ -91,7 +91,7 @@ fn connections_are_cut_before_and_after_a_write() {
 }
 
 #[test]
-fn a_held_request_goes_on_when_released() {
+fn a_held_request_continues_when_released() {
     let rig = Rig::new();
     let rule = rig.server.faults().add(Rule::new(creates(), Action::Hold));
     std::thread::scope(|scope| {
@@ -251,7 +251,7 @@ fn matchers_combine() {
             object["metadata"]["name"] == json!(name)
         })
     };
-    let status = || Action::refuse(Status::new(500, "InternalError", "no"));
+    let status = || Action::reject(Status::new(500, "InternalError", "no"));
     rig.server
         .faults()
         .add(Rule::new(named("a").or(named("b")), status()));

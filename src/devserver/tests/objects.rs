@@ -244,13 +244,13 @@ fn strict_validation_rejects_unknown_fields() {
     let mut typo = replica_set("web", 2);
     typo["spec"]["replica"] = json!(3);
     typo["spec"]["template"]["spec"]["containers"][0]["imagee"] = json!("x");
-    let refused = rig.send(
+    let rejected = rig.send(
         "POST",
         &format!("{REPLICA_SETS}?fieldValidation=Strict"),
         &typo,
     );
     check_error(
-        &refused,
+        &rejected,
         400,
         "BadRequest",
         "ReplicaSet in version \"v1\" cannot be handled as a ReplicaSet: strict decoding error: \
@@ -344,10 +344,10 @@ fn a_deletion_cost_must_be_a_number() {
     assert_eq!(error["details"]["causes"].as_array().map(Vec::len), Some(2));
     let mut template = replica_set("web", 1);
     template["spec"]["template"]["metadata"]["annotations"] = json!({name: "x"});
-    let refused = rig.send("POST", REPLICA_SETS, &template);
+    let rejected = rig.send("POST", REPLICA_SETS, &template);
     let message = format!(
         "ReplicaSet.apps \"web\" is invalid: spec.template.annotations[{name}]: Invalid value: \
          \"x\": must be a 32bit integer"
     );
-    check_error(&refused, 422, "Invalid", &message);
+    check_error(&rejected, 422, "Invalid", &message);
 }

@@ -219,7 +219,7 @@ fn names_of_roles_may_contain_colons() {
 }
 
 #[test]
-fn a_deployments_dependents_go_with_it() {
+fn a_deployments_dependents_are_deleted_with_it() {
     let rig = Rig::with(&DevServerOptions {
         garbage_collection: true,
         ..DevServerOptions::default()

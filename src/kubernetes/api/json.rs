@@ -160,7 +160,7 @@ pub(super) fn controller_of(
 pub const JSON: &str = "application/json";
 
 /// The value of an `Accept` header for JSON without `metadata.managedFields`. An API server without
-/// the feature `ManagedFieldsOptOut` ignores the parameter; one that refuses its value takes the
+/// the feature `ManagedFieldsOptOut` ignores the parameter; one that rejects its value takes the
 /// clause without it.
 pub const JSON_WITHOUT_MANAGED_FIELDS: &str =
     "application/json;drop=metadata.managedFields, application/json";

@@ -359,7 +359,7 @@ impl ScaleDownMark {
 pub enum RetryBackoff {
     /// Depends on the reason of the rejection, and ends early when the cause may be gone.
     #[default]
-    ByRefusal,
+    ByReason,
     /// As kube-controller-manager: from 5 ms, doubled with each failure up to 1,000 s.
     Kcm,
 }
@@ -367,7 +367,7 @@ pub enum RetryBackoff {
 impl fmt::Display for RetryBackoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ByRefusal => "by-refusal",
+            Self::ByReason => "by-reason",
             Self::Kcm => "kcm",
         })
     }
@@ -377,9 +377,9 @@ impl FromStr for RetryBackoff {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::ByRefusal, Self::Kcm];
+        let all = [Self::ByReason, Self::Kcm];
         let found = all.into_iter().find(|it| it.to_string() == text);
-        found.ok_or_else(|| "expected by-refusal or kcm".to_owned())
+        found.ok_or_else(|| "expected by-reason or kcm".to_owned())
     }
 }
 

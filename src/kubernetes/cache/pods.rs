@@ -121,7 +121,7 @@ impl CacheStats {
     }
 
     /// True if something was read since then; within a millisecond, it counts.
-    pub(super) fn has_heard_since(&self, since: Instant) -> bool {
+    pub(super) fn was_notified_since(&self, since: Instant) -> bool {
         let ms = since.saturating_duration_since(self.created).as_millis();
         u128::from(self.last_heard_ms.load(Ordering::Relaxed)) >= ms
     }

@@ -666,7 +666,7 @@ impl Read for Bounded {
         let is_long =
             |from: Instant, to: Instant| to.saturating_duration_since(from) > UNREADABLE_MAX;
         self.unread
-            .take_if(|unread| self.stats.has_heard_since(unread.since));
+            .take_if(|unread| self.stats.was_notified_since(unread.since));
         if let Some(unread) = &self.unread
             && is_long(unread.since, self.pace.now())
         {

@@ -134,7 +134,7 @@ impl Resolver for LazyResolver {
     }
 }
 
-/// Connects to the server, or goes on with a proxy's connection to it: name, TCP, fence, TLS.
+/// Connects to the server, or continues with a proxy's connection to it: name, TCP, fence, TLS.
 #[derive(Debug)]
 struct Server {
     system: DefaultResolver,

@@ -34,7 +34,7 @@ pub trait Fence: fmt::Debug + Send + Sync {
 pub(super) struct HeldBack;
 
 /// Limits how long the kernel keeps a request's bytes. Bytes that the server does not acknowledge
-/// within `limit` end the connection. Closing the connection, also by the death of the process,
+/// within `limit` end the connection. Closing the connection, also by the end of the process,
 /// discards unsent bytes instead of retransmitting them for minutes.
 pub(super) fn guard_socket(stream: &TcpStream, limit: Duration) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]

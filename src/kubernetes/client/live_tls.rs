@@ -350,7 +350,7 @@ fn settings(
         });
         client_config(all.as_ref(), None).map(Arc::new)
     });
-    // A plugin looks after the life of its own certificate.
+    // A plugin renews its own certificate.
     let configured = source.identity.as_ref().zip(material.identity.as_ref());
     Ok(Current {
         server_name: server_name(name)?,

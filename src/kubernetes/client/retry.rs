@@ -83,7 +83,7 @@ pub fn delays(code: u16, retries: u32, retry_after: &str) -> [Option<Duration>; 
 
 /// Calls `attempt` with the number of retries so far until it succeeds or may not be retried. Each
 /// attempt waits for the throttle, if there is one. If the daemon stops during the delay, the last
-/// attempt's error stands.
+/// attempt's error is returned.
 ///
 /// If an earlier attempt of a write may have taken effect, `run` returns that attempt's error when
 /// a later attempt is rejected or not sent: the outcome is still open. Only "already exists" and
@@ -187,7 +187,7 @@ mod tests {
 
     /// Of a watch, which waits for no throttle.
     #[test]
-    fn after_the_stop_the_last_error_stands() {
+    fn after_the_stop_the_last_error_is_returned() {
         let (request, stop) = (Request::get("/a"), Stop::new());
         let metrics = metrics::global().rest_client.of("GET", "a.invalid");
         let mut n_attempts = 0;

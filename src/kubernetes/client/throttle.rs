@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_goes_back_adds_no_tokens() {
+    fn time_that_runs_backwards_adds_no_tokens() {
         let start = Instant::now();
         let mut bucket = FairBucket::new(1.0, 1, start + Duration::from_secs(5));
         assert_eq!(waits(&mut bucket, &[0; 2], start), [0, 1000]);

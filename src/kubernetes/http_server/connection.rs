@@ -144,7 +144,7 @@ impl Connection {
             .read_body(&mut self.socket, head.body, kept_max);
         let body = match body {
             Ok(body) => body,
-            Err(ReadError::Refused(status)) => return Err(self.reject(status)),
+            Err(ReadError::Rejected(status)) => return Err(self.reject(status)),
             Err(ReadError::Io(error)) => return Err(error),
         };
         let exchange = Exchange {

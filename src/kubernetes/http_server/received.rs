@@ -25,7 +25,7 @@ const DROPPED_BYTES_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) enum ReadError {
     /// The client broke the grammar; the server sends this status line.
-    Refused(StatusLine),
+    Rejected(StatusLine),
     Io(io::Error),
 }
 
@@ -37,7 +37,7 @@ impl From<io::Error> for ReadError {
 
 impl From<StatusLine> for ReadError {
     fn from(status: StatusLine) -> Self {
-        Self::Refused(status)
+        Self::Rejected(status)
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
             for n in [1, 1000] {
                 let refused = read(text, n, BodyLength::Chunked);
                 assert!(
-                    matches!(refused, Err(ReadError::Refused(BAD_REQUEST))),
+                    matches!(refused, Err(ReadError::Rejected(BAD_REQUEST))),
                     "{text:.20} {refused:?}"
                 );
             }

@@ -19,7 +19,7 @@ pub fn read_requests(source: &mut impl Read, kept_max: usize) -> (Vec<Request>, 
                 return (requests, "the connection closes".to_owned());
             }
             Ok(None) => return (requests, "no more".to_owned()),
-            Err(ReadError::Refused(status)) => return (requests, status.to_owned()),
+            Err(ReadError::Rejected(status)) => return (requests, status.to_owned()),
             Err(ReadError::Io(error)) => return (requests, error.to_string()),
         }
     }

@@ -214,7 +214,7 @@ impl LeaderElectionRecord {
     }
 
     /// True if the last holder released the lease, as opposed to a user who edited the Lease: it
-    /// bears the marks of client-go's release (`tools/leaderelection/leaderelection.go:release`).
+    /// has the form of client-go's release (`tools/leaderelection/leaderelection.go:release`).
     pub(super) fn is_released(&self) -> bool {
         self.holder_identity.is_empty()
             && self.lease_duration_seconds == RELEASED_DURATION_SECONDS

@@ -436,7 +436,7 @@ pub struct LeaseFence {
 }
 
 impl LeaseFence {
-    /// A closed fence. `margin` is the time between its closing and the earliest takeover.
+    /// A closed fence. `margin` is the time between its closing and the earliest failover.
     pub fn new(clock: Arc<dyn Clock>, margin: Duration) -> Self {
         Self {
             clock,

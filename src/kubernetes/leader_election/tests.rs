@@ -261,7 +261,7 @@ fn l_17_an_update_needs_a_read() {
 }
 
 #[test]
-fn only_an_api_server_says_that_a_lease_is_gone() {
+fn only_an_api_server_can_report_a_deleted_lease() {
     let answered = |reason| Status::new(404, reason, "no");
     assert!(answered("NotFound").is_not_found());
     assert!(!answered("").is_not_found(), "a proxy's page");

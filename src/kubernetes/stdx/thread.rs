@@ -383,7 +383,7 @@ mod tests {
         assert!(thread.liveness().has_ended());
         assert_eq!(thread.join_until(Instant::now()), Ok(()));
         let Some(Cause::Failed(why)) = stop.cause() else {
-            panic!("the daemon goes on");
+            panic!("the daemon continues");
         };
         let begin = "cannot start thread t-name-too-long-: ";
         assert!(why.starts_with(begin), "{why}");

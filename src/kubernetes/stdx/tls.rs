@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_whatever_their_label_says() {
+    fn keys_are_read_whatever_their_label() {
         let sec1 = include_str!("../../../tests/data/tls/p521-sec1.key");
         for label in [
             "EC PRIVATE KEY",

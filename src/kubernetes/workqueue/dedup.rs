@@ -312,7 +312,7 @@ impl<K: Clone + Ord + Hash> Dedup<K> {
 
     /// True if a free worker would find a key that it may take and give a permit, but the key is
     /// not dirty.
-    pub(super) fn has_forgotten_large(&self) -> bool {
+    pub(super) fn has_lost_large(&self) -> bool {
         self.next_large()
             .is_some_and(|(_, key)| !self.is_dirty(&key))
     }
@@ -321,8 +321,8 @@ impl<K: Clone + Ord + Hash> Dedup<K> {
 /// A permit for each two workers. One tenant gets one permit less, if there are two, so that
 /// its small work finds a worker within its share.
 ///
-/// A key that asks in vain waits here until the queue hands it out again: its place survives other
-/// work on the key in the meantime. Tenants take turns.
+/// A key that gets no permit waits here until the queue hands it out again: it keeps its position
+/// during other work on the key. Tenants take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permits<K: Eq + Hash> {
     total: usize,
@@ -695,7 +695,7 @@ mod tests {
 
     /// It may be large no longer, or wait for something else.
     #[test]
-    fn a_key_that_asks_no_more_waits_no_more() {
+    fn a_key_that_needs_no_permit_waits_no_more() {
         let mut dedup = Dedup::new(2);
         for key in [0, 1, 2] {
             dedup.add(&key, 0, High, *NOW);
@@ -737,7 +737,7 @@ mod tests {
 
     /// It gives way once, so that it does not starve.
     #[test]
-    fn large_work_goes_after_the_keys_that_wait() {
+    fn large_work_follows_the_keys_that_wait() {
         let mut dedup = Dedup::new(1);
         for key in [0, 1, 2] {
             dedup.add(&key, 0, High, *NOW);

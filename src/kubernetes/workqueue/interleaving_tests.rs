@@ -192,7 +192,7 @@ impl Model {
                 return Err(format!("{key} waits for nothing"));
             }
         }
-        if self.dedup.has_forgotten_large() {
+        if self.dedup.has_lost_large() {
             return Err("a key waits beside a free permit".to_owned());
         }
         // A worker that works may do so for long.

@@ -106,7 +106,7 @@ impl ApiServer {
         }
     }
 
-    /// Goes back to an earlier state, as etcd does when it is restored: later versions are lost,
+    /// Returns to an earlier state, as etcd does when it is restored: later versions are lost,
     /// and the next writes get their numbers.
     pub(super) fn restore(&mut self, snapshot: Snapshot) {
         self.objects = snapshot.objects;

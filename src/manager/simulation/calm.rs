@@ -81,7 +81,7 @@ const STEPS: [Step; 12] = [
                 state.write(now, |api| api.create(Kind::ReplicaSet, object));
             }
         },
-        // The first writes after a take-over need its proof, for each ReplicaSet.
+        // The first writes after a failover need its proof, for each ReplicaSet.
         n_reads_max: 8,
         shows: |rs| rs["status"]["conditions"].is_null(),
         ..STEP
@@ -249,7 +249,7 @@ const TIMED: [Step; 5] = [
 
 impl World {
     /// PROPERTY P44: In a quarter of the histories, when everything is at rest and the leader knows
-    /// of each restore, a new ReplicaSet goes through these steps: it is created, another client
+    /// of each restore, a new ReplicaSet passes these steps: it is created, another client
     /// creates two pods of it, an annotation is invalid, so is one of a pod, a quota rejects a pod,
     /// the quota is deleted, the ReplicaSet is scaled down with preferences and without; and if no
     /// clock was set, a pod fails and is replaced after a back-off, and protected pods block a

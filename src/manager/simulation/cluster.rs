@@ -1,4 +1,4 @@
-//! Everybody else in the cluster: kubelets, the garbage collector, users and other clients.
+//! All others in the cluster: kubelets, the garbage collector, users and other clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::world::{Event, State, World};
 use crate::api::policy::SCALE_DOWN;
 use crate::client::simulated::End;
 
-/// How long a change of the Lease by somebody else excuses two writers: until the leader's next
+/// How long a change of the Lease by another client excuses two writers: until the leader's next
 /// renewal and its answer, or the end of its requests.
 const TAMPERED: Duration = Duration::from_secs(15);
 
@@ -375,7 +375,7 @@ impl State {
         });
     }
 
-    /// Somebody else changes the Lease.
+    /// Another client changes the Lease.
     fn tamper(&mut self, now: Duration, act: impl FnOnce(&mut ApiServer, &str)) {
         let lease = self
             .server

@@ -143,7 +143,7 @@ impl World {
         let now = self.now();
         let mut state = self.lock();
         state.note(now, format_args!("process {process} has ended: {ended:?}"));
-        // A process that stands still misses any deadline.
+        // A paused process misses any deadline.
         if let Err(stuck) = ended
             && !self.scheduler.was_frozen(process, FREEZE_EXCUSES)
         {

@@ -47,7 +47,7 @@ pub(super) struct Knowledge {
 
 impl Knowledge {
     /// The store goes back from a revision to an earlier one: what this process has written may be
-    /// undone, as were the statuses of these ReplicaSets, and what was there at its take-over may
+    /// undone, as were the statuses of these ReplicaSets, and what was there at its failover may
     /// have another revision.
     pub(super) fn rewind(&mut self, from: u64, revision: u64, undone: &[Arc<Object>]) {
         for rs in undone {

@@ -18,14 +18,14 @@ pub(super) struct LeaseTruth {
     pub(super) holder: String,
     pub(super) renewed: Duration,
     pub(super) duration: Duration,
-    /// Until when somebody else's change of the Lease excuses two writers.
+    /// Until when another client's change of the Lease excuses two writers.
     pub(super) tampered_until: Duration,
     /// `leaseTransitions` of the stored Lease.
     n_transitions: Option<u64>,
 }
 
 impl State {
-    /// Somebody else has changed the Lease.
+    /// Another client has changed the Lease.
     pub(super) fn lease_was_changed(&mut self, excused_until: Duration) {
         self.lease.tampered_until = excused_until;
         self.lease.holder.clear();
@@ -65,7 +65,7 @@ impl State {
             self.note(now, format_args!("the lease is held by {holder:?}"));
             let revision = self.server.revision;
             let known = self.known.entry(process).or_default();
-            // A leader renews a Lease that somebody else has changed, and leads on.
+            // A leader renews a Lease that another client has changed, and keeps leading.
             if known.acquired_at.is_none() && !holder.is_empty() {
                 known.acquired_at = Some(revision);
                 known.read_live.clear();

@@ -63,7 +63,7 @@ impl Network for World {
                 .scheduler
                 .was_frozen(connection.process, FREEZE_EXCUSES)
         {
-            let found = format!("process {} goes on after a restore", connection.process);
+            let found = format!("process {} continues after a restore", connection.process);
             state.wrong.push(found);
         }
         state.note_renewal(connection.process, &request, now);
@@ -387,7 +387,7 @@ impl State {
         }
     }
 
-    /// What the reader learns from a response. Responses to writes contain nothing that a sync
+    /// What a response shows its reader. Responses to writes contain nothing that a sync
     /// decides by, but that of the Lease makes a leader, and a rejection that the write had no
     /// effect.
     fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<StatusChange> {

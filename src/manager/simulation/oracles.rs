@@ -74,7 +74,7 @@ pub(super) fn judge(
     match (request.method.as_str(), kind, name) {
         ("POST", Kind::Pod, None) => check.may_create(known, &body),
         ("DELETE", Kind::Pod, Some(name)) => check.may_delete(known, name, &body),
-        ("PUT", Kind::ReplicaSet, Some(name)) => check.may_tell(known, name, &body),
+        ("PUT", Kind::ReplicaSet, Some(name)) => check.may_report(known, name, &body),
         _ => Ok(()),
     }
 }
@@ -261,7 +261,7 @@ impl Check<'_> {
     ///
     /// PROPERTY P8: No status is sent that counts fewer pods, or fewer ready pods, than every state
     /// that the sync could have read has for certain, or more than any of them may have.
-    fn may_tell(&self, known: &Knowledge, name: &str, body: &Value) -> Result<(), String> {
+    fn may_report(&self, known: &Knowledge, name: &str, body: &Value) -> Result<(), String> {
         let uid = body["metadata"]["uid"].as_str().unwrap_or_default();
         if known.may_be_lost(self.since) {
             return Ok(());
@@ -302,8 +302,8 @@ impl Check<'_> {
         ))
     }
 
-    /// PROPERTY P9: After a take-over nothing is created or deleted for a ReplicaSet before both
-    /// caches have reached the state at the take-over, unless the process has read the ReplicaSet
+    /// PROPERTY P9: After a failover nothing is created or deleted for a ReplicaSet before both
+    /// caches have reached the state at the failover, unless the process has read the ReplicaSet
     /// and its pods past the caches since.
     fn is_proven(&self, known: &Knowledge, owner: &str, what: &str) -> Result<(), String> {
         let Some(acquired) = known.acquired_at else {
@@ -317,7 +317,7 @@ impl Check<'_> {
             return Ok(());
         }
         Err(format!(
-            "{} {what} before it has read what was there at its take-over ({acquired})",
+            "{} {what} before it has read what was there at its failover ({acquired})",
             self.identity
         ))
     }
@@ -397,7 +397,7 @@ pub(super) struct Candidate {
     pub(super) newest: u64,
 }
 
-/// Place in the order as far as it depends on one pod alone: lower is deleted first.
+/// Rank in the order as far as it depends on one pod alone: lower is deleted first.
 pub(super) type Rank = (u8, bool, u8, bool);
 
 fn replicas_of(rs: &Object) -> i64 {

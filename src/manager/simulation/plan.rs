@@ -34,7 +34,7 @@ pub(super) enum Action {
     Kill(usize),
     Freeze(usize, Duration, bool),
     Terminate(usize),
-    /// The leader stands still for this long, and its successor ends in order shortly before.
+    /// The leader is paused for this long, and its successor ends in order shortly before.
     SleepThroughATerm(Duration),
     StepClock(usize, i64),
     /// A daemon reaches no API server for this long.
@@ -183,7 +183,7 @@ impl Plan {
             // No draw, so that this changes nothing else.
             retry_backoff: match seed % 8 {
                 0 => RetryBackoff::Kcm,
-                _ => RetryBackoff::ByRefusal,
+                _ => RetryBackoff::ByReason,
             },
             hides_quotas: seed.is_multiple_of(3),
             slowness: rng.choice([None, Some(400), Some(60)]).unwrap_or_default(),

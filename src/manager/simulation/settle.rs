@@ -47,7 +47,7 @@ impl World {
     /// has adopted the active pods that it selects and released those that lost their labels, and
     /// has a status that counts its pods and its ready pods and has its generation, before nothing
     /// changes for two seconds, without the time in which there is no leader, the leader has not
-    /// heard that it leads, stands still, starts, pauses before it sends again, waits for a
+    /// heard that it leads, is paused, starts, pauses before it sends again, waits for a
     /// response, backs off, or cannot know that etcd went back; and within 35 minutes.
     ///
     /// PROPERTY P11: Two minutes later all have still converged, and for one minute nothing is sent
@@ -130,7 +130,7 @@ impl World {
         };
         let process = leader.process?;
         if self.scheduler.is_frozen(process) {
-            return Some("the leader stands still".to_owned());
+            return Some("the leader is paused".to_owned());
         }
         // A watch from a version that the restored store has not reached is silent.
         if state.is_rewound(process) {

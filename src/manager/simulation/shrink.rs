@@ -7,7 +7,7 @@ use super::{Outcome, run};
 const RUNS_MAX: usize = 120;
 
 /// Runs smaller and smaller versions of `plan`, and reports the smallest that fails.
-pub(super) fn tell_the_smallest(plan: &Plan) -> String {
+pub(super) fn print_the_smallest(plan: &Plan) -> String {
     let (plan, outcome) = smallest(plan);
     let tail = outcome.lines.len().saturating_sub(6_000);
     let lines = outcome.lines[tail..].join("\n");

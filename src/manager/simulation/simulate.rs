@@ -23,7 +23,7 @@ const SLICES: &str = "target/simulation/slices.jsonl";
 /// The histories that failed, made smaller, a file each.
 const FAILURES: &str = "target/simulation/failures";
 
-/// Runs histories for about `time`. Goes on after the last seed on record, and adds a line to the
+/// Runs histories for about `time`. Continues after the last seed on record, and adds a line to the
 /// record, with the slices of a run that was cut off. A failure does not end the run, but nothing
 /// is recorded as long as its file is there.
 pub(super) fn simulate(time: Duration) {

@@ -480,7 +480,7 @@ impl State {
         self.plan.n_daemons == 1 || known.is_some_and(|known| known.view.has_written_lease)
     }
 
-    /// No more faults: the servers answer at once, and everybody lets the daemons work.
+    /// No more faults: the servers answer at once, and no other client interferes.
     pub(super) fn end_faults(&mut self, now: Duration) {
         self.faults.end();
         self.is_down = [false; N_SERVERS];

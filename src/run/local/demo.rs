@@ -62,7 +62,7 @@ const HOLD: Duration = Duration::from_millis(400);
 /// Duration of a create after `lose`, long enough to kill the controller amid them.
 const CREATE_TIME: Duration = Duration::from_millis(60);
 
-/// The width of the terminal that everybody has.
+/// The width of the narrowest usual terminal.
 const COLUMNS: usize = 80;
 
 const STOPPED: &str = "stopped before the end";

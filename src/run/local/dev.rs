@@ -70,7 +70,7 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
         let health = Health::new(metrics::global());
         Some(Manager::start(&config, &options, &health, stop)?)
     };
-    let cause = tell_changes(&server, before, &[stop, &server_stop]);
+    let cause = print_changes(&server, before, &[stop, &server_stop]);
     stop.stop(cause.clone());
     let mut result = match (manager, cause) {
         (Some(manager), _) => finish(manager),
@@ -252,7 +252,7 @@ fn introduce(args: &DevArgs, url: &str, n_documents: usize) {
 }
 
 /// Prints changes until one of the stop signals is given, and returns its cause.
-fn tell_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
+fn print_changes(server: &DevServer, before: u64, stops: &[&Stop; 2]) -> Cause {
     let [stop, server_stop] = stops;
     let mut changes = Changes::default();
     let (mut cursor, mut looked_at) = (before, None);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_knows_all_simulated_controllers() {
+    fn the_flag_accepts_all_simulated_controllers() {
         assert!(simulated_controllers().eq(SIMULATED));
     }
 

@@ -1,5 +1,5 @@
 //! The state of the fixture's cluster, and its changes: by the daemon's writes, and by pods that
-//! become Ready and unready. An object is made of its number whenever somebody reads it.
+//! become Ready and unready. Each read makes the object anew from its number.
 //!
 //! Each lock is held for a few operations only, except that of the watches: a change is sent under
 //! it, so that versions arrive in their order, and a slow reader of pods delays their changes.

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
 
-    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing` and `giants`.
+    /// Scenarios to run; by default all but `soak`, `small`, `quota`, `failing` and `large-sets`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -27,9 +27,9 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 60)]
     pub(crate) soak_minutes: u64,
 
-    /// Numbers of ReplicaSets with 2,000 pods in the scenario `giants`, one run each.
+    /// Numbers of ReplicaSets with 2,000 pods in the scenario `large-sets`, one run each.
     #[arg(long, value_delimiter = ',', default_values_t = [5, 50, 500])]
-    pub(crate) giants: Vec<usize>,
+    pub(crate) large_sets: Vec<usize>,
 
     /// Number of ReplicaSets with one pod in the scenario `small`, each beside nine old revisions.
     #[arg(long, default_value_t = 2000)]
@@ -95,7 +95,7 @@ pub(crate) enum Scenario {
     /// Pods created for a node that rejects them all, and the time until all run afterwards.
     Failing,
     /// Time from a new ReplicaSet to its pod beside many large ones, with and without a rate limit.
-    Giants,
+    LargeSets,
 }
 
 impl Options {
@@ -106,7 +106,7 @@ impl Options {
                 | Scenario::Small
                 | Scenario::Quota
                 | Scenario::Failing
-                | Scenario::Giants
+                | Scenario::LargeSets
         );
         (self.scenarios.is_empty() && !is_apart) || self.scenarios.contains(&scenario)
     }

@@ -1,7 +1,7 @@
 //! The scenarios that both contestants run.
 
 mod failing;
-mod giants;
+mod large_sets;
 mod latency;
 mod loss;
 mod quota;
@@ -118,8 +118,8 @@ pub(crate) fn run_all(
     if stage.includes(Scenario::Failing) {
         failing::all(&mut stage)?;
     }
-    if stage.includes(Scenario::Giants) && contestant.name == OURS {
-        giants::all(&mut stage)?;
+    if stage.includes(Scenario::LargeSets) && contestant.name == OURS {
+        large_sets::all(&mut stage)?;
     }
     Ok(())
 }

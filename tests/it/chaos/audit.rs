@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{number_at, resource_version, text_at};
 
-/// Bodies of the writes that are judged, and no more: an hour's log shall fit the disk.
+/// Bodies of the writes that are judged, and no more: an hour's log must fit the disk.
 pub(super) const POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy

@@ -243,7 +243,7 @@ fn a_delete_of_a_failed_pod_that_is_kept_is_found() {
 }
 
 #[test]
-fn a_delete_of_a_strange_pod_is_found() {
+fn a_delete_of_a_foreign_pod_is_found() {
     let deleted = scaled_up().pod(FOREIGN, "Pending").delete(FOREIGN);
     deleted.check(&TERMS, "no ReplicaSet owns");
 }

@@ -22,7 +22,7 @@ pub(super) enum Fault {
     TwoServers,
     /// kill -9 of API server, etcd or both.
     Servers,
-    /// etcd goes back to an earlier state. The daemon ends, or is killed if no list shows it.
+    /// etcd returns to an earlier state. The daemon ends, or is killed if no list shows it.
     Restore,
     /// kube-controller-manager takes turns by a shared lease; either is killed or terminated.
     Successor,

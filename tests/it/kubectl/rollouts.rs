@@ -102,7 +102,7 @@ fn go_through_a_tutorial(rig: &Rig) {
 }
 
 #[test]
-fn a_deployment_rolls_out_scales_pauses_and_goes_back() {
+fn a_deployment_rolls_out_scales_pauses_and_rolls_back() {
     for kubectl in kubectls() {
         go_through_a_tutorial(&Rig::start(kubectl, true));
     }

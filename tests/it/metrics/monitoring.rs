@@ -100,7 +100,7 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
         let word = expression[..at].rsplit(|c| !is_word(c)).next();
         found.extend(word.filter(|word| !word.is_empty()).map(str::to_owned));
     }
-    // Without a selector only our own names can be told from functions and labels.
+    // Without a selector only our own names can be distinguished from functions and labels.
     let words = expression.split(|c| !is_word(c));
     let own = words.filter(|word| word.starts_with("replicaset_controller_"));
     found.extend(own.map(str::to_owned));

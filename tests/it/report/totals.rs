@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Line, lines, table};
 use crate::tidy::rust_files;
 
-/// What stands before a property in a comment.
+/// What precedes a property in a comment.
 const PROPERTY: &str = "PROPERTY P";
 
 /// A row for each value of `group`, or for each figure of the whole record: the sum of its values,

@@ -60,7 +60,7 @@ fn connect(
 }
 
 #[test]
-fn refused_certificates_and_long_chains_end_the_connection() {
+fn rejected_certificates_and_long_chains_end_the_connection() {
     let folder = tempfile::tempdir().expect("a folder");
     let (known, unknown) = (Authority::new(), Authority::new());
     let front = front(folder.path(), &known);

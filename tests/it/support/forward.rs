@@ -1,5 +1,5 @@
 //! Forwards requests to a real API server with the controller's credentials. The dev server's
-//! recorder and fault layer stand in front.
+//! recorder and fault layer are in front.
 //!
 //! Runs on the proxy's connection threads. Each watch and list adds a thread `forward-N` that reads
 //! from the API server.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Responds with this status error instead of forwarding the request.
 pub(crate) fn status_error(code: u16, reason: &str, message: &str) -> Action {
-    Action::refuse(Status::new(code, reason, message))
+    Action::reject(Status::new(code, reason, message))
 }
 
 /// Responds 403 Forbidden.

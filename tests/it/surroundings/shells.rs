@@ -114,7 +114,7 @@ const STREAMS: &[Shell] = &[
         "",
     ),
     shell(
-        "a reader of the log that goes",
+        "a reader of the log that ends",
         r#"mkfifo log; (: <log) & exec "$@" 2>log"#,
         Runs,
         "",
@@ -220,7 +220,7 @@ const PLACES: &[Shell] = &[
         "",
     ),
     shell(
-        "children of somebody else",
+        "children of another process",
         r#"sleep 0.1 & exec "$@""#,
         Runs,
         "",
@@ -331,6 +331,6 @@ fn a_plugin_works_where_the_parent_ignores_its_children() {
 }
 
 #[test]
-fn unusual_places_and_parents_are_harmless() {
+fn unusual_folders_and_parents_are_harmless() {
     check(PLACES);
 }

@@ -1,4 +1,4 @@
-// A stand for etcd in the rig: it takes the command line that tests/control-plane/run.sh has for
+// A replacement of etcd in the rig: it takes the command line that tests/control-plane/run.sh has for
 // etcd, and serves the port from kine on SQLite, with k3s's settings of the database. On the same
 // port it serves etcd's JSON API, which kine lacks and by which the chaos test reads its chronicle.
 package main

@@ -3,7 +3,7 @@
 #
 # Makes a cluster by kwokctl as the manual's page on installing says, with the binaries of
 # tests/control-plane, and one with kube-controller-manager's own ReplicaSet controller after it.
-# deployment: a Deployment gets PODS pods (1000), is rolled out, and goes to zero. room: SETS
+# deployment: a Deployment gets PODS pods (1000), is rolled out, and is scaled to zero. room: SETS
 # ReplicaSets (500) want 40 pods each on nodes that run 2,200, the controller is killed, pods are
 # deleted, the sets shrink to what fits. autoscaler: a Deployment follows a load for four minutes.
 # Prints the times of both and what the controllers sent. K8S

@@ -29,7 +29,7 @@ func ReadyPods(ctx context.Context, client kubernetes.Interface, namespace, sele
 	return ready, nil
 }
 
-// Renew deletes each pod, and waits for its successor before it goes on.
+// Renew deletes each pod, and waits for its successor before it continues.
 func Renew(ctx context.Context, client kubernetes.Interface, namespace, selector string) error {
 	pods, err := ReadyPods(ctx, client, namespace, selector)
 	if err != nil {

@@ -42,7 +42,7 @@ func main() {
 		must(register(client, name))
 	}
 
-	// A resync tries again what a conflict or an absent namespace has refused.
+	// A resync tries again what a conflict or an absent namespace has rejected.
 	factory := informers.NewSharedInformerFactory(client, time.Second)
 	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(pod any) { tell(client, pod.(*core.Pod)) },

@@ -402,7 +402,7 @@ fn a_pod_of_another_kind_with_our_uid_is_kept_as_upstream_does() {
 }
 
 #[test]
-fn a_pod_that_goes_away_is_not_adopted() {
+fn a_deleted_pod_is_not_adopted() {
     let rs = replica_set("web", 1);
     let going = Pod {
         deletion: Some(seconds_ago(0)),

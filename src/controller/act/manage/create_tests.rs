@@ -10,8 +10,8 @@ use crate::controller::testing::{
 use crate::stdx::clock::Clock;
 use crate::writes::WriteError;
 
-/// The names that a daemon draws for the pods of `rs`; another one draws the same.
-fn names_drawn_for(rs: &ReplicaSet) -> Vec<String> {
+/// The names that a daemon chooses for the pods of `rs`; another one chooses the same.
+fn names_chosen_for(rs: &ReplicaSet) -> Vec<String> {
     let twin = fixture(rs, []);
     twin.sync_ok("web");
     creates(&twin)
@@ -134,9 +134,9 @@ fn a_rejected_create_is_retried_under_its_name() {
 /// A daemon that is killed and restarted uses the first names of the sequence, so those must be the
 /// creates in progress.
 #[test]
-fn unsent_names_are_drawn_next() {
+fn unsent_names_are_chosen_next() {
     let rs = replica_set("web", 7);
-    let first = names_drawn_for(&rs);
+    let first = names_chosen_for(&rs);
     let fixture = fixture(&rs, []);
     fixture
         .writes
@@ -152,7 +152,7 @@ fn unsent_names_are_drawn_next() {
 #[test]
 fn a_pod_shown_after_the_plan_takes_up_its_create() {
     let rs = replica_set("web", 3);
-    let names = names_drawn_for(&rs);
+    let names = names_chosen_for(&rs);
     let after = fixture(&rs, [pod("orphan")]);
     let shown = owned_pod(&names[0], &rs);
     after.writes.set_live_replica_set(Ok(rs.clone()));
@@ -175,7 +175,7 @@ fn a_pod_shown_after_the_plan_takes_up_its_create() {
 #[test]
 fn the_name_of_a_pod_adopted_by_this_sync_is_not_chosen() {
     let rs = replica_set("web", 2);
-    let names = names_drawn_for(&rs);
+    let names = names_chosen_for(&rs);
     let after = fixture(&rs, [pod(&names[0])]);
     after.writes.set_live_replica_set(Ok(rs.clone()));
     let (cache, adopted) = (after.cache.clone(), owned_pod(&names[0], &rs));
@@ -193,7 +193,7 @@ fn the_name_of_a_pod_adopted_by_this_sync_is_not_chosen() {
 #[test]
 fn names_of_cached_foreign_pods_are_not_chosen() {
     let rs = replica_set("web", 2);
-    let names = names_drawn_for(&rs);
+    let names = names_chosen_for(&rs);
     let foreign = Pod {
         key: key(&names[0]),
         controller: Some(controller_ref("StatefulSet", "db", "uid-db")),

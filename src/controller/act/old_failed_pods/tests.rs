@@ -88,7 +88,7 @@ fn a_failing_create_does_not_keep_them() {
 }
 
 #[test]
-fn the_status_goes_first() {
+fn the_status_is_written_first() {
     let (fixture, _) = with_failed(3);
     fixture.sync_ok("web");
     let writes = fixture.writes.take();
@@ -114,7 +114,7 @@ fn they_do_not_shorten_the_back_off_of_a_failing_sync() {
 }
 
 #[test]
-fn the_oldest_go_first_a_few_per_sync() {
+fn the_oldest_are_deleted_first_a_few_per_sync() {
     let (fixture, rs) = with_failed(11);
     fixture.sync_ok("web");
     let first = discarded(&fixture);
@@ -168,7 +168,7 @@ fn they_take_only_what_the_rate_limit_has_to_spare() {
 }
 
 #[test]
-fn replicas_go_first() {
+fn needed_pods_come_first() {
     let rs = keeps_one(1);
     let fixture = fixture(&rs, [failed(0, &rs, 9000), failed(1, &rs, 8000)]);
     fixture.sync_ok("web");

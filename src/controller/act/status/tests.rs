@@ -425,7 +425,7 @@ fn f_23_a_failing_update_is_tried_twice_with_a_read_in_between() {
 
 /// An old revision that adopts a pod.
 #[test]
-fn a_replica_set_at_rest_is_read_before_its_status_is_written() {
+fn a_settled_replica_set_is_read_before_its_status_is_written() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 0));
     rs.status.observed_generation = rs.generation;
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
@@ -455,7 +455,7 @@ fn f_25_a_failing_read_ends_it() {
 
 /// DIFFERS from upstream, which writes the counts of the old object into the new one.
 #[test]
-fn the_second_update_never_goes_to_another_object() {
+fn the_second_update_never_changes_another_object() {
     let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
     let mut another = rs.clone();
     another.uid = "uid-new".into();
@@ -577,7 +577,7 @@ fn a_new_generation_is_written_at_once() {
 
 /// Be it a scale-up or a scale-down.
 #[test]
-fn the_pause_after_a_status_counts_the_pods_there_or_wanted() {
+fn the_pause_after_a_status_counts_the_pods_there_or_desired() {
     for (replicas, n_pods) in [(100, 3), (3, 100)] {
         let fixture = Fixture::with_status_interval(Duration::from_secs(1));
         let rs = Arc::new(replica_set("web", replicas));

@@ -1,6 +1,6 @@
 //! Expectations that the watch did not fulfil in time.
 
-mod take_over;
+mod failover;
 mod unknown;
 
 use std::sync::Arc;
@@ -159,7 +159,7 @@ fn an_expired_expectation_acts_at_once_if_the_cache_is_current() {
 }
 
 #[test]
-fn a_pod_that_goes_during_the_list_is_not_waited_for() {
+fn a_pod_deleted_during_the_list_is_not_waited_for() {
     let rs = replica_set("web", 1);
     let pods = ["a", "b"].map(|name| owned_pod(name, &rs));
     let fixture = fixture(&rs, pods.clone());

@@ -136,7 +136,7 @@ fn an_unlisted_phase_ranks_as_pending() {
 }
 
 #[test]
-fn e_08_a_shorter_ready_time_goes_first_below_the_rank() {
+fn e_08_a_shorter_ready_time_comes_first_below_the_rank() {
     check((ready(Some(0), None), 1), (ready(Some(MONTH), None), 1));
     check((ready(Some(0), None), 2), (ready(Some(MONTH), None), 1));
     check((ready(None, None), 1), (ready(Some(0), None), 1));
@@ -144,7 +144,7 @@ fn e_08_a_shorter_ready_time_goes_first_below_the_rank() {
 }
 
 #[test]
-fn e_09_more_restarts_go_first_if_rank_and_times_are_equal() {
+fn e_09_more_restarts_come_first_if_rank_and_times_are_equal() {
     let often = restarted(ready(Some(0), None), 9001);
     check((often.clone(), 1), (ready(Some(0), None), 1));
     check((ready(Some(0), None), 2), (often, 1));
@@ -160,7 +160,7 @@ fn e_09_more_restarts_go_first_if_rank_and_times_are_equal() {
 }
 
 #[test]
-fn e_11_the_younger_goes_first_if_rank_is_equal() {
+fn e_11_the_younger_comes_first_if_rank_is_equal() {
     let (young, old) = (ready(Some(MONTH), Some(0)), ready(Some(MONTH), Some(MONTH)));
     check((young.clone(), 1), (old.clone(), 1));
     check((old, 2), (young.clone(), 1));
@@ -168,7 +168,7 @@ fn e_11_the_younger_goes_first_if_rank_is_equal() {
 }
 
 #[test]
-fn e_12_the_lower_cost_goes_first_whatever_the_rank() {
+fn e_12_the_lower_cost_comes_first_whatever_the_rank() {
     check((cost(10), 2), (cost(100), 1));
     check((cost(10), 1), (cost(100), 2));
     check((cost(-5), 1), (cost(0), 2));
@@ -195,7 +195,7 @@ fn ages_in_the_future_come_before_all_others() {
 }
 
 #[test]
-fn in_one_age_bucket_the_smaller_uid_goes_first() {
+fn in_one_age_bucket_the_smaller_uid_comes_first() {
     let pod = |uid: &str, hours: i64, restarts| Pod {
         uid: Uid::new(uid),
         ..restarted(ready(Some(hours * HOUR), None), restarts)

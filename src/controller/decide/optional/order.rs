@@ -1,14 +1,14 @@
 //! The preferences of `scale-down-order`: which pods of one class are deleted first. Pure.
 //!
 //! A class is a run of pods that upstream's order considers equal by assignment, phase, readiness
-//! and deletion cost. Only in the class of which some pods are deleted and some stay, a preference
-//! decides which; pods that it considers equal are ordered as upstream does.
+//! and deletion cost. A preference decides only within the class of which some pods are deleted and
+//! some stay; pods that it considers equal are ordered as upstream does.
 //!
 //! | preferences | choice |
 //! |---|---|
 //! | `spread` | one pod at a time, from the domain with most pods, recounted after each |
 //! | `consolidate` | nodes that can be emptied, smallest first; then from nodes with fewest pods |
-//! | `spread,consolidate` | `spread` says how many of each domain, `consolidate` says which |
+//! | `spread,consolidate` | `spread` decides how many of each domain, `consolidate` which |
 //! | `consolidate,spread` | as `consolidate`; among equal nodes, from the domain with most pods |
 //!
 //! The cost is O(n log n) for n pods, besides the count of pods per node.
@@ -56,9 +56,9 @@ pub enum NodePods {
     Active(usize),
 }
 
-/// Where pods are, as far as the preferences matter.
+/// The domains of `spread`.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Topology {
     order: ScaleDownOrder,
     /// The label that names the domain; `None` if each node is one.
     pub label: Option<String>,
@@ -67,7 +67,7 @@ pub struct Places {
 /// The counts without the pods that were chosen already.
 #[derive(Debug)]
 struct Surroundings {
-    places: Places,
+    topology: Topology,
     domains: Tally,
     /// Active pods of all owners. Stays empty unless a preference is `consolidate`.
     nodes: Tally,
@@ -145,9 +145,9 @@ fn reordered(class: &[RankedPod], chosen: &[Chosen]) -> impl Iterator<Item = Pre
     })
 }
 
-impl Places {
-    /// Places by the topology of the template's own constraints, or else by zone; by node if no pod
-    /// carries that label.
+impl Topology {
+    /// The domain label is the topology key of the template's own constraint, else the zone's. Each
+    /// node is a domain if no pod has that label.
     pub fn of(pods: &[Arc<Pod>], context: &DeletionContext<'_>) -> Self {
         let (order, rs) = (context.preferences, context.rs);
         let key = || rs.topology_key().unwrap_or_else(|| ZONE.to_owned());
@@ -168,24 +168,24 @@ impl Places {
 }
 
 impl Surroundings {
-    /// Counts the active pods but these that are gone, and for `consolidate` those of all owners.
+    /// Counts the active pods without `gone`, and for `consolidate` those of all owners.
     fn of<'a>(
         pods: &[Arc<Pod>],
         gone: impl Iterator<Item = &'a Arc<Pod>>,
         context: &DeletionContext<'_>,
     ) -> Self {
-        let places = Places::of(pods, context);
+        let topology = Topology::of(pods, context);
         let (mut domains, mut nodes) = (Tally::default(), Tally::default());
         for pod in pods {
-            *domains.count_of(places.domain(pod)) += 1;
+            *domains.count_of(topology.domain(pod)) += 1;
         }
-        if places.order.includes(Preference::Consolidate) {
+        if topology.order.includes(Preference::Consolidate) {
             for (node, n_active) in context.related_pods.active_pods_per_node() {
                 *nodes.count_of(Some(&node)) = n_active;
             }
         }
         let mut surroundings = Self {
-            places,
+            topology,
             domains,
             nodes,
         };
@@ -196,26 +196,25 @@ impl Surroundings {
     }
 
     fn remove(&mut self, pod: &Pod) {
-        let domain = self.places.domain(pod);
+        let domain = self.topology.domain(pod);
         let node = pod.node.as_deref();
         for count in [self.domains.count_of(domain), self.nodes.count_of(node)] {
             *count = count.saturating_sub(1);
         }
     }
 
-    /// Chooses `count` pods of a class. Returns none if the preferences have no say, because the
-    /// pods have no node.
+    /// Chooses `count` pods of a class. Returns none if a pod has no node: no preference applies.
     fn choose(&mut self, class: &[RankedPod], count: usize) -> Vec<Chosen> {
         if class.iter().any(|it| it.pod.node.is_none()) {
             return Vec::new();
         }
         let candidate = |ranked: &RankedPod| Candidate {
             node: self.nodes.number_of(ranked.pod.node.as_deref()),
-            domain: self.domains.number_of(self.places.domain(&ranked.pod)),
+            domain: self.domains.number_of(self.topology.domain(&ranked.pod)),
         };
         let candidates: Vec<Candidate> = class.iter().map(candidate).collect();
         let (in_domain, on_node) = (&self.domains.counts, &self.nodes.counts);
-        choose(&candidates, count, self.places.order, in_domain, on_node)
+        choose(&candidates, count, self.topology.order, in_domain, on_node)
     }
 }
 
@@ -346,7 +345,7 @@ fn consolidate(
             (at, because)
         }));
     };
-    // The count may be from a moment later, so it can be lower.
+    // The node's count may be newer than the class, and so lower than the class's own pods.
     let holds_no_other_pod = |lot: &Lot| lot.n_active <= lot.pods.len();
     let (mut whole, mut others): (Vec<Lot>, Vec<Lot>) =
         nodes.into_values().partition(holds_no_other_pod);

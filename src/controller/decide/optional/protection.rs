@@ -50,7 +50,7 @@ impl Marks {
         self == Self::Respected && pod.scale_down == ScaleDownMark::Never
     }
 
-    /// The place of this pod before every other rule: lower is deleted first.
+    /// The rank of this pod before every other rule: lower is deleted first.
     pub fn place_of(self, pod: &Pod) -> u8 {
         match pod.scale_down {
             _ if self == Self::Ignored => 0,
@@ -136,8 +136,13 @@ impl Block {
         if *protected > self.names.len() {
             names += ", …";
         }
+        let pods = if *protected == 1 {
+            "pod has"
+        } else {
+            "pods have"
+        };
         let are = format!(
-            "{protected} pods have the annotation replicaset-controller/scale-down=never \
+            "{protected} {pods} the annotation replicaset-controller/scale-down=never \
              ({names}), {surplus} more than spec.replicas ({})",
             replicas.max(0)
         );

@@ -26,7 +26,7 @@ impl Names {
         take_not_taken(
             Vec::new(),
             count,
-            |more| self.with(|it| it.draw(rs, more)),
+            |more| self.with(|it| it.choose_names(rs, more)),
             is_taken,
         )
     }
@@ -100,9 +100,9 @@ fn a_name_given_back_comes_first_unless_it_is_taken_meanwhile() {
     assert!(!first.contains(&third[0]) && !second.contains(&third[0]));
 }
 
-/// A restarted daemon knows only the version, and must draw the same names.
+/// A restarted daemon knows only the version, and must choose the same names.
 #[test]
-fn names_not_tried_go_with_their_version_and_rejected_ones_stay() {
+fn unsent_names_end_with_their_version_and_rejected_ones_stay() {
     let names = Names::default();
     let first = take(&names, &at("7000"), 3);
     give_back(&names, &first[0], Returned::Rejected);
@@ -114,7 +114,7 @@ fn names_not_tried_go_with_their_version_and_rejected_ones_stay() {
 }
 
 #[test]
-fn a_restarted_daemon_asks_for_the_same_names() {
+fn a_restarted_daemon_sends_the_same_names() {
     let rs = at("7000");
     let before = take(&Names::default(), &rs, 20);
     let stored = [&before[0], &before[1], &before[4]];
@@ -141,19 +141,19 @@ fn no_name_returns_however_often_the_daemon_is_restarted() {
 #[test]
 fn a_new_version_keeps_only_rejected_names() {
     let mut names = OwnWrites::default();
-    let first = names.draw(&at("7000"), 2);
+    let first = names.choose_names(&at("7000"), 2);
     names.forget_versions_before(&"7000".into());
-    assert!(!names.is_over(Instant::now()), "the same version goes on");
+    assert!(!names.is_over(Instant::now()), "the same version continues");
     names.expect(first[..1].iter().cloned(), [], Instant::now());
     names.creation_failed(&first[0], Some(Returned::Rejected));
     names.forget_versions_before(&"7001".into());
-    assert_eq!(names.draw(&at("7001"), 1), first[..1]);
+    assert_eq!(names.choose_names(&at("7001"), 1), first[..1]);
     names.forget_versions_before(&"7002".into());
     assert!(names.is_over(Instant::now()));
 }
 
 #[test]
-fn a_version_that_is_no_number_draws_names_too() {
+fn a_version_that_is_no_number_has_names_too() {
     let names = take(&Names::default(), &at("abc"), 50);
     let different: HashSet<_> = names.iter().collect();
     assert_eq!(different.len(), 50);

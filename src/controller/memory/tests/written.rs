@@ -126,7 +126,7 @@ fn h_10_another_uid_replaces_the_record() {
     check_ready(&store, &versions("5", "1"), true);
 }
 
-/// Upstream returns the record itself; here every write goes through the lock.
+/// Upstream returns the record itself; here every write takes the lock.
 #[test]
 fn h_11_parallel_writers_make_one_record() {
     let (key, owner) = rs();
@@ -153,7 +153,7 @@ fn h_12_a_later_write_is_read_back() {
 }
 
 #[test]
-fn h_13_clear_goes_by_uid() {
+fn h_13_a_record_is_cleared_by_uid() {
     let (web, owner) = rs();
     let store = written(&["10"], &[]);
     store.wrote_at(&key("other"), &owner, Resource::Pods, &"3".into());

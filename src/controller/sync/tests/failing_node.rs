@@ -270,7 +270,7 @@ fn each_step_has_one_event_and_one_condition() {
 }
 
 #[test]
-fn a_restart_forgets_nothing_and_repeats_no_event() {
+fn a_restart_loses_no_state_and_repeats_no_event() {
     let cluster = Cluster::new(10, &[("failed-pod-backoff", "10s..5m")]);
     cluster.advance(Duration::from_secs(35));
     let n_created = cluster.n_created.get();
@@ -300,7 +300,7 @@ fn the_first_pods_and_replacements_of_deleted_pods_do_not_wait() {
     cluster.rejects.set(false);
     cluster.advance(Duration::from_secs(20));
     assert_eq!((cluster.n_created.get(), cluster.n_running()), (5, 5));
-    // Somebody deletes a pod.
+    // Another client deletes a pod.
     let name = cluster.pods.borrow()[0].key.name.to_string();
     cluster.serve(Write::Delete(name));
     cluster.settle();

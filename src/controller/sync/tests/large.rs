@@ -31,7 +31,7 @@ fn pods(n: usize, make: impl Fn(&str) -> Pod) -> Vec<Pod> {
 #[test]
 fn a_sync_of_many_pods_waits_for_a_permit() {
     let (fixture, held) = Fixture::with_held_permit();
-    for (name, replicas) in [("giant", 2000), ("many", 32), ("few", 31), ("none", 0)] {
+    for (name, replicas) in [("large", 2000), ("many", 32), ("few", 31), ("none", 0)] {
         let mut object = replica_set_json(name, replicas);
         object["spec"]["selector"]["matchLabels"] = json!({"app": name});
         object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
@@ -39,22 +39,22 @@ fn a_sync_of_many_pods_waits_for_a_permit() {
     }
     work(&fixture);
     fixture.assert_counts(31, 0, 0);
-    for name in ["giant", "many"] {
+    for name in ["large", "many"] {
         assert!(fixture.queue.state_of(&key(name)).is_waiting, "{name}");
     }
     fixture.queue.done(&held);
     work(&fixture);
     fixture.assert_counts(31 + 500 + 32, 0, 0);
     // With open expectations no pods are due, and a status waits for no large sync.
-    fixture.controller.enqueue(&key("giant"));
-    assert_eq!(fixture.queue.try_get(), Some(key("giant")));
+    fixture.controller.enqueue(&key("large"));
+    assert_eq!(fixture.queue.try_get(), Some(key("large")));
     assert_eq!(fixture.queue.len(), 0);
 }
 
 #[test]
 fn with_a_small_burst_no_sync_is_large() {
     let fixture = Fixture::with_burst(31);
-    fixture.deliver_replica_set(replica_set("giant", 2000));
+    fixture.deliver_replica_set(replica_set("large", 2000));
     work(&fixture);
     let figures = fixture.controller.inspector().totals().expected;
     assert_eq!(figures, (31, 0));
@@ -107,7 +107,7 @@ fn a_loss_is_written_without_a_permit() {
 }
 
 #[test]
-fn after_a_take_over_a_loss_waits_for_no_large_sync() {
+fn after_a_failover_a_loss_waits_for_no_large_sync() {
     let mut rs = replica_set("web", 100);
     rs.status.replicas = 5;
     rs.status.observed_generation = 1;
@@ -118,7 +118,7 @@ fn after_a_take_over_a_loss_waits_for_no_large_sync() {
     let left = pods(5, |name| owned_pod(name, &rs)).split_off(1);
     fixture.writes.set_live_pods(left);
     fixture.writes.set_live_versions("20", "20");
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture.deliver_pod_deleted(owned_pod("p0", &rs));
     work(&fixture);
     fixture.assert_counts(0, 0, 0);
@@ -126,7 +126,7 @@ fn after_a_take_over_a_loss_waits_for_no_large_sync() {
     assert_eq!(reported.first().map(|status| status.replicas), Some(4));
 }
 
-/// A failed status write costs a back-off, but no place among those that wait.
+/// A failed status write costs a back-off, but not its position in the queue.
 #[test]
 fn a_status_that_cannot_be_written_keeps_no_large_sync_waiting() {
     let mut rs = with_status(

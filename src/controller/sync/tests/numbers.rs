@@ -43,7 +43,7 @@ fn h_22_skipped_syncs_are_counted_by_lagging_cache() {
 }
 
 #[test]
-fn e_26_a_partial_delete_measures_each_ready_pod_that_goes() {
+fn e_26_a_partial_delete_measures_each_ready_pod_deleted() {
     let rs = replica_set("web", 1);
     let aged = |name: &str, seconds| {
         let mut pod = ready_pod(name, &rs);

@@ -252,7 +252,7 @@ fn a_spec_that_went_back_ends_the_wait_for_the_order() {
 }
 
 #[test]
-fn without_protection_the_choice_goes_on_after_the_wait() {
+fn without_protection_the_choice_continues_after_the_wait() {
     let (fixture, _, _) = marked_before_the_order("off");
     waits(&fixture, &[]);
     fixture.queued_after(SETTLED);

@@ -203,7 +203,7 @@ fn a_template_that_cannot_be_read_has_no_topology() {
 }
 
 #[test]
-fn only_a_replica_set_at_rest_is_cached_without_its_spec() {
+fn only_a_settled_replica_set_is_cached_without_its_spec() {
     let at = |replicas: i32, status: Value| {
         let mut object = sample();
         object["spec"]["replicas"] = replicas.into();

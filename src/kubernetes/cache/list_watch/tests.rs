@@ -456,7 +456,7 @@ fn a_streamed_list_without_an_end_is_always_read_in_pages() {
 }
 
 #[test]
-fn a_streamed_list_may_take_as_long_as_it_goes_on() {
+fn a_streamed_list_may_take_as_long_as_it_progresses() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     for _ in 0..100 {

@@ -138,7 +138,7 @@ impl EndWarning {
     pub(super) fn for_token(authorization: &HeaderValue) -> Self {
         let Claims { begin, end, .. } = Claims::of(authorization);
         let at = end.map(|end| {
-            // The kubelet replaces a token after four fifths of its life, which may be an hour.
+            // The kubelet replaces a token after four fifths of its lifetime, which may be an hour.
             let life = begin.map_or(Duration::MAX, |begin| {
                 end.duration_since(begin).unsigned_abs()
             });

@@ -80,7 +80,9 @@ fn the_path_of_the_servers_url_is_the_prefix() {
 fn a_rejected_request_is_a_status_error_and_sent_once() {
     let server = always(404, "content-type: application/json\r\n", NOT_FOUND);
     let (client, _) = client_of(&server);
-    let error = client.send(&Request::get("/a")).expect_err("it is refused");
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("it is rejected");
     assert!(error.status().is_some_and(Status::is_not_found) && !error.is_unsent());
     assert_eq!(error.to_string(), "pods \"a\" not found");
     assert_eq!(server.remaining().len(), 1);
@@ -192,7 +194,7 @@ fn a_brief_retry_leaves_a_longer_wait_to_the_caller() {
         let (client, _) = client_of(&server);
         let post = Request::post("/a").body("application/json", "{}");
         let error = client.send(&post.retried_briefly());
-        let error = error.expect_err("it is refused");
+        let error = error.expect_err("it is rejected");
         let retry_after = error.status().and_then(Status::retry_after);
         (server.remaining().len(), retry_after.map(|it| it.as_secs()))
     };
@@ -230,7 +232,7 @@ fn an_unsent_retry_does_not_make_the_write_unsent() {
         };
         let (client, _) = client(&ClientConfig::plain(&server.url()), &options);
         let post = Request::post("/a").body("application/json", "{}");
-        let error = client.send(&post).expect_err("it is refused or not sent");
+        let error = client.send(&post).expect_err("it is rejected or not sent");
         let n_sent = server.remaining().len();
         assert_eq!(error.is_unsent(), n_sent == 0, "{n_sent} sent: {error}");
     }
@@ -302,7 +304,9 @@ fn a_status_error_without_retry_after_is_not_retried() {
     for code in [429, 500] {
         let server = always(code, "", "busy");
         let (client, _) = client_of(&server);
-        let error = client.send(&Request::get("/a")).expect_err("it is refused");
+        let error = client
+            .send(&Request::get("/a"))
+            .expect_err("it is rejected");
         assert_eq!(error.status().map(crate::api::Status::code), Some(code));
         assert_eq!(server.remaining().len(), 1);
     }
@@ -312,7 +316,9 @@ fn a_status_error_without_retry_after_is_not_retried() {
 fn retries_are_limited_and_stop_ends_them_with_the_error() {
     let server = always(429, "Retry-After: 0\r\n", "");
     let (client, _) = client_of(&server);
-    let error = client.send(&Request::get("/a")).expect_err("it is refused");
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("it is rejected");
     assert!(error.status().is_some_and(Status::is_too_many_requests));
     assert_eq!(server.remaining().len(), 11);
 
@@ -340,7 +346,7 @@ fn j_10_a_refused_connection_is_recognised_and_unsent() {
 
 #[test]
 fn an_unknown_host_is_unsent_and_not_refused() {
-    // A label this long is refused without asking the network.
+    // A label this long is rejected without asking the network.
     let url = format!("http://{}.invalid", "x".repeat(64));
     let (client, _) = client(&ClientConfig::plain(&url), &unlimited());
     let error = client
@@ -439,7 +445,7 @@ fn each_client_has_its_throttle_and_stop_ends_its_waits() {
     assert_eq!(server.remaining().len(), 2);
     events
         .send(&Request::get("/lease"))
-        .expect("what need not wait goes even now");
+        .expect("what need not wait is sent even now");
 }
 
 #[test]
@@ -489,7 +495,7 @@ fn check_retry(code: u16, reason: &str, is_open: bool) {
     let (client, _) = client_of(&server);
     for request in [Request::post("/a"), Request::delete("/a")] {
         let request = request.body("application/json", "{}");
-        let error = client.send(&request).expect_err("it is refused");
+        let error = client.send(&request).expect_err("it is rejected");
         assert_eq!(error.leaves_outcome_open(), is_open, "{code}: {error}");
     }
     assert_eq!(server.remaining().len(), 4);
@@ -507,7 +513,7 @@ fn a_rejected_retry_leaves_the_outcome_open() {
 }
 
 #[test]
-fn only_a_write_with_an_open_outcome_hides_a_later_refusal() {
+fn only_a_write_with_an_open_outcome_hides_a_later_rejection() {
     let post = Request::post("/a").body("application/json", "{}");
     for (request, first) in [(post, 429), (Request::get("/a"), 504)] {
         let n_tries = AtomicUsize::new(0);
@@ -518,7 +524,7 @@ fn only_a_write_with_an_open_outcome_hides_a_later_refusal() {
             })
         });
         let (client, _) = client_of(&server);
-        let error = client.send(&request).expect_err("it is refused");
+        let error = client.send(&request).expect_err("it is rejected");
         let status = error.status().expect("a status");
         assert_eq!(status.code(), 403, "{error}");
         assert_eq!(server.remaining().len(), 2);

@@ -66,7 +66,7 @@ fn a_proxy_that_rejects_means_that_nothing_was_sent() {
     let (client, _) = client(&config.expect("the kubeconfig is good"), &unlimited());
     let error = client
         .send(&Request::get("/a"))
-        .expect_err("the proxy refuses");
+        .expect_err("the proxy rejects it");
     assert!(error.is_unsent() && error.status().is_none(), "{error:?}");
     assert!(error.to_string().contains("403"), "{error}");
 }

@@ -201,7 +201,7 @@ fn a_plugin_runs_again_after_the_server_rejected_its_token() {
     assert!(!format!("{config:?}").contains("old"));
     let (client, stop) = client(&config, &unlimited());
     let post = Request::post("/a").body("application/json", "{}");
-    let error = client.send(&post).expect_err("it is refused");
+    let error = client.send(&post).expect_err("it is rejected");
     assert_eq!(error.status().map(crate::api::Status::code), Some(401));
     home.write("status", r#"{"token": "new"}"#);
     // The plugin does not run again within a second of its last run.

@@ -161,7 +161,7 @@ fn a_rejected_watch_is_a_status_error() {
     let error = client
         .stream_client()
         .open_watch(&watch())
-        .expect_err("it is refused");
+        .expect_err("it is rejected");
     assert!(error.status().is_some_and(Status::is_expired));
 }
 

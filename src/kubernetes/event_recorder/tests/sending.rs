@@ -78,7 +78,7 @@ fn k_05_the_first_occurrence_creates_a_complete_event() {
 }
 
 #[test]
-fn k_08_events_of_cluster_scoped_objects_go_to_default() {
+fn k_08_events_of_cluster_scoped_objects_are_in_default() {
     let fixture = Fixture::new(stored);
     let about = ObjectReference {
         key: ObjectKey::new("", "node-1"),

@@ -95,7 +95,7 @@ fn a_release_is_repeated_until_the_renew_deadline() {
     assert!(rig.elect());
     rig.calls();
     for _ in 0..5 {
-        // For example, somebody labels the Lease.
+        // For example, a user labels the Lease.
         rig.before("update", |server| {
             let (record, _) = server.lease.clone().expect("a lease");
             server.set(&record);

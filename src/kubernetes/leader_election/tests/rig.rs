@@ -345,7 +345,7 @@ impl Rig {
         lock(&self.server).lease = None;
     }
 
-    /// Somebody removes the holder's name from the Lease and keeps the rest.
+    /// A user removes the holder's name from the Lease and keeps the rest.
     pub(super) fn empty_lease(&self) {
         lock(&self.server).empty();
     }

@@ -28,7 +28,7 @@ enum Action {
     TrySlowly(usize),
     /// An attempt; the other elector makes one while such a call is on its way.
     TryAcross(usize, &'static str),
-    /// An attempt; somebody deletes the Lease while such a call is on its way.
+    /// An attempt; a user deletes the Lease while such a call is on its way.
     TryDeleted(usize, &'static str),
     /// A daemon whose last write has ended releases the lease and starts again.
     Release(usize),

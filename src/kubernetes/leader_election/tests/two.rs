@@ -26,9 +26,9 @@ enum Step {
     Lose(bool, bool),
     /// One daemon stops and restarts.
     Release(bool),
-    /// Somebody deletes the Lease.
+    /// A user deletes the Lease.
     Delete,
-    /// Somebody removes the holder's name from the Lease.
+    /// A user removes the holder's name from the Lease.
     Empty,
 }
 
@@ -110,7 +110,7 @@ proptest! {
 
 /// A leader was frozen, or its machine slept, for longer than the lease.
 #[test]
-fn a_leader_that_slept_finds_its_fence_closed_when_it_wakes() {
+fn a_suspended_leader_finds_its_fence_closed_when_it_resumes() {
     let (server, clock) = (Arc::new(Mutex::default()), Arc::new(FakeClock::default()));
     let mut sleeper = Rig::at("a", &server, &clock);
     let mut other = Rig::at("b", &server, &clock);

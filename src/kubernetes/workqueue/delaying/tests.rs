@@ -30,7 +30,7 @@ fn check(limiter: &RateLimiter<&'static str>, key: &'static str, expected: &[u64
 }
 
 #[test]
-fn i_17_exponential_delays_double_per_key_until_forgotten() {
+fn i_17_exponential_delays_double_per_key_until_reset() {
     let (_, limiter) = limiter();
     check(&limiter, "one", &[5, 10, 20, 40, 80]);
     assert_eq!(limiter.num_requeues(&"one"), 5);

@@ -77,7 +77,7 @@ fn i_15_a_jump_brings_keys_in_the_order_of_their_times() {
 }
 
 #[test]
-fn i_16_rate_limited_adds_wait_longer_until_forgotten() {
+fn i_16_rate_limited_adds_wait_longer_until_reset() {
     let fixture = Fixture::new();
     let Fixture { clock, queue } = &fixture;
     let expect_after = |key, delay| {
@@ -115,7 +115,7 @@ fn i_23_no_delay_means_at_once_and_shutdown_means_never() {
 }
 
 #[test]
-fn an_add_says_whether_its_key_is_next() {
+fn an_add_returns_whether_its_key_is_next() {
     let delayed = Delayed::default();
     let now = Instant::now();
     let add = |key, after, priority| delayed.insert(key, now + after, priority);

@@ -7,7 +7,7 @@ use super::{Fixture, MS};
 use crate::workqueue::WorkQueue;
 
 #[test]
-fn keys_of_high_priority_go_first() {
+fn keys_of_high_priority_come_first() {
     let fixture = Fixture::new();
     for key in ["a", "b"] {
         fixture.queue.add_with(key, Priority::Low, Duration::ZERO);
@@ -113,15 +113,15 @@ fn ask(queue: &WorkQueue<&'static str>, key: &'static str) {
 }
 
 #[test]
-fn large_work_goes_after_small_work_and_then_in_turn() {
+fn large_work_follows_small_work_and_then_in_turn() {
     let fixture = with_held_permit();
     let queue = &fixture.queue;
     queue.add_with("status", Priority::Low, Duration::ZERO);
-    ask(queue, "giant");
+    ask(queue, "large");
     queue.add_with("status 2", Priority::Low, Duration::ZERO);
     queue.add("small");
     queue.done(&"held");
-    assert_eq!(fixture.take_all(), ["small", "status", "status 2", "giant"]);
+    assert_eq!(fixture.take_all(), ["small", "status", "status 2", "large"]);
 }
 
 /// Events of a key that waits for a permit would otherwise bring it before small work.
@@ -146,10 +146,10 @@ fn a_key_that_waits_for_a_permit_stays_behind_small_work() {
 fn a_key_that_waits_for_a_permit_gets_no_worker() {
     let fixture = with_held_permit();
     let queue = &fixture.queue;
-    for key in ["giant", "raised", "other"] {
+    for key in ["large", "raised", "other"] {
         ask(queue, key);
     }
-    let state = queue.state_of(&"giant");
+    let state = queue.state_of(&"large");
     assert!(state.is_waiting && !state.is_processing);
     queue.add_with("status", Priority::Low, Duration::ZERO);
     queue.add("raised");
@@ -165,7 +165,7 @@ fn a_key_that_waits_for_a_permit_gets_no_worker() {
     queue.shut_down();
     assert_eq!(queue.get(), None, "it does not wait for others");
     queue.done(&"held");
-    for key in ["giant", "other"] {
+    for key in ["large", "other"] {
         assert_eq!(queue.get(), Some(key));
         assert!(queue.begin_large(&key));
         queue.done(&key);
@@ -176,13 +176,13 @@ fn a_key_that_waits_for_a_permit_gets_no_worker() {
 #[test]
 fn large_work_does_not_starve() {
     let fixture = with_held_permit();
-    ask(&fixture.queue, "giant");
+    ask(&fixture.queue, "large");
     fixture.queue.done(&"held");
     let mut n_others = 0;
     loop {
         fixture.queue.add("small");
         match fixture.take() {
-            Some("giant") => break,
+            Some("large") => break,
             _ => n_others += 1,
         }
         assert!(n_others <= 16);
@@ -193,7 +193,7 @@ fn large_work_does_not_starve() {
 #[test]
 fn waits_for_a_permit_are_not_reported() {
     let fixture = with_held_permit();
-    ask(&fixture.queue, "giant");
+    ask(&fixture.queue, "large");
     fixture.pass(5 * MS);
     assert_eq!(fixture.queue.longest_wait(), Duration::ZERO);
     fixture
@@ -202,7 +202,7 @@ fn waits_for_a_permit_are_not_reported() {
     fixture.pass(2 * MS);
     assert_eq!(fixture.queue.longest_wait(), 2 * MS);
     // It also waits for a small sync, since that add.
-    fixture.queue.add("giant");
+    fixture.queue.add("large");
     fixture.pass(3 * MS);
     assert_eq!(fixture.queue.longest_wait(), 5 * MS);
 }

@@ -27,10 +27,10 @@ pub(super) fn idle(stage: &mut Stage<'_>) -> Result<(), String> {
 /// Measures while another ReplicaSet scales by thousands.
 pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
     let wanted = stage.options.pods;
-    create(stage.cluster, &stage.namespace, "giant", 0)?;
-    stage.observer.expect_pods("giant", wanted);
+    create(stage.cluster, &stage.namespace, "large", 0)?;
+    stage.observer.expect_pods("large", wanted);
     let began = Instant::now();
-    scale(stage.cluster, &stage.namespace, "giant", wanted)?;
+    scale(stage.cluster, &stage.namespace, "large", wanted)?;
     stage
         .observer
         .wait("the first of many pods", PATIENCE, |state| {
@@ -38,7 +38,7 @@ pub(super) fn busy(stage: &mut Stage<'_>) -> Result<(), String> {
         })?;
     let all = Duration::from_secs_f64(number(wanted) / SCALE_UP_RATE);
     let every = (all / PROBES_MAX).max(INTERVAL_MIN);
-    let found = probe(stage, every, |state| state.n_pods_of("giant") < wanted)?;
+    let found = probe(stage, every, |state| state.n_pods_of("large") < wanted)?;
     let n_probes = found.len();
     stage.add("latency busy, probes", number(n_probes));
     if n_probes < BUSY_PROBES_MIN {

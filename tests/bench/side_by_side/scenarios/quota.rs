@@ -80,7 +80,7 @@ fn create_quota(cluster: &Cluster, namespace: &str, pods: usize) -> Result<(), S
     let quota = json!({"metadata": {"name": QUOTA}, "spec": {"hard": {"pods": pods.to_string()}}});
     cluster.post(&path, &quota)?;
     let deadline = Instant::now() + PATIENCE;
-    while free_places(cluster, namespace)?.is_none() {
+    while free_quota(cluster, namespace)?.is_none() {
         if Instant::now() > deadline {
             return Err("no controller fills in the quota".to_owned());
         }
@@ -92,7 +92,7 @@ fn create_quota(cluster: &Cluster, namespace: &str, pods: usize) -> Result<(), S
 }
 
 /// The places that the quota's status shows as free; `None` before it has a status.
-fn free_places(cluster: &Cluster, namespace: &str) -> Result<Option<usize>, String> {
+fn free_quota(cluster: &Cluster, namespace: &str) -> Result<Option<usize>, String> {
     let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA}");
     let quota = cluster.json(&Request::get(path))?;
     let number = |pointer: &str| quota.pointer(pointer)?.as_str()?.parse::<usize>().ok();
@@ -232,7 +232,7 @@ fn free_one(
         let began = Instant::now();
         let looks = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                if free_places(cluster, namespace)?.is_some_and(|free| free > 0) {
+                if free_quota(cluster, namespace)?.is_some_and(|free| free > 0) {
                     return Ok(Some(Instant::now()));
                 }
                 pause(LOOK_EVERY);

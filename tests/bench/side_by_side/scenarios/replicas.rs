@@ -73,8 +73,8 @@ pub(super) fn many(stage: &mut Stage<'_>, mut process: Process) -> Result<Proces
 
 /// Scales one ReplicaSet up to all pods.
 pub(super) fn one(stage: &mut Stage<'_>, process: &Process) -> Result<(), String> {
-    let names = ["giant".to_owned()];
-    create(stage.cluster, &stage.namespace, "giant", 0)?;
+    let names = ["large".to_owned()];
+    create(stage.cluster, &stage.namespace, "large", 0)?;
     up(
         stage,
         process,

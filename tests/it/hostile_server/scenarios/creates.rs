@@ -33,7 +33,7 @@ pub(super) const CREATES: &[Scenario] = &[
         "HTTP code 999 and no reason",
         |_| Reply::whole("999 Odd", "", ""),
     ),
-    row("a create refused in depth", Creates, "[[[[", |_| {
+    row("a create rejected in deep JSON", Creates, "[[[[", |_| {
         Reply::whole("422 Unprocessable Entity", "", deep(400_000))
     }),
     row("a create cut off", Creates, "Peer disconnected", |_| {

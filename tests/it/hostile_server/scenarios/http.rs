@@ -100,13 +100,13 @@ pub(super) const HTTP: &[Scenario] = &[
         ReplicaSets,
         "rejected the request with code 403",
         |_| {
-            let refusal = Reply::whole("403 Forbidden", "", r#"{"kind":"Status","code":403}"#);
+            let rejection = Reply::whole("403 Forbidden", "", r#"{"kind":"Status","code":403}"#);
             let list = Reply::whole(
                 "200 OK",
                 "",
                 r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#,
             );
-            Reply::raw([refusal.bytes, list.bytes].concat(), Then::Next)
+            Reply::raw([rejection.bytes, list.bytes].concat(), Then::Next)
         },
     ),
 ];

@@ -96,7 +96,7 @@ fn a_taken_name_is_retried_if_its_pod_is_unreadable() {
             .on_find_pod(move |_, _| Some(Err(error.clone())));
         fixture.sync("web").expect_err("the read fails");
         let first = creates(&fixture);
-        // Another version draws other names, unless one of them may have created a pod.
+        // Another version chooses other names, unless one of them may have created a pod.
         rs.generation = 2;
         rs.resource_version = "2".into();
         fixture.deliver_replica_set(rs);
@@ -120,7 +120,7 @@ fn a_name_taken_by_a_foreign_pod_is_replaced() {
         fixture
             .writes
             .on_create(|call, _| (call == 0).then(|| Err(already_exists())));
-        // A twin draws the same names in the same order, so it predicts the taken name.
+        // A second record chooses the same names in the same order, so it predicts the taken name.
         let twin = Fixture::new();
         twin.cache_silently(Some(rs.clone()), []);
         twin.sync_ok("web");
@@ -361,7 +361,7 @@ fn a_delete_that_succeeds_at_last_is_not_unknown_any_more() {
 
 /// As after a list that lacks the pod: the event of its deletion may name another owner.
 #[test]
-fn a_delete_of_unknown_outcome_is_forgotten_with_its_pod() {
+fn a_delete_of_unknown_outcome_is_dropped_with_its_pod() {
     let rs = replica_set("web", 1);
     let pods = ["a", "b", "c"].map(|name| owned_pod(name, &rs));
     let fixture = fixture(&rs, pods);
@@ -505,7 +505,7 @@ fn a_deletion_that_may_still_happen_is_preferred() {
 /// The cache may lag by hours, and so show a pod that was deleted long ago.
 /// The pod to be adopted makes one too many, and would go first.
 #[test]
-fn a_deletion_that_may_still_happen_goes_before_an_adopted_pod() {
+fn a_delete_that_may_still_happen_precedes_an_adopted_pod() {
     let rs = replica_set("web", 2);
     let fixture = fixture(&rs, ["a", "b", "c"].map(|name| owned_pod(name, &rs)));
     fixture.writes.on_delete(|_, _| Some(Err(lost())));
@@ -541,7 +541,7 @@ fn an_old_unseen_deletion_is_expected() {
 /// One of two lost creates succeeded, and the pod of the other has failed. If only one more pod is
 /// needed, it is the one that is there.
 #[test]
-fn with_too_many_unknown_names_stored_pods_go_first() {
+fn with_too_many_unknown_names_stored_pods_come_first() {
     let mut rs = replica_set("web", 3);
     let fixture = fixture(&rs, []);
     fixture
@@ -601,7 +601,7 @@ fn a_pod_that_arrives_while_names_are_chosen_counts() {
 }
 
 #[test]
-fn with_too_many_unknown_deletes_gone_pods_go_first() {
+fn with_too_many_unknown_deletes_gone_pods_come_first() {
     let (fixture, mut rs, pods, unknown) = two_unknown_deletions();
     let gone = unknown.iter().max().expect("two names").clone();
     rs.replicas = 2;

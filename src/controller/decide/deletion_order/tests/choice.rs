@@ -134,7 +134,7 @@ fn e_16_all_of_them_stay_in_their_order() {
 }
 
 #[test]
-fn e_17_those_that_are_not_ready_go_first() {
+fn e_17_those_that_are_not_ready_are_deleted_first() {
     check(&[ready("a", "n"), running("b")], 1, &["b"]);
     check(
         &[ready("a", "n"), running("b"), running("c")],
@@ -180,7 +180,7 @@ fn e_22_only_active_pods_make_a_node_crowded() {
 }
 
 #[test]
-fn pods_whose_deletion_may_have_happened_go_before_all_others() {
+fn pods_whose_deletion_may_have_happened_precede_all_others() {
     let pods = [running("a"), ready("b", "n"), ready("c", "n"), running("d")];
     let related = Related(Vec::new());
     assert_eq!(choose(&pods, 1, &Unused, &["uid-c"]), ["c"]);

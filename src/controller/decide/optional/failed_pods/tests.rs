@@ -421,7 +421,7 @@ fn the_condition_changes_once_per_round() {
 }
 
 #[test]
-fn a_failed_request_goes_before_a_back_off() {
+fn a_failed_request_precedes_a_back_off() {
     let rs = replica_set("web", 3);
     let failure = Failure {
         plan: Plan::Create(1),

@@ -181,7 +181,7 @@ fn the_topology_is_the_templates_own() {
 }
 
 #[test]
-fn readiness_and_deletion_cost_go_before_preferences() {
+fn readiness_and_deletion_cost_precede_preferences() {
     let cost = |deletion_cost, pod: Pod| Pod {
         deletion_cost,
         ..pod

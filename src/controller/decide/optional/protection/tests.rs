@@ -137,7 +137,7 @@ fn without_protection_marks_have_no_effect() {
 }
 
 #[test]
-fn never_is_not_chosen_and_first_goes_first() {
+fn never_is_not_chosen_and_first_comes_first() {
     check("n..", 1, on(), "bc", 0);
     check("n.f", 2, on(), "c", 0);
     check("nf.f", 2, on(), "bd", 0);
@@ -183,7 +183,7 @@ fn the_burst_limits_what_protection_leaves() {
 
 /// A delete of unknown outcome is retried first, but not if its pod was annotated since.
 #[test]
-fn an_unresolved_delete_goes_first_unless_the_pod_is_protected() {
+fn an_unresolved_delete_is_first_unless_the_pod_is_protected() {
     let rs = replica_set("web", 3);
     assert_eq!(names(&decide(&rs, "..f.", on(), &["uid-d"])), "d");
     assert_eq!(names(&decide(&rs, "..fn", on(), &["uid-d"])), "c");
@@ -203,7 +203,10 @@ fn after_the_timeout_protected_pods_are_deleted_last() {
     blocked_for(&mut rs, 60);
     let after = decide(&rs, "nn.", with_timeout(minute), &[]);
     assert_eq!(after.plan, Plan::Delete(2));
-    assert!(names(&after).contains('c'), "the unmarked pod goes first");
+    assert!(
+        names(&after).contains('c'),
+        "the unmarked pod is deleted first"
+    );
     assert!(after.effects.block.as_ref().is_some_and(Block::is_over));
     // In bursts, so that several syncs see the same block.
     assert_eq!(
@@ -271,7 +274,7 @@ fn shown(rs: &ReplicaSet, marks: &str, policy: &Policy, replicas: i32) -> Vec<Co
 }
 
 #[test]
-fn the_condition_comes_and_goes_with_the_block() {
+fn the_condition_begins_and_ends_with_the_block() {
     let mut rs = replica_set("web", 1);
     rs.status.replicas = 5;
     rs.status.observed_generation = rs.generation;

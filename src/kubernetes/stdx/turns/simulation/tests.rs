@@ -1,4 +1,4 @@
-//! The scheduler by itself: threads that wait, are killed and stand still.
+//! The scheduler by itself: threads that wait, are killed and are paused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

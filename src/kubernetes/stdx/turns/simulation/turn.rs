@@ -58,7 +58,7 @@ pub(super) enum Status {
 }
 
 #[derive(Default)]
-/// Tells a thread that it has the turn.
+/// Notifies a thread that it has the turn.
 pub(super) struct Baton {
     has_turn: Mutex<bool>,
     passed: Condvar,

@@ -1,6 +1,6 @@
 // Command types prints the table of the API's Go types that the dev server reads
 // (src/devserver/types.txt): those of every kind in the table of src/devserver/resource.rs, which
-// is the argument, and what they refer to. `make api-types` runs it. The Go types tell more than
+// is the argument, and what they refer to. `make api-types` runs it. The Go types contain more than
 // generated.proto does: which messages JSON has inline, and which zeros it leaves out.
 package main
 
@@ -139,7 +139,7 @@ func add(of reflect.Type) string {
 	return name
 }
 
-// The type in the table, and whether Go tells its zero from its absence.
+// The type in the table, and whether Go distinguishes its zero value from its absence.
 func type_of(of reflect.Type) (string, bool) {
 	if kind, known := special[of.Name()]; known && of.Kind() != reflect.Pointer {
 		return kind, false

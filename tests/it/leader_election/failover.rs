@@ -44,7 +44,7 @@ impl Pair {
     }
 
     /// Waits until the standby leads and has written.
-    fn wait_for_take_over(&self) {
+    fn wait_for_failover(&self) {
         let (cluster, user) = (&self.cluster, self.standby.user);
         cluster.eventually("the second leads", || self.standby.leads());
         cluster.eventually("the second writes", || {
@@ -76,7 +76,7 @@ fn l_18_after_a_kill_the_standby_creates_no_pod_twice() {
     let churn = Churn::start(&pair.cluster, "a");
     census.wait_for_seen(40);
     pair.leader.process.kill();
-    pair.wait_for_take_over();
+    pair.wait_for_failover();
     pair.check(churn);
 }
 
@@ -101,7 +101,7 @@ fn l_18_a_leader_frozen_beyond_its_lease_writes_nothing() {
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
     census.wait_for_seen(30);
     pair.leader.process.signal(Signal::SIGSTOP);
-    pair.wait_for_take_over();
+    pair.wait_for_failover();
     pair.leader.process.signal(Signal::SIGCONT);
     let status = pair.leader.process.exit();
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
@@ -110,7 +110,7 @@ fn l_18_a_leader_frozen_beyond_its_lease_writes_nothing() {
 }
 
 #[test]
-fn l_18_l_19_a_leader_cut_off_exits_before_the_take_over() {
+fn l_18_l_19_a_leader_cut_off_exits_before_the_failover() {
     let mut pair = Pair::start();
     let churn = Churn::start(&pair.cluster, "a");
     let census = Census::start(pair.cluster.api(), pair.cluster.stop());
@@ -119,7 +119,7 @@ fn l_18_l_19_a_leader_cut_off_exits_before_the_take_over() {
     let status = pair.leader.process.exit();
     assert_eq!(status.code(), Some(1), "{}", pair.leader.process.log());
     pair.leader.relay.restore();
-    pair.wait_for_take_over();
+    pair.wait_for_failover();
     pair.check(churn);
 }
 
@@ -133,7 +133,7 @@ fn a_stopped_leader_hands_over_at_once() {
     pair.leader.process.signal(Signal::SIGTERM);
     let status = pair.leader.process.exit();
     assert_eq!(status.code(), Some(0), "{}", pair.leader.process.log());
-    pair.wait_for_take_over();
+    pair.wait_for_failover();
     pair.check(churn);
 }
 
@@ -164,7 +164,7 @@ fn a_leader_that_loses_its_lease_to_an_edit_exits() {
 /// leader resumes, its watch of ReplicaSets lags behind that of pods, so by its cache there are
 /// three pods too many.
 #[test]
-fn a_leader_that_resumes_after_a_freeze_deletes_nothing() {
+fn a_leader_that_resumes_after_a_pause_deletes_nothing() {
     let mut pair = Pair::start();
     let (cluster, leader) = (&pair.cluster, &mut pair.leader);
     // Finds the connection of the watch of ReplicaSets by an event larger than any other.

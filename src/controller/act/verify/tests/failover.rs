@@ -15,7 +15,7 @@ fn new_leader(rs: &ReplicaSet) -> Fixture {
     fixture.deliver_bookmarks("10", "10");
     fixture.writes.set_live_replica_set(Ok(rs.clone()));
     fixture.writes.set_live_versions("20", "20");
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture
 }
 
@@ -28,7 +28,7 @@ fn a_standby_enqueues_no_keys() {
     fixture.deliver_pod(owned_pod("x", &rs));
     fixture.deliver_replica_set_deleted(rs.clone());
     assert!(fixture.queued_after(Duration::from_hours(1)).is_empty());
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture.deliver_replica_set(rs);
     assert_eq!(fixture.queued(), ["default/a"]);
 }
@@ -44,7 +44,7 @@ fn changes_seen_as_a_standby_are_not_measured() {
     fixture.deliver_replica_set(rs.clone());
     fixture.deliver_pod(owned_pod("x", &rs));
     fixture.clock.advance(Duration::from_hours(3));
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture.sync_ok("a");
     assert_eq!(fixture.metrics.converge.get_sample_count(), 0);
 }
@@ -122,7 +122,7 @@ fn current_caches_need_no_further_query() {
 
 /// New pods beside a spec from before the previous leader's time, or the reverse.
 #[test]
-fn both_caches_must_be_as_new_as_the_take_over() {
+fn both_caches_must_be_as_new_as_the_failover() {
     for (pods, replica_sets) in [("20", "19"), ("19", "20")] {
         let rs = replica_set("a", 2);
         let fixture = new_leader(&rs);
@@ -157,7 +157,7 @@ fn versions_of_two_histories_are_not_compared() {
 fn a_failed_version_query_is_retried() {
     let rs = replica_set("a", 2);
     let fixture = fixture(&rs, []);
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture.writes.reject_live_versions();
     for _ in 0..3 {
         assert!(fixture.sync("a").is_err());
@@ -172,11 +172,11 @@ fn a_failed_version_query_is_retried() {
 
 /// A new leader queries for the first ReplicaSets, and for none once its caches have advanced.
 #[test]
-fn a_take_over_leaves_no_state() {
+fn a_failover_leaves_no_state() {
     let fixture = Fixture::new();
     fixture.controller.stand_by();
     fixture.deliver_bookmarks("10", "10");
-    fixture.controller.take_over();
+    fixture.controller.failover();
     fixture.writes.set_live_versions("1000", "1000");
     let mut n_queries = 0;
     for n in 0..100 {
