@@ -18,7 +18,7 @@
 //! | query in doubt | an expired expectation is a guess (#88851) | `verify` |
 //! | positions | a stale cache chooses the wrong pod (#126138) | `positions` |
 //! | counts | each event of a large ReplicaSet costs a walk over its pods | `view` |
-//! | priorities and turns | one ReplicaSet or namespace delays all others (#68179) | [`workqueue`] |
+//! | priorities and turns | one ReplicaSet or namespace delays others (#68179) | [`workqueue`] |
 //! | two pools | hanging deletes of one delay the status of others | [`batches`] |
 //! | kinds of rejection | a freed quota is noticed after 16 minutes (#98656) | `rejections` |
 //! | pause of a status | one write for each pod that turns Ready | `status` |

@@ -118,8 +118,8 @@ fn a_single_worker_takes_small_work_before_large() {
 }
 
 /// While 25 requests of large ReplicaSets wait for a token, the request of a new ReplicaSet gets
-/// one after a few of theirs. The limit is one token per second, so that on a slow machine few of them pass before the
-/// daemon sends the request of the new ReplicaSet.
+/// one after a few of theirs. The limit is one token per second, so that on a slow machine few of
+/// them pass before the daemon sends the request of the new ReplicaSet.
 #[test]
 fn replica_sets_take_turns_at_the_rate_limit() {
     let cluster = cluster(ManagerOptions {
