@@ -39,7 +39,7 @@ use crate::stdx::stop::{Cause, Stop};
 use crate::telemetry::{Health, metrics, systemd};
 
 pub use explain::explain;
-pub use logs::{reread_level, sources, start_log, log_ignored};
+pub use logs::{log_ignored, reread_level, sources, start_log};
 
 #[cfg(feature = "devserver")]
 pub use local::local;
