@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::controller::inspect::ReplicaSetFacts;
 use crate::stdx::escape::{escaped, escaped_html};
 
-pub use api_facts::{ApiError, ApiFacts, read_table};
+pub use api_facts::{ApiError, ApiFacts, read_table, rollout};
 pub use model::{Report, Sources};
 pub use report::report;
 

@@ -17,7 +17,7 @@ use crate::store::{Object, State, Store, key_of};
 use crate::table::Form;
 use crate::watch::Watch;
 use crate::write::{Part, create};
-use crate::{apply, body, discovery, structural, subresources, write};
+use crate::{apply, body, discovery, reviews, structural, subresources, write};
 
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -55,7 +55,8 @@ impl ApiServer {
                 None => Ok(page_not_found()),
             };
         };
-        if let Some(response) = discovery::review_response(&target, request) {
+        let review = |state: &State| reviews::response(state, &target, request);
+        if let Some(response) = self.store.read(review) {
             return response;
         }
         let resource = self.find(&target)?;
@@ -241,6 +242,10 @@ impl ApiServer {
             ("GET", "log") => {
                 let pod = self.store.read(|state| state.current(resource, key))?;
                 subresources::log(&pod, request)
+            }
+            ("POST", "token") => {
+                let wanted = body::any_object(request, "TokenRequest")?;
+                self.store.read(|state| reviews::token(state, key, wanted))
             }
             ("POST", "eviction") => {
                 let options = WriteOptions::read(request)?;
@@ -501,7 +506,8 @@ pub(crate) fn put_scale(
     }
     if replicas < 0 {
         let error = FieldError::negative("spec.replicas", replicas);
-        return Err(StatusError::invalid_scale(object.name(), error));
+        let kind = ("autoscaling", "Scale");
+        return Err(StatusError::invalid_of(kind, object.name(), vec![error]));
     }
     new["metadata"]["resourceVersion"] = match text(scale, "/metadata/resourceVersion") {
         "" => json!(object.version.to_string()),

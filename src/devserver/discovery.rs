@@ -1,7 +1,6 @@
 //! Discovery data: health, version, discovery, plain and aggregated, with kube-apiserver 1.37's
-//! responses for the resources served here, OpenAPI for kubectl, and the reviews: it allows
-//! everything to everyone, every client is anonymous, and there are no tokens. Errors about what it
-//! does not serve give the reason and the alternative, because kubectl shows them.
+//! responses for the resources served here, and OpenAPI for kubectl. Errors about what it does not
+//! serve give the reason and the alternative, because kubectl shows them.
 //!
 //! DIFFERS: kube-apiserver answers an unknown group with a text page, and an unknown resource with
 //! "the server could not find the requested resource". The API server's schemas take 700 KB for
@@ -12,9 +11,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
-use crate::body;
 use crate::exchange::{ApiRequest, Response, ResponseBody, Target};
 use crate::resource::Resource;
+use crate::reviews::{self, REVIEWS};
 use crate::status_error::StatusError;
 
 /// The emulated Kubernetes release.
@@ -78,7 +77,7 @@ pub(crate) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Respons
 pub(crate) fn groups(all: &[Resource]) -> Vec<&'static str> {
     let of_resources = all.iter().map(|resource| resource.group());
     let mut groups: Vec<&'static str> = Vec::new();
-    for group in of_resources.chain(GROUPS) {
+    for group in of_resources.chain(reviews::GROUPS) {
         if !group.is_empty() && !groups.contains(&group) {
             groups.push(group);
         }
@@ -160,6 +159,7 @@ fn entry(resource: Resource) -> Entry {
             "binding" => (["", "", "Binding"], "create"),
             "eviction" => (["policy", "v1", "Eviction"], "create"),
             "log" => (["", "", "Pod"], "get"),
+            "token" => ([reviews::GROUPS[1], "v1", "TokenRequest"], "create"),
             "finalize" => (["", "", resource.kind()], "update"),
             _ => (["", "", resource.kind()], "get patch update"),
         };
@@ -194,9 +194,9 @@ fn entry(resource: Resource) -> Entry {
 
 fn entry_of_review(kind: &'static str) -> Entry {
     Entry {
-        name: plural_of(kind),
+        name: reviews::plural_of(kind),
         singular: kind.to_lowercase(),
-        namespaced: is_namespaced(kind),
+        namespaced: reviews::is_namespaced(kind),
         kind: ["", "", kind],
         verbs: vec!["create"],
         nicknames: Vec::new(),
@@ -520,84 +520,6 @@ pub(crate) fn absent_subresource(resource: Resource, name: &str) -> StatusError 
     StatusError::not_simulated(format!(
         "the dev server simulates pods, without containers: {lack}"
     ))
-}
-
-const AUTHORIZATION: &str = "authorization.k8s.io";
-const AUTHENTICATION: &str = "authentication.k8s.io";
-
-/// The groups of the reviews.
-const GROUPS: [&str; 2] = [AUTHORIZATION, AUTHENTICATION];
-
-/// A review: its group, its kind, and the status of every one.
-type Review = (&'static str, &'static str, fn() -> Value);
-
-static REVIEWS: [Review; 6] = [
-    (AUTHORIZATION, "SelfSubjectAccessReview", allowed),
-    (AUTHORIZATION, "SubjectAccessReview", allowed),
-    (AUTHORIZATION, "LocalSubjectAccessReview", allowed),
-    (AUTHORIZATION, "SelfSubjectRulesReview", all_rules),
-    (AUTHENTICATION, "SelfSubjectReview", anonymous),
-    (AUTHENTICATION, "TokenReview", unknown_token),
-];
-
-fn plural_of(review: &str) -> String {
-    review.to_lowercase() + "s"
-}
-
-fn is_namespaced(review: &str) -> bool {
-    review.starts_with("Local")
-}
-
-fn allowed() -> Value {
-    json!({"allowed": true, "reason": "the dev server allows everything"})
-}
-
-fn all_rules() -> Value {
-    json!({
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": false,
-    })
-}
-
-fn anonymous() -> Value {
-    json!({"userInfo": {
-        "username": "system:anonymous", "groups": ["system:unauthenticated"],
-    }})
-}
-
-fn unknown_token() -> Value {
-    json!({"authenticated": false, "error": "the dev server does not authenticate tokens"})
-}
-
-/// The response to a review; `None` if `target` is not a review.
-pub(crate) fn review_response(
-    target: &Target,
-    request: &ApiRequest,
-) -> Option<Result<Response, StatusError>> {
-    let mut reviews = REVIEWS.into_iter();
-    let (group, kind, status) = reviews.find(|(group, kind, _)| {
-        plural_of(kind) == target.resource
-            && *group == target.group
-            && is_namespaced(kind) == target.namespace.is_some()
-    })?;
-    if target.version != "v1" || target.name.is_some() {
-        return None;
-    }
-    if request.method != "POST" {
-        return Some(Err(StatusError::method_not_allowed()));
-    }
-    let reviewed = |given: Value| {
-        let mut object = json!({
-            "kind": kind, "apiVersion": format!("{group}/v1"),
-            "metadata": {"creationTimestamp": null}, "status": status(),
-        });
-        if let Some(spec) = given.get("spec") {
-            object["spec"] = spec.clone();
-        }
-        Response::object(201, &object)
-    };
-    Some(body::any_object(request, kind).map(reviewed))
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@
 //! faults ─▶ faults::rule                        records requests; delays, rejects, cuts them
 //! api_server                                    a request, its verb, its response
 //! subresources                                  evictions, logs
+//! discovery ─▶ reviews                          what there is; reviews and tokens
 //! simulated ─▶ workloads, services             simulated controllers
 //! kubelet ─▶ step · garbage · snapshot          simulated nodes; dependents; load and save
 //! apply · delete · watch ─▶ list                the verbs
 //! events                                        of simulated nodes and controllers
 //! write ─▶ quota                                create, update, bind, remove; quotas
-//! table · discovery · patch                     what kubectl shows, asks for and sends
+//! table · patch                                 what kubectl shows and sends
 //! selector                                      the objects that a list or watch covers
 //! store                                         objects, versions, history; the one lock
 //! objects ─▶ workload, custom ─▶ metadata       defaults and validation, by kind
@@ -60,6 +61,7 @@ mod patch;
 mod protobuf;
 mod quota;
 mod resource;
+mod reviews;
 mod schema;
 mod selector;
 mod simulated;
@@ -74,7 +76,7 @@ mod workload;
 mod write;
 
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -113,7 +115,7 @@ pub struct DevServerOptions {
     pub history_length: usize,
     /// Runs the basic controllers of a control plane: dependents are deleted shortly after their
     /// owner and contents after their namespace, and each new namespace gets its service account
-    /// `default` (which pods do not need).
+    /// `default` (which pods do not need) and the ConfigMap `kube-root-ca.crt`.
     pub garbage_collection: bool,
     /// Allows addresses off loopback, where any client can connect: the server has no
     /// authentication.
@@ -181,6 +183,7 @@ impl DevServer {
         let server_options = server_options(Some(options.accept_hosts.clone()));
         let address = options.listen.as_str();
         let server = Server::start(address, server_options, handler, &own_stop)?;
+        publish(&store, server.address());
         let kubelet = options.kubelet;
         let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
         let kubelet = kubelet.transpose()?;
@@ -343,14 +346,25 @@ fn check_listen(options: &DevServerOptions) -> io::Result<()> {
 
 fn new_store(settings: Settings) -> Arc<Store> {
     let store = Arc::new(Store::new(settings));
-    store.write(|state| {
-        for name in snapshot::INITIAL_NAMESPACES {
-            let namespace = json!({"metadata": {"name": name}});
-            self::write::create(state, Resource::Namespaces, None, namespace)
-                .expect("an empty server takes a good namespace");
-        }
-    });
+    store.write(self::write::create_initial);
     store
+}
+
+/// Writes the address of this server into the endpoints of the Service `kubernetes`.
+fn publish(store: &Store, address: SocketAddr) {
+    let (slices, key) = (
+        Resource::of("discovery.k8s.io", "endpointslices"),
+        "default/kubernetes",
+    );
+    store.write(|state| {
+        let Some(mut slice) = state.get(slices, key).map(|slice| slice.value()) else {
+            return;
+        };
+        let ip = address.ip().to_string();
+        slice["endpoints"] = json!([{"addresses": [ip], "conditions": {"ready": true}}]);
+        slice["ports"] = json!([{"name": "https", "port": address.port(), "protocol": "TCP"}]);
+        state.put(slices, key, slice);
+    });
 }
 
 /// The API of an empty cluster, without server and threads, for a fuzzer.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::json::add_missing;
+use crate::json::{add_missing, text};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Resource {
@@ -54,7 +54,7 @@ events v1 Event short=ev
   empty=,"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null
   empty=,"eventTime":null,"reportingComponent":"","reportingInstance":""
 leases coordination.k8s.io/v1 Lease empty=,"spec":{}
-serviceaccounts v1 ServiceAccount short=sa
+serviceaccounts v1 ServiceAccount short=sa sub=token
 resourcequotas v1 ResourceQuota short=quota sub=status empty=,"spec":{},"status":{}
 nodes v1 Node short=no cluster sub=status empty=,"spec":{},"status":{}
 customresourcedefinitions apiextensions.k8s.io/v1 CustomResourceDefinition short=crd,crds cluster
@@ -358,6 +358,12 @@ impl Resource {
     /// True for the resource with these names.
     pub(crate) fn is_at(self, group: &str, version: &str, plural: &str) -> bool {
         self.plural() == plural && self.version() == version && self.group() == group
+    }
+
+    /// True for the resource of the objects with this `kind` and `apiVersion`.
+    pub(crate) fn is_of(self, document: &Value) -> bool {
+        text(document, "/kind") == self.kind()
+            && text(document, "/apiVersion") == self.api_version()
     }
 
     /// The resource under whose rules the objects are stored.

@@ -6,7 +6,7 @@
 //! missing fields as for a create, and creates missing namespaces.
 //!
 //! The export omits events, leases and nodes, which the next server creates again. It also omits
-//! the objects of every cluster: the initial namespaces and the service accounts called `default`.
+//! the objects of every cluster, such as the initial namespaces.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::json::{entries, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{State, Store, key_of};
-use crate::write::create;
+use crate::write::{INITIAL, create};
 
 /// The exported resources in load order: owners before dependents, and quotas after the objects
 /// that they would reject. Other resources depend only on these.
@@ -29,10 +29,6 @@ const EXPORTED: [Resource; 7] = [
     Resource::Pods,
     Resource::Quotas,
 ];
-
-/// The namespaces of a new cluster.
-pub(crate) const INITIAL_NAMESPACES: [&str; 4] =
-    ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Metadata fields to drop.
 const DROPPED: [&str; 2] = ["resourceVersion", "selfLink"];
@@ -101,13 +97,12 @@ pub(crate) fn dump(store: &Store) -> Vec<Value> {
     let mut documents = Vec::new();
     for resource in store.read(exported) {
         for mut object in store.objects_of(resource, None) {
-            let name = text(&object, "/metadata/name");
-            let is_initial = match resource {
-                Resource::Namespaces => INITIAL_NAMESPACES.contains(&name),
-                Resource::ServiceAccounts => name == "default",
-                _ => false,
+            let is = |name: &str, initial: &Value| {
+                let expected = &initial["metadata"][name];
+                expected.is_null() || *expected == object["metadata"][name]
             };
-            if is_initial {
+            let mut initial = INITIAL.iter().filter(|(kind, _)| *kind == resource);
+            if initial.any(|(_, it)| is("name", it) && is("namespace", it)) {
                 continue;
             }
             if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -130,15 +125,8 @@ fn exported(state: &State) -> Vec<Resource> {
     EXPORTED.into_iter().chain(plain).collect()
 }
 
-fn is_of(document: &Value, resource: Resource) -> bool {
-    text(document, "/kind") == resource.kind()
-        && text(document, "/apiVersion") == resource.api_version()
-}
-
 fn rank(document: &Value) -> usize {
-    let place = EXPORTED
-        .iter()
-        .position(|exported| is_of(document, *exported));
+    let place = EXPORTED.iter().position(|it| it.is_of(document));
     place.unwrap_or(EXPORTED.len())
 }
 

@@ -254,13 +254,13 @@ impl StatusError {
         )
     }
 
-    /// 422 about a `Scale`.
-    pub(crate) fn invalid_scale(name: &str, error: FieldError) -> Self {
-        Self::unprocessable("Scale.autoscaling", name, vec![error]).about(
-            name,
-            "autoscaling",
-            "Scale",
-        )
+    /// 422 about what is no resource here: a `Scale`, or the options of a request.
+    pub(crate) fn invalid_of(
+        (group, kind): (&'static str, &'static str),
+        name: &str,
+        errors: Vec<FieldError>,
+    ) -> Self {
+        Self::unprocessable(&format!("{kind}.{group}"), name, errors).about(name, group, kind)
     }
 
     /// 422 about the query of a list or watch.
@@ -270,11 +270,7 @@ impl StatusError {
 
     /// 422 about the options of a request, of a kind such as `CreateOptions`.
     pub(crate) fn invalid_options(kind: &'static str, errors: Vec<FieldError>) -> Self {
-        Self::unprocessable(&format!("{kind}.meta.k8s.io"), "", errors).about(
-            "",
-            "meta.k8s.io",
-            kind,
-        )
+        Self::invalid_of(("meta.k8s.io", kind), "", errors)
     }
 
     /// 422 for a patch that produces an invalid object.

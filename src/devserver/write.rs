@@ -1,11 +1,11 @@
 //! Creates and changes objects: POST, PUT, PATCH, and the subresources `status` and `binding`; and
 //! the end of an object without finalizers.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use crate::json::{entries, is_deleting, map_of, number, text};
+use crate::json::{entries, is_deleting, map_of, number, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Consequence, Object, State, Stored, key_of};
@@ -80,10 +80,36 @@ pub(crate) fn create_managed(
     let object = state.put(resource, &key, object);
     quota::refresh(state, object.namespace());
     if resource == Resource::Namespaces && state.settings.garbage_collection {
-        let account = json!({"metadata": {"name": "default"}});
-        create(state, Resource::ServiceAccounts, Some(&name), account)?;
+        for (resource, object) in INITIAL.iter().filter(|it| is_of_every_namespace(it)) {
+            create(state, *resource, Some(&name), object.clone())?;
+        }
     }
     Ok(object)
+}
+
+/// The objects of a new cluster. A namespaced one without a namespace is in each of them.
+pub(crate) static INITIAL: LazyLock<Vec<(Resource, Value)>> = LazyLock::new(|| {
+    let all: Vec<Value> = serde_json::from_str(include_str!("initial.json")).expect("JSON");
+    let of_document = |mut document: Value| {
+        let mut kinds = Resource::built_in();
+        let resource = kinds.find(|it| it.is_of(&document)).expect("a served kind");
+        strip_kind(&mut document);
+        (resource, document)
+    };
+    all.into_iter().map(of_document).collect()
+});
+
+fn is_of_every_namespace((resource, object): &(Resource, Value)) -> bool {
+    resource.is_namespaced() && object["metadata"]["namespace"].is_null()
+}
+
+/// Creates the initial objects, but for those that each namespace gets with its creation.
+pub(crate) fn create_initial(state: &mut State) {
+    for (resource, object) in INITIAL.iter().filter(|it| !is_of_every_namespace(it)) {
+        let namespace = object["metadata"]["namespace"].as_str();
+        create(state, *resource, namespace, object.clone())
+            .expect("an empty server takes a good object");
+    }
 }
 
 fn check_namespace(

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::Table;
 use super::model::{EventLine, Sources};
 use crate::api::interner::Interner;
-use crate::api::workload_kind::{REPLICA_SET, collection_path};
+use crate::api::workload_kind::collection_path;
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::client::{Client, ClientError, Request};
@@ -24,7 +24,7 @@ use crate::deployment::objects::DEPLOYMENT;
 use crate::deployment::{self, Deployment, Rollout, with_pods};
 use crate::live::{LiveReader, RealLiveReader, Workloads};
 use crate::stdx::HashSet;
-use crate::stdx::escape::{report, shell_word};
+use crate::stdx::escape::report;
 
 const PAGE: &str = "500";
 
@@ -33,19 +33,8 @@ pub enum ApiError {
     #[error("cannot read {what}")]
     Request { what: String, source: ClientError },
     /// Neither the object exists nor a ReplicaSet of a Deployment of that name.
-    #[error("{kind} {key} not found{}", way_out(kind, key))]
+    #[error("{kind} {key} not found")]
     NotFound { kind: &'static str, key: ObjectKey },
-}
-
-/// A Deployment is known by its ReplicaSets only.
-fn way_out(kind: &str, key: &ObjectKey) -> String {
-    if kind != REPLICA_SET.kind {
-        return String::new();
-    }
-    let (namespace, name) = (shell_word(&key.namespace), shell_word(&key.name));
-    format!(
-        "; if it is a Deployment without ReplicaSets: kubectl -n {namespace} describe deploy {name}"
-    )
 }
 
 impl ApiError {
@@ -112,7 +101,13 @@ impl ApiFacts {
         sources.events = Some(events(client, namespace, uid));
         sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
         sources.gang_workload = gang_workload(client, kind, &facts.replica_set);
-        sources.rollout = rollout(client, &cache, &facts.replica_set);
+        let owner = facts.replica_set.controller.as_ref();
+        sources.rollout = owner
+            .filter(|it| &*it.kind == DEPLOYMENT)
+            .and_then(|owner| {
+                let key = ObjectKey::new(namespace, &*owner.name);
+                rollout(client, &cache, &key, Some(&owner.uid))
+            });
         Ok(Self { facts, sources })
     }
 }
@@ -236,17 +231,18 @@ fn gang_workload(client: &Client, kind: &'static WorkloadKind, rs: &ReplicaSet) 
     live.gang_workload(rs).ok()?
 }
 
-/// The Deployment that controls the ReplicaSet; `None` if it cannot be read.
-fn rollout(client: &Client, cache: &Cache, rs: &ReplicaSet) -> Option<Rollout> {
-    let owner = rs
-        .controller
-        .as_ref()
-        .filter(|it| &*it.kind == DEPLOYMENT)?;
-    let path = |resource| collection_path("/apis/apps/v1", resource, Some(&rs.key.namespace));
-    let request = Request::get(format!("{}/{}", path("deployments"), owner.name));
+/// The rollout of the Deployment `key`; `None` if it cannot be read, or has another UID.
+pub fn rollout(
+    client: &Client,
+    cache: &Cache,
+    key: &ObjectKey,
+    uid: Option<&Uid>,
+) -> Option<Rollout> {
+    let path = |resource| collection_path("/apis/apps/v1", resource, Some(&key.namespace));
+    let request = Request::get(format!("{}/{}", path("deployments"), key.name));
     let response = client.send(&request).ok()?;
     let d = Deployment::from_json(&response.body).ok();
-    let d = d.filter(|d| d.uid == owner.uid)?;
+    let d = d.filter(|d| uid.is_none_or(|uid| d.uid == *uid))?;
     let (mut owned, mut orphans) = (Vec::new(), Vec::new());
     let listed = for_each(client, &path("replicasets"), |json| {
         let rs = Arc::new(deployment::ReplicaSet::from_json(json.get().as_bytes())?);

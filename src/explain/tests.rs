@@ -732,26 +732,6 @@ fn siblings_and_overlapping_selectors_are_named() {
     );
 }
 
-#[test]
-fn a_missing_object_leads_to_its_deployment() {
-    let text = |kind| {
-        ApiError::NotFound {
-            kind,
-            key: ObjectKey::new("shop", "web"),
-        }
-        .to_string()
-    };
-    assert_eq!(
-        text("ReplicaSet"),
-        "ReplicaSet shop/web not found; if it is a Deployment without ReplicaSets: kubectl -n shop \
-         describe deploy web"
-    );
-    assert_eq!(
-        text("ReplicationController"),
-        "ReplicationController shop/web not found"
-    );
-}
-
 fn row(kind: &str, namespace: &str, name: &str, reason: &str) -> Row {
     Row {
         kind: kind.to_owned(),

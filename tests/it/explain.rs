@@ -566,11 +566,25 @@ fn grant_deployments(cluster: &TestCluster) {
 fn explain_shows_what_a_deployment_waits_for() {
     let cluster = TestCluster::start();
     grant_deployments(&cluster);
-    let controllers = "--controllers=replicaset-controller,deployment-controller";
-    let _process = cluster.start_process(&[controllers]);
     let deployment =
         json!({"metadata": {"name": "web"}, "spec": new_replica_set("web", 2)["spec"]});
     cluster.create(Kind::Deployments, &deployment);
+    let explained = |output: &str| {
+        let words = ["deploy/web", "-n", cluster.namespace(), "-o", output];
+        explain(&words, &cluster.admin_arguments()).0
+    };
+    // Without a controller, there is no ReplicaSet.
+    let wait = "its controller, which has observed generation 0 of 1";
+    let next = "create a replicaset with 2 replicas";
+    let text = explained("text");
+    assert!(
+        text.contains(&format!("waits for {wait}\n  next: {next}")),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&explained("json")).expect("JSON");
+    assert_eq!(json["rollout"]["waitsFor"], json!([wait]));
+    let controllers = "--controllers=replicaset-controller,deployment-controller";
+    let _process = cluster.start_process(&[controllers]);
     let has_sets = || !cluster.list(Kind::ReplicaSets, "").is_empty();
     cluster.eventually("a ReplicaSet", has_sets);
     // A test's pods become Ready only if the test says so.
@@ -581,18 +595,14 @@ fn explain_shows_what_a_deployment_waits_for() {
         "  waits for 2 pods of web-",
         "  next: no action",
     ];
-    let explained = || {
-        let words = ["deploy/web", "-n", cluster.namespace()];
-        explain(&words, &cluster.admin_arguments()).0
-    };
     cluster.eventually("the rollout is explained", || {
-        let text = explained();
+        let text = explained("text");
         words.iter().all(|word| text.contains(word))
     });
     cluster.merge_patch(Kind::Deployments, "web", &json!({"spec": {"paused": true}}));
     cluster.eventually("the pause is explained", || {
         let namespace = cluster.namespace();
-        explained().contains(&format!(
+        explained("text").contains(&format!(
             "waits for `kubectl -n {namespace} rollout resume deployment web`"
         ))
     });

@@ -231,3 +231,41 @@ fn access_reviews_allow_everything() {
     );
     assert_eq!(rig.get(path).0, 405);
 }
+
+#[test]
+fn a_token_says_whose_it_is_while_the_account_exists() {
+    let rig = Rig::new();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    rig.ok("POST", accounts, &json!({"metadata": {"name": "robot"}}));
+    let path = format!("{accounts}/robot/token");
+    let given = rig.ok("POST", &path, &json!({"spec": {"audiences": null}}));
+    let audience = "https://kubernetes.default.svc";
+    assert_eq!(
+        given["spec"],
+        json!({"audiences": [audience], "expirationSeconds": 3600})
+    );
+    assert!(given["status"]["expirationTimestamp"].is_string());
+    let review = |token: &Value| {
+        let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+        rig.ok("POST", reviews, &json!({"spec": {"token": token}}))["status"].take()
+    };
+    let reviewed = review(&given["status"]["token"]);
+    assert_eq!(reviewed["authenticated"], json!(true));
+    assert_eq!(
+        reviewed["user"]["username"],
+        json!("system:serviceaccount:default:robot")
+    );
+    for (spec, code, is_known) in [
+        (json!({"expirationSeconds": 599}), 422, false),
+        (json!({"expirationSeconds": 600}), 201, true),
+        (json!({"audiences": ["vault"]}), 201, false),
+    ] {
+        let (got, other) = rig.send("POST", &path, &json!({"spec": spec}));
+        assert_eq!(got, code, "{other}");
+        let of_other = review(&json!(other["status"]["token"].as_str().unwrap_or("none")));
+        assert_eq!(of_other["authenticated"] == json!(true), is_known, "{spec}");
+    }
+    rig.delete(&format!("{accounts}/robot"), &json!({}));
+    assert_eq!(review(&given["status"]["token"])["user"], json!({}));
+    assert_eq!(rig.send("POST", &path, &json!({})).0, 404);
+}

@@ -48,6 +48,38 @@ fn a_dump_restores_the_state() {
     );
 }
 
+#[test]
+fn the_objects_of_every_cluster_are_not_exported() {
+    let rig = Rig::with(&DevServerOptions {
+        garbage_collection: true,
+        ..DevServerOptions::default()
+    });
+    let services = "/api/v1/namespaces/default/services";
+    for path in [
+        &format!("{services}/kubernetes"),
+        "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+        "/api/v1/namespaces/kube-node-lease/serviceaccounts/default",
+        "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt",
+    ] {
+        assert_eq!(rig.get(path).0, 200, "{path}");
+    }
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let slice = rig.get(&format!("{slices}/kubernetes")).1;
+    let address = format!(
+        "http://{}:{}",
+        slice["endpoints"][0]["addresses"][0]
+            .as_str()
+            .unwrap_or_default(),
+        slice["ports"][0]["port"]
+    );
+    assert_eq!(address, rig.server.url());
+    assert_eq!(rig.server.dump(), [json!(null); 0]);
+    let own = json!({"metadata": {"name": "kubernetes"}, "spec": {"ports": [{"port": 80}]}});
+    rig.ok("POST", "/api/v1/namespaces/kube-public/services", &own);
+    assert_eq!(rig.server.dump().len(), 1);
+}
+
 /// An export of ReplicaSets and pods does not contain their Deployments.
 #[test]
 fn loaded_objects_outlive_owners_that_were_not_loaded() {

@@ -148,6 +148,10 @@ fn reviews_answer_for_everyone() {
         assert_eq!(rig.run("auth can-i get /metrics"), "yes\n");
         assert!(rig.run("auth can-i --list").contains("*.*"));
         assert!(rig.run("auth whoami").contains("system:anonymous"));
+        rig.run("create serviceaccount robot");
+        let token = rig.run("create token robot");
+        let who = rig.run(&format!("auth whoami --token={}", token.trim()));
+        assert!(who.contains("system:serviceaccount:default:robot"), "{who}");
     });
 }
 
