@@ -179,6 +179,10 @@ impl ApiServer {
             )
         };
         match request.method.as_str() {
+            // Java's fabric8 asks for a WebSocket first; after this it watches by plain HTTP.
+            "GET" if request.is_watch() && request.header("upgrade") == "websocket" => {
+                Ok(Response::text(200, ""))
+            }
             "GET" if request.is_watch() => {
                 let store = Arc::clone(&self.store);
                 let watch = Watch::new(store, resource, scope()?, request)?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::json::{entries, map_of, number, set_default, text};
 use crate::metadata::{SUBDOMAIN_RULE, dns_1035_faults, is_subdomain, now};
-use crate::resource::{Cell, Resource, Row, ScalePaths, n_built_in};
+use crate::resource::{Cell, Resource, Row, ScalePaths, age, n_built_in};
 use crate::status_error::FieldError;
 
 pub(crate) fn set_defaults(definition: &mut Value) {
@@ -271,19 +271,20 @@ fn scale_paths(scale: &Value) -> ScalePaths {
 
 /// DIFFERS: columns whose path has more than names of members are left out.
 fn columns(version: &Value) -> Vec<(String, Cell)> {
-    let columns = entries(version, "/additionalPrinterColumns").iter();
-    columns
-        .filter(|column| text(column, "/jsonPath") != ".metadata.creationTimestamp")
-        .filter_map(|column| {
-            let pointer = pointer_of(text(column, "/jsonPath"))?;
-            let cell = match text(column, "/type") {
-                "integer" => Cell::Count(pointer),
-                "date" => Cell::Since(pointer),
-                _ => Cell::Text(pointer),
-            };
-            Some((text(column, "/name").to_owned(), cell))
-        })
-        .collect()
+    let columns = entries(version, "/additionalPrinterColumns");
+    if columns.is_empty() {
+        return vec![age()];
+    }
+    let own = columns.iter().filter_map(|column| {
+        let pointer = pointer_of(text(column, "/jsonPath"))?;
+        let cell = match text(column, "/type") {
+            "date" => Cell::Since(pointer),
+            "integer" => Cell::Number(pointer),
+            _ => Cell::Text(pointer),
+        };
+        Some((text(column, "/name").to_owned(), cell))
+    });
+    own.collect()
 }
 
 /// The JSON pointer for a JSON path of member names, such as `.spec.replicas`.

@@ -3,17 +3,18 @@
 //! serve give the reason and the alternative, because kubectl shows them.
 //!
 //! DIFFERS: kube-apiserver answers an unknown group with a text page, and an unknown resource with
-//! "the server could not find the requested resource". The API server's schemas take 700 KB for
-//! `apps/v1` alone; here each kind is an object with any fields, so `kubectl explain` shows none.
-//! The schemas also have no list merge rules; kubectl has those of the built-in kinds.
+//! "the server could not find the requested resource". The schemas have no descriptions, and
+//! no list merge rules; kubectl has those of the built-in kinds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::exchange::{ApiRequest, Response, ResponseBody, Target};
+use crate::json::{map_of, members};
 use crate::resource::Resource;
 use crate::reviews::{self, REVIEWS};
+use crate::schema::{self, Kind, Many};
 use crate::status_error::StatusError;
 
 /// The emulated Kubernetes release.
@@ -369,7 +370,7 @@ fn root(all: &[Resource]) -> Value {
         let mut hash = DefaultHasher::new();
         env!("CARGO_PKG_VERSION").hash(&mut hash);
         let of_path = all.iter().filter(|resource| path_of(**resource) == path);
-        of_path.for_each(|resource| resource.kind().hash(&mut hash));
+        of_path.for_each(|it| (it.kind(), it.row().schema.to_string()).hash(&mut hash));
         let url = format!("/openapi/v3/{path}?hash={:x}", hash.finish());
         paths[path] = json!({"serverRelativeURL": url});
     }
@@ -390,7 +391,8 @@ fn document(group_version: &str, all: &[Resource]) -> Option<Value> {
     for resource in all.iter().copied() {
         if path_of(resource) == group_version {
             add_paths(resource, &mut paths);
-            schemas[schema_name(resource)] = schema(resource);
+            let schema = schema(resource, &mut schemas);
+            schemas[schema_name(resource)] = schema;
         }
     }
     let is_served = schemas != json!({});
@@ -413,13 +415,72 @@ fn schema_name(resource: Resource) -> String {
     format!("io.k8s.api.{group}.{version}.{kind}")
 }
 
-fn schema(resource: Resource) -> Value {
-    json!({
-        "description": "The dev server has no schemas: any field is allowed.",
-        "type": "object",
-        "x-kubernetes-group-version-kind": [kind_of(resource)],
-        "x-kubernetes-preserve-unknown-fields": true,
-    })
+/// The schema of a kind; those of its parts go into `schemas`.
+fn schema(resource: Resource, schemas: &mut Value) -> Value {
+    let kind = schema::type_named(&resource.api_version(), resource.kind());
+    let mut own = if let Some(kind) = kind.filter(|_| !resource.is_custom()) {
+        add_schema(kind, schemas);
+        schemas[kind].clone()
+    } else {
+        add_schema("ObjectMeta", schemas);
+        let mut own = resource.row().schema.clone();
+        if !own.is_object() {
+            own = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+        let properties = map_of(&mut own, "properties");
+        for name in ["apiVersion", "kind"] {
+            properties.insert(name.to_owned(), json!({"type": "string"}));
+        }
+        properties.insert("metadata".to_owned(), reference("ObjectMeta"));
+        own
+    };
+    own["x-kubernetes-group-version-kind"] = json!([kind_of(resource)]);
+    own
+}
+
+fn reference(kind: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{kind}")})
+}
+
+/// Adds the schemas of a type, and of the types of its fields.
+fn add_schema(kind: &'static str, schemas: &mut Value) {
+    if !schemas[kind].is_null() {
+        return;
+    }
+    // A type may contain itself.
+    schemas[kind] = json!({"type": "object"});
+    let mut properties = Map::new();
+    for member in schema::fields_of(kind) {
+        let mut one = match member.kind {
+            Kind::Message(inner) => {
+                add_schema(inner, schemas);
+                reference(inner)
+            }
+            Kind::Int32 | Kind::Int64 => json!({"type": "integer"}),
+            Kind::Float => json!({"type": "number"}),
+            Kind::Bool => json!({"type": "boolean"}),
+            Kind::Raw | Kind::SchemaOrBool | Kind::SchemaOrArray | Kind::SchemaOrTexts => {
+                json!({"type": "object"})
+            }
+            Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+            Kind::IntOrString => json!({"type": "string", "format": "int-or-string"}),
+            Kind::Time | Kind::MicroTime => json!({"type": "string", "format": "date-time"}),
+            Kind::Text | Kind::Bytes | Kind::Quantity => json!({"type": "string"}),
+        };
+        match (member.kind, member.many) {
+            // Its fields are those of this type.
+            (Kind::Message(inner), _) if member.name.is_empty() => {
+                let fields = members(&schemas[inner], "/properties");
+                properties.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
+                continue;
+            }
+            (_, Many::One) => {}
+            (_, Many::List) => one = json!({"type": "array", "items": one}),
+            (_, Many::Map) => one = json!({"type": "object", "additionalProperties": one}),
+        }
+        properties.insert(member.name.to_owned(), one);
+    }
+    schemas[kind]["properties"] = Value::Object(properties);
 }
 
 fn kind_of(resource: Resource) -> Value {

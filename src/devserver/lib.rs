@@ -21,6 +21,7 @@
 //! store                                         objects, versions, history; the one lock
 //! objects ─▶ workload, custom ─▶ metadata       defaults and validation, by kind
 //! kubelet::behaviour                            the annotations of simulated nodes
+//! rules                                         the values that fields may have
 //! body ─▶ protobuf ─▶ schema ─▶ structural      objects and options of a request; types of fields
 //! status_error ─▶ resource, exchange            errors; the table of kinds; requests, responses
 //! json                                          access to trees
@@ -33,7 +34,7 @@
 //! DIFFERS: no authentication; pods need no service account; responses are JSON only; managed
 //! fields only on objects that were applied; no pruning of unknown fields of built-in kinds;
 //! validation only for mistakes that tests and users commonly make. Of the kinds that it only
-//! stores, it checks the types of fields, metadata, and pod templates with their selector.
+//! stores, it checks the types of fields, `rules`, metadata, and pod templates.
 //!
 //! # Locks
 //!
@@ -62,6 +63,7 @@ mod protobuf;
 mod quota;
 mod resource;
 mod reviews;
+mod rules;
 mod schema;
 mod selector;
 mod simulated;

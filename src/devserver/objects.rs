@@ -12,7 +12,7 @@ use crate::json::{
 };
 use crate::resource::{Resource, Row, Template};
 use crate::status_error::FieldError;
-use crate::{custom, metadata, quota, schema, structural, workload};
+use crate::{custom, metadata, quota, rules, schema, structural, workload};
 
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
     match resource {
@@ -73,8 +73,12 @@ pub(crate) fn complete_new(resource: Resource, object: &mut Value) {
             labels.insert(format!("{prefix}controller-uid"), uid.clone());
             labels.insert(format!("{prefix}job-name"), name.clone());
         }
+        let labels = Value::Object(labels.clone());
         let selector = map_of(&mut object["spec"]["selector"], "matchLabels");
         selector.insert("batch.kubernetes.io/controller-uid".to_owned(), uid);
+        if map_of(&mut object["metadata"], "labels").is_empty() {
+            object["metadata"]["labels"] = labels;
+        }
     }
 }
 
@@ -155,15 +159,19 @@ pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
         Resource::Plain(row) if row.template == Template::Selected => {
             workload::validate_replica_set(object)
         }
+        Resource::Plain(row) if row.template == Template::Pod => workload::validate_job(object),
         _ => Vec::new(),
     });
+    if !resource.is_custom() {
+        errors.extend(rules::validate(resource, object));
+    }
     errors
 }
 
 /// The validation errors of a change from `old` to `new`, without those of the metadata.
 pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
-    match resource {
-        Resource::Pods => workload::validate_pod_update(old, new),
+    let errors = match resource {
+        Resource::Pods => return workload::validate_pod_update(old, new),
         Resource::ReplicaSets => workload::validate_replica_set_update(old, new),
         Resource::ReplicationControllers => workload::validate_controller(new),
         Resource::Quotas => quota::validate(new),
@@ -179,7 +187,13 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
             Vec::from_iter(validate_service_update(old, new))
         }
         _ => Vec::new(),
-    }
+    };
+    let is_custom = resource.is_custom();
+    let of_fields = (!is_custom).then(|| rules::validate(resource, new));
+    errors
+        .into_iter()
+        .chain(of_fields.into_iter().flatten())
+        .collect()
 }
 
 pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {

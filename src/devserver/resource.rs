@@ -39,7 +39,7 @@ pub(crate) enum Resource {
 /// | `same=`, `renamed=` | the resource whose objects these are, and its names of fields |
 /// | `empty=` | the fields after the metadata in bookmarks |
 /// | `{...}` | defaults |
-/// | `Name=` | a column of tables: a pointer, as [`Cell`] says |
+/// | `Name=` | a column of tables, `_` for a blank: a pointer, as [`Cell`] says |
 const TABLE: &str = r#"
 pods v1 Pod short=po all sub=status,binding,eviction,log counted
   empty=,"spec":{"containers":null},"status":{}
@@ -64,7 +64,7 @@ customresourcedefinitions apiextensions.k8s.io/v1 CustomResourceDefinition short
 
 services v1 Service short=svc all sub=status first={"loadBalancer":{}}
   {"spec":{"type":"ClusterIP","sessionAffinity":"None"}}
-  Type=/spec/type Cluster-IP=/spec/clusterIP
+  Type=/spec/type Cluster-IP=/spec/clusterIP External-IP=/spec/externalName Port(s)=%/spec/ports
 configmaps v1 ConfigMap short=cm Data=#/data
 secrets v1 Secret {"type":"Opaque"} Type=/type Data=#/data
 endpoints v1 Endpoints short=ep
@@ -102,22 +102,26 @@ jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=p
   Completions=/status/succeeded:/spec/completions
 cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-controller
   {"spec":{"concurrencyPolicy":"Allow","suspend":false,"successfulJobsHistoryLimit":3}}
-  {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule
+  {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule Timezone=/spec/timeZone
+  Active=#/status/active Last_Schedule=@/status/lastScheduleTime
 horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status counted
   first={"desiredReplicas":0,"currentMetrics":null} idle=horizontal-pod-autoscaler-controller
   {"spec":{"minReplicas":1}}
   Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas Replicas=+/status/currentReplicas
 poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status
   first={"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}
+  Min_Available=/spec/minAvailable Max_Unavailable=/spec/maxUnavailable
+  Allowed_Disruptions=+/status/disruptionsAllowed
 ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
+  Class=/spec/ingressClassName
 networkpolicies networking.k8s.io/v1 NetworkPolicy short=netpol counted
 ingressclasses networking.k8s.io/v1 IngressClass cluster counted
-endpointslices discovery.k8s.io/v1 EndpointSlice counted
+endpointslices discovery.k8s.io/v1 EndpointSlice counted AddressType=/addressType
 roles rbac.authorization.k8s.io/v1 Role
 rolebindings rbac.authorization.k8s.io/v1 RoleBinding
 clusterroles rbac.authorization.k8s.io/v1 ClusterRole cluster
 clusterrolebindings rbac.authorization.k8s.io/v1 ClusterRoleBinding cluster
-priorityclasses scheduling.k8s.io/v1 PriorityClass short=pc cluster
+priorityclasses scheduling.k8s.io/v1 PriorityClass short=pc cluster Value=+/value
 storageclasses storage.k8s.io/v1 StorageClass short=sc cluster
 csidrivers storage.k8s.io/v1 CSIDriver cluster
 csinodes storage.k8s.io/v1 CSINode cluster
@@ -167,8 +171,17 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             }
         }
     }
+    for row in &mut rows {
+        row.columns.push(age());
+    }
     rows
 });
+
+/// The last column of most tables.
+pub(crate) fn age() -> (String, Cell) {
+    let pointer = "/metadata/creationTimestamp".to_owned();
+    ("Age".to_owned(), Cell::Since(pointer))
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Row {
@@ -202,7 +215,7 @@ pub(crate) struct Row {
     pub(crate) renamed: Vec<(String, String)>,
     /// The schema of a custom resource, `null` for any members.
     pub(crate) schema: Value,
-    /// Table columns between name and age.
+    /// Table columns after the name.
     pub(crate) columns: Vec<(String, Cell)>,
 }
 
@@ -241,14 +254,18 @@ impl Default for ScalePaths {
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Text(String),
-    /// `+` in the table.
+    /// `+` in the table; 0 if it is missing.
     Count(String),
+    /// Nothing if it is missing.
+    Number(String),
     /// The number of members, `#` in the table.
     Size(String),
     /// Two counts, such as `1/3`, with `:` in the table.
     Ratio(String, String),
-    /// The time since then.
+    /// The time since then, `@` in the table.
     Since(String),
+    /// The ports of a Service, `%` in the table.
+    Ports(String),
 }
 
 impl Row {
@@ -279,7 +296,9 @@ impl Row {
             "template" if text == "pod" => self.template = Template::Pod,
             "template" => self.template = Template::Selected,
             _ if word.starts_with('{') => self.defaults.push(json(word)),
-            column => self.columns.push((column.to_owned(), Cell::read(text))),
+            column => self
+                .columns
+                .push((column.replace('_', " "), Cell::read(text))),
         }
     }
 }
@@ -290,6 +309,8 @@ impl Cell {
         match (text.split_at(1), text.split_once(':')) {
             (("+", pointer), _) => Self::Count(own(pointer)),
             (("#", pointer), _) => Self::Size(own(pointer)),
+            (("@", pointer), _) => Self::Since(own(pointer)),
+            (("%", pointer), _) => Self::Ports(own(pointer)),
             (_, Some((part, whole))) => Self::Ratio(own(part), own(whole)),
             _ => Self::Text(own(text)),
         }

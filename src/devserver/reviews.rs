@@ -1,5 +1,5 @@
-//! Reviews and tokens. The server allows everything to everyone. A token is not signed: it only says
-//! whose it is, so every client without one is anonymous.
+//! Reviews and tokens. The server allows everything to everyone. A token is not signed: it only
+//! says whose it is, so every client without one is anonymous.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

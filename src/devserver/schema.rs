@@ -9,6 +9,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use base64::prelude::BASE64_STANDARD;
+use base64::{DecodeError, Engine};
 use serde_json::{Map, Value};
 
 use crate::api::CompactTimestamp;
@@ -279,7 +281,7 @@ fn check_lengths(value: &Value) -> Result<(), String> {
 }
 
 /// The field that JSON calls `name`, and the type that has it.
-fn find(kind: &'static str, name: &str) -> Option<(&'static str, &'static Member)> {
+pub(crate) fn find(kind: &'static str, name: &str) -> Option<(&'static str, &'static Member)> {
     let mut members = fields_of(kind).iter();
     members.find_map(|member| match member.kind {
         Kind::Message(inner) if member.name.is_empty() => find(inner, name),
@@ -400,6 +402,13 @@ impl Place<'_> {
                 Kind::SchemaOrBool | Kind::SchemaOrArray | Kind::SchemaOrTexts,
                 Value::Object(object),
             ) => walk_message("JSONSchemaProps", object, Some(self), unknown),
+            (Kind::Bytes, Value::String(text)) => match BASE64_STANDARD.decode(text) {
+                Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
+                    Err(format!("illegal base64 data at input byte {at}"))
+                }
+                Err(_) => Err(format!("illegal base64 data at input byte {}", text.len())),
+                Ok(_) => Ok(()),
+            },
             (Kind::Time | Kind::MicroTime, Value::String(text)) => {
                 // DIFFERS: upstream says which part it could not read.
                 let error = format!("parsing time {value} as \"2006-01-02T15:04:05Z07:00\"");

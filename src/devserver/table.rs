@@ -230,12 +230,11 @@ fn definitions(resource: Resource) -> Vec<Value> {
             .columns
             .iter()
             .map(|(name, cell)| match cell {
-                Cell::Count(_) => definition(name, "integer", 0),
+                Cell::Count(_) | Cell::Number(_) => definition(name, "integer", 0),
                 _ => definition(name, "string", 0),
             });
         let first = [definition("Name", "string", 0)].into_iter();
-        let last = [definition("Age", "string", 0)];
-        return first.chain(own).chain(last).collect();
+        return first.chain(own).collect();
     }
     let names = columns(resource).split(',');
     let definitions = names.map(|name| match name.split_at(1) {
@@ -277,8 +276,7 @@ fn cells(resource: Resource, object: &Value) -> Value {
         _ => {
             let own = resource.row().columns.iter();
             let own = own.map(|(_, cell)| cell_of(cell, object));
-            let first = [json!(name)].into_iter();
-            first.chain(own).chain([json!(age)]).collect()
+            [json!(name)].into_iter().chain(own).collect()
         }
     }
 }
@@ -292,9 +290,25 @@ fn cell_of(cell: &Cell, object: &Value) -> Value {
             Some(other) => json!(other.to_string()),
         },
         Cell::Count(pointer) => json!(count(pointer)),
-        Cell::Size(pointer) => json!(members(object, pointer).count().to_string()),
+        Cell::Number(pointer) => json!(number(object, pointer)),
+        Cell::Size(pointer) => {
+            let n_entries = entries(object, pointer).len();
+            json!((members(object, pointer).count() + n_entries).to_string())
+        }
         Cell::Ratio(part, whole) => json!(format!("{}/{}", count(part), count(whole))),
-        Cell::Since(pointer) => json!(since(text(object, pointer))),
+        Cell::Since(pointer) => match text(object, pointer) {
+            "" => json!("<none>"),
+            time => json!(since(time)),
+        },
+        Cell::Ports(pointer) => {
+            let port = |port: &Value| {
+                let of_node = number(port, "/nodePort").map(|it| format!(":{it}"));
+                let (of_node, protocol) = (of_node.unwrap_or_default(), text(port, "/protocol"));
+                format!("{}{of_node}/{protocol}", port["port"])
+            };
+            let ports: Vec<String> = entries(object, pointer).iter().map(port).collect();
+            json!(or_none(&ports.join(",")))
+        }
     }
 }
 

@@ -140,12 +140,6 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
 pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     let mut errors = validate_annotations(pod, "/metadata/annotations", "metadata.annotations");
     errors.extend(validate_containers(pod, ""));
-    let policy = text(pod, "/spec/restartPolicy");
-    if !matches!(policy, "Always" | "OnFailure" | "Never") {
-        let supported = ["Always", "OnFailure", "Never"];
-        let field = "spec.restartPolicy";
-        errors.push(FieldError::not_supported(field, policy, &supported));
-    }
     errors
 }
 
@@ -183,14 +177,6 @@ fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
         }
         if text(container, "/image").trim().is_empty() {
             errors.push(FieldError::required(&format!("{field}[{index}].image"), ""));
-        }
-        for (port_index, port) in entries(container, "/ports").iter().enumerate() {
-            let protocol = text(port, "/protocol");
-            if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-                let field = format!("{field}[{index}].ports[{port_index}].protocol");
-                let supported = ["SCTP", "TCP", "UDP"];
-                errors.push(FieldError::not_supported(&field, protocol, &supported));
-            }
         }
     }
     errors
@@ -335,6 +321,19 @@ fn validate_restart_policy(object: &Value) -> Option<FieldError> {
     let policy = text(object, "/spec/template/spec/restartPolicy");
     let field = "spec.template.spec.restartPolicy";
     (policy != "Always").then(|| FieldError::not_supported(field, policy, &["Always"]))
+}
+
+/// The errors of the template of a Job, whose pods end.
+pub(crate) fn validate_job(job: &Value) -> Vec<FieldError> {
+    let mut errors = validate_template(job);
+    if text(job, "/spec/template/spec/restartPolicy") == "Always" {
+        let (field, why) = (
+            "spec.template.spec.restartPolicy",
+            "valid values: \"OnFailure\", \"Never\"",
+        );
+        errors.push(FieldError::required(field, why));
+    }
+    errors
 }
 
 /// The errors of a template's annotations, which the API server reports under another path, and of

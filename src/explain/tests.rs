@@ -6,13 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::api_facts::ApiError;
 use super::model::{Report, Sources};
 use super::report::report;
 use super::{HTML_ROWS_MAX, Row, Table};
 use crate::api::conditions::{Condition, REPLICA_FAILURE};
 use crate::api::workload_kind::REPLICA_SET;
-use crate::api::{ObjectKey, Pod, ReplicaSet, ScaleDownMark};
+use crate::api::{Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
 use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};

@@ -581,7 +581,7 @@ fn explain_shows_what_a_deployment_waits_for() {
         text.contains(&format!("waits for {wait}\n  next: {next}")),
         "{text}"
     );
-    let json: Value = serde_json::from_str(&explained("json")).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&explained("json")).expect("JSON");
     assert_eq!(json["rollout"]["waitsFor"], json!([wait]));
     let controllers = "--controllers=replicaset-controller,deployment-controller";
     let _process = cluster.start_process(&[controllers]);

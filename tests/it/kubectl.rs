@@ -414,10 +414,14 @@ fn api_resources_and_version_list_what_is_served() {
         // An older kubectl warns about the version skew.
         let (version, _) = texts(&rig.output("version"));
         assert!(version.contains("Server Version: v1.37"), "{version}");
-        assert!(
-            rig.run("explain rs --recursive=false")
-                .contains("ReplicaSet")
-        );
+        for (fields, type_of) in [
+            ("rs", "ReplicaSet"),
+            ("pod.spec.containers.image", "<string>"),
+            ("deploy.spec.strategy", "<DeploymentStrategy>"),
+        ] {
+            let explained = rig.run(&format!("explain {fields} --recursive=false"));
+            assert!(explained.contains(type_of), "{explained}");
+        }
     });
 }
 

@@ -60,9 +60,11 @@ pub(crate) enum Fate {
     CrashLoop,
     /// The pod runs but is not ready.
     Unready,
+    /// The pod runs until it is deleted, whatever its restart policy.
+    Running,
 }
 
-pub const FATES: [&str; 7] = [
+pub const FATES: [&str; 8] = [
     "unscheduled",
     "pending",
     "rejected",
@@ -70,10 +72,11 @@ pub const FATES: [&str; 7] = [
     "unknown",
     "crash-loop",
     "unready",
+    "running",
 ];
 
 /// The same, in this order.
-const NAMED: [Fate; 7] = [
+const NAMED: [Fate; 8] = [
     Fate::Unscheduled,
     Fate::Pending,
     Fate::Rejected,
@@ -81,6 +84,7 @@ const NAMED: [Fate; 7] = [
     Fate::Unknown,
     Fate::CrashLoop,
     Fate::Unready,
+    Fate::Running,
 ];
 
 /// The settings in one pod's annotations.
@@ -202,7 +206,8 @@ mod tests {
         let bogus = json!({"metadata": {"annotations": {FATE: "bogus"}}});
         let expected = "a[dev.replicaset-controller/fate]: Unsupported value: \"bogus\": \
                         supported values: \"unscheduled\", \"pending\", \"rejected\", \
-                        \"failed\", \"unknown\", \"crash-loop\", \"unready\"";
+                        \"failed\", \"unknown\", \"crash-loop\", \"unready\", \
+                        \"running\"";
         assert_eq!(errors(&bogus), [expected]);
     }
 

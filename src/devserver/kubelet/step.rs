@@ -118,7 +118,7 @@ fn running_step(
         Fate::Unready => is_ready.then_some((Step::MarkUnready, Duration::ZERO)),
         _ if !runs_well => Some((Step::MarkReady, ready_after)),
         _ if is_ready != passes_gates(pod) => Some((Step::MarkReady, Duration::ZERO)),
-        _ => is_of_job(pod).then_some((Step::Succeed, ready_after)),
+        fate => ends(pod, fate).then_some((Step::Succeed, ready_after)),
     }
 }
 
@@ -129,9 +129,9 @@ fn passes_gates(pod: &Value) -> bool {
 }
 
 /// True for a pod whose containers end by themselves.
-fn is_of_job(pod: &Value) -> bool {
-    let mut owners = entries(pod, "/metadata/ownerReferences").iter();
-    owners.any(|owner| owner["controller"] == true && text(owner, "/kind") == "Job")
+fn ends(pod: &Value, fate: Fate) -> bool {
+    let policy = text(pod, "/spec/restartPolicy");
+    matches!(policy, "Never" | "OnFailure") && fate != Fate::Running
 }
 
 fn crash_pause(restarts: i64) -> Duration {
@@ -513,6 +513,25 @@ mod tests {
         check("unready", "n", "Running", "False", None);
         let second = Some((Step::Crash, Duration::from_secs(1)));
         check("crash-loop", "n", "Running", "True", second);
+    }
+
+    #[test]
+    fn a_pod_ends_by_its_restart_policy() {
+        for (policy, fate, ends) in [
+            ("Always", "", false),
+            ("OnFailure", "", true),
+            ("Never", "", true),
+            ("Never", "running", false),
+        ] {
+            let pod = json!({
+                "metadata": {"annotations": {crate::behaviour::FATE: fate}},
+                "spec": {"nodeName": "n", "restartPolicy": policy}, "status": {
+                    "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            });
+            let step = next_step(&pod, &KubeletOptions::default()).map(|(step, _)| step);
+            assert_eq!(step, ends.then_some(Step::Succeed), "{policy} {fate}");
+        }
     }
 
     #[test]

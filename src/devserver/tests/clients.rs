@@ -269,3 +269,38 @@ fn a_token_says_whose_it_is_while_the_account_exists() {
     assert_eq!(review(&given["status"]["token"])["user"], json!({}));
     assert_eq!(rig.send("POST", &path, &json!({})).0, 404);
 }
+
+#[test]
+fn openapi_has_the_types_of_built_in_and_custom_kinds() {
+    let rig = Rig::new();
+    let schemas = |path: &str| rig.get(path).1["components"]["schemas"].take();
+    let apps = schemas("/openapi/v3/apis/apps/v1");
+    let deployment = &apps["io.k8s.api.apps.v1.Deployment"]["properties"];
+    assert_eq!(
+        deployment["spec"]["$ref"],
+        json!("#/components/schemas/DeploymentSpec")
+    );
+    let of_container = &apps["Container"]["properties"];
+    assert_eq!(of_container["image"]["type"], json!("string"));
+    let environment = json!({"type": "array", "items": {"$ref": "#/components/schemas/EnvVar"}});
+    assert_eq!(of_container["env"], environment);
+    // The probe has the members of its handler.
+    assert!(apps["Probe"]["properties"]["httpGet"].is_object());
+    let size = json!({"type": "integer", "description": "how big"});
+    let schema = json!({"type": "object", "properties": {"size": size}});
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"}, "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    rig.ok("POST", definitions, &definition);
+    let custom = schemas("/openapi/v3/apis/example.com/v1");
+    let widget = custom.as_object().expect("schemas").values();
+    let mut widget = widget.filter(|it| it["properties"]["size"] == size);
+    assert!(widget.next().is_some(), "{custom}");
+}
