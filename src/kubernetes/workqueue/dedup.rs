@@ -139,10 +139,11 @@ impl<K: Clone + Eq + Hash> Dedup<K> {
         lane.end_turn(tenant, self.last_number);
         let is_turn_over =
             priority == Priority::Low || self.lanes[Priority::Low as usize].is_empty();
+        // A turn that no tenant of low priority may take stays due.
         self.n_high = if is_turn_over {
             0
         } else {
-            (self.n_high + 1).min(TURN)
+            (self.n_high + 1).min(TURN - 1)
         };
         let dirty = self.dirty.remove(&key)?;
         if self.dirty.capacity() > TABLE_MIN.max(SHRINK_FACTOR * self.dirty.len()) {

@@ -1,10 +1,13 @@
 //! Priorities and permits.
 
-use crate::workqueue::Priority;
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use super::{Fixture, MS};
-use crate::workqueue::WorkQueue;
+use crate::workqueue::dedup::{Dedup, TURN};
+use crate::workqueue::{Priority, WorkQueue};
+
+static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 #[test]
 fn keys_of_high_priority_come_first() {
@@ -63,6 +66,76 @@ fn keys_of_low_priority_do_not_starve() {
         assert!(n_high <= 30, "{taken:?} so far");
     }
     assert_eq!(taken, low);
+}
+
+/// A queue of five workers: tenant 1 has two of them, tenant 2 one, and a key of low priority of
+/// tenant 1 waits. Takes are done at once, and keys of high priority of others keep coming.
+#[test]
+fn a_missed_turn_of_low_priority_is_not_lost() {
+    let mut dedup = Dedup::new(5);
+    for (key, tenant) in [(1, 1), (2, 1), (3, 2)] {
+        dedup.add(&key, tenant, Priority::High, *NOW);
+        dedup.take(*NOW).expect("a worker is free");
+    }
+    dedup.add(&10, 1, Priority::Low, *NOW);
+    for n in 0..40 {
+        dedup.add(&(100 + n), 3 + n % 7, Priority::High, *NOW);
+        dedup.add(&(200 + n), 3 + n % 7, Priority::High, *NOW);
+        if n == 20 {
+            dedup.done(&1, *NOW);
+            dedup.done(&2, *NOW);
+        }
+        let (key, _) = dedup.take(*NOW).expect("a key waits");
+        dedup.done(&key, *NOW);
+        assert!(dedup.is_dirty(&10) == (n < 20), "after take {n}");
+    }
+}
+
+/// Whatever happened before: from the time when its tenant may have a worker, a key of low priority
+/// waits for at most [`TURN`] takes for each key of low priority.
+#[test]
+fn keys_of_low_priority_do_not_starve_among_tenants() {
+    let tenant_of = |key: usize| key as u64 % 4;
+    // The first keys of each tenant have low priority.
+    let low = 0..8_usize;
+    let mut n_low_taken = 0;
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let n_workers = rng.usize(2..7);
+        let mut dedup = Dedup::new(n_workers);
+        let mut processing: Vec<usize> = Vec::new();
+        let mut waits = [0; 8];
+        for high in low.end..600 {
+            dedup.add(&high, tenant_of(high), Priority::High, *NOW);
+            if rng.u8(..4) == 0 {
+                let key = rng.usize(low.clone());
+                dedup.add(&key, tenant_of(key), Priority::Low, *NOW);
+            }
+            let n_done = rng.usize(..3).min(processing.len());
+            for _ in 0..n_done {
+                let key = processing.swap_remove(rng.usize(..processing.len()));
+                dedup.done(&key, *NOW);
+            }
+            let n_free = n_workers - processing.len();
+            let may_take = |key: usize| {
+                let its = |it: &&usize| tenant_of(**it) == tenant_of(key);
+                processing.iter().filter(its).count() < n_free
+            };
+            for (key, wait) in low.clone().zip(&mut waits) {
+                let waits = dedup.is_dirty(&key) && !dedup.is_processing(&key);
+                *wait = if waits && may_take(key) { *wait + 1 } else { 0 };
+                assert!(*wait <= TURN * 8, "key {key}, seed {seed}");
+            }
+            let Some((key, _)) = dedup.take(*NOW) else {
+                continue;
+            };
+            processing.push(key);
+            if let Some(wait) = waits.get_mut(key) {
+                (*wait, n_low_taken) = (0, n_low_taken + 1);
+            }
+        }
+    }
+    assert!(n_low_taken > 200, "{n_low_taken}");
 }
 
 #[test]
