@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
 use serde_saphyr::options::DuplicateKeyPolicy;
+use serde_saphyr::{Error, Spanned};
 
 use super::{API_VERSION, Argument, FIELDS, FOREIGN, Field, KIND, Layer, Origin, Shape, nearest};
 
@@ -216,6 +216,10 @@ pub(super) fn read_tree(text: &str) -> Result<Node, (Option<u64>, String)> {
     let node: Result<Spanned<Value>, _> = serde_saphyr::from_str_with_options(text, options);
     node.map(node_of).map_err(|error| {
         let line = error.location().map(|location| location.line());
+        if let Error::MultipleDocuments { .. } = error {
+            let why = "a second YAML document begins here; the file may have only one";
+            return (line, why.to_owned());
+        }
         let text = error.to_string();
         let sentence = text.lines().next().unwrap_or_default().to_owned();
         (line, sentence)
@@ -344,6 +348,13 @@ mod tests {
         ];
         assert_eq!(layer.mistakes, expected);
         assert_eq!(layer.foreign, ["f:10: deploymentController"]);
+    }
+
+    #[test]
+    fn a_second_document_is_an_error() {
+        let layer = read("f", "a: b\n---\nc: d\n");
+        let why = "f:3: a second YAML document begins here; the file may have only one";
+        assert_eq!(layer.mistakes, [why]);
     }
 
     #[test]
