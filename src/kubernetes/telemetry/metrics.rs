@@ -35,6 +35,7 @@ pub mod credentials;
 pub mod process;
 pub mod rest_client;
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use controller::ControllerFamilies;
@@ -136,7 +137,9 @@ impl Registry {
     /// values during the call and does not block otherwise.
     pub fn render(&self) -> String {
         let text = prometheus::TextEncoder::new().encode_to_string(&self.0.gather());
-        text.expect("a registry gathers valid families")
+        let text = text.expect("a registry gathers valid families");
+        let lines = text.split_inclusive('\n').map(with_upstreams_bound);
+        lines.collect()
     }
 
     fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
@@ -169,6 +172,24 @@ impl Registry {
         self.0.register(Box::new(family.clone())).expect(UNIQUE);
         family
     }
+}
+
+/// Writes the bound of a bucket as Go does, such as `1e-08`. It is a label, so a query over the
+/// series of upstream and of this daemon needs the same text.
+fn with_upstreams_bound(line: &str) -> Cow<'_, str> {
+    const LABEL: &str = "le=\"";
+    let written = || {
+        let (name, labels) = line.split_once('{')?;
+        let at = labels.rfind(LABEL).filter(|_| name.ends_with("_bucket"))?;
+        let (before, bound) = labels.split_at(at + LABEL.len());
+        let (bound, after) = bound.split_once('"')?;
+        let scientific = format!("{:e}", bound.parse::<f64>().ok()?);
+        let (digits, exponent) = scientific.split_once('e')?;
+        let exponent: i32 = exponent.parse().ok()?;
+        let is_short = (-4..6).contains(&exponent);
+        (!is_short).then(|| format!("{name}{{{before}{digits}e{exponent:+03}\"{after}"))
+    };
+    written().map_or(Cow::Borrowed(line), Cow::Owned)
 }
 
 /// Computes one value, `None` if there is none now.
@@ -248,7 +269,26 @@ mod tests {
 
     use prometheus::core::Collector;
 
-    use super::{Computed, MetricType};
+    use super::{Computed, MetricType, Registry};
+
+    #[test]
+    fn bounds_of_buckets_are_written_as_by_upstream() {
+        let registry = Registry::default();
+        let bounds = [1e-8, 1e-5, 0.0001, 0.5, 604_800.0, 1_048_576.0];
+        let family = registry.histograms("h", "help", &["role"], &bounds);
+        family.with_label_values(&["le=\"1000000\""]).observe(1e7);
+        let text = registry.render();
+        let written = ["1e-08", "1e-05", "0.0001", "0.5", "604800", "1.048576e+06"];
+        for bound in written {
+            let line = format!("\nh_bucket{{role=\"le=\\\"1000000\\\"\",le=\"{bound}\"}} 0\n");
+            assert!(text.contains(&line), "no {line} in {text}");
+        }
+        assert!(text.contains(",le=\"+Inf\"} 1\n"), "{text}");
+        assert!(
+            text.contains("\nh_sum{role=\"le=\\\"1000000\\\"\"} 10000000\n"),
+            "{text}"
+        );
+    }
 
     /// A file below `/proc` cannot be read while the process has no free descriptor.
     #[test]
