@@ -262,7 +262,7 @@ impl World {
 }
 
 /// A controller whose caches are empty.
-fn controller(client: &Client) -> DeploymentController {
+pub(crate) fn controller(client: &Client) -> DeploymentController {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let sink = Box::new(ClientEventSink::new(client.clone()));
     let options = EventOptions::new(crate::CONTROLLER);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -47,18 +48,27 @@ pub struct Parts {
 /// # Locks
 ///
 /// One guards what a dry run has logged last about each Deployment. Workers take it.
-pub struct DeploymentController(pub(crate) Parts, Mutex<BTreeMap<ObjectKey, String>>);
+pub struct DeploymentController(
+    pub(crate) Parts,
+    Mutex<BTreeMap<ObjectKey, String>>,
+    /// Whether events queue keys: since [`enqueue_all`](Self::enqueue_all).
+    AtomicBool,
+);
 
 impl DeploymentController {
     pub fn new(parts: Parts) -> Self {
-        Self(parts, Mutex::default())
+        Self(parts, Mutex::default(), AtomicBool::new(false))
     }
 
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
         &self.0.queue
     }
 
+    /// Queues all Deployments, and from here on those of each event. A worker calls it when it may
+    /// start: in the queue of a standby no key must wait for the lease.
     pub fn enqueue_all(&self) {
+        // ORDER: first. A change from before is in the cache, and one from after queues its key.
+        self.2.store(true, Ordering::SeqCst);
         self.0.deployments.visit_all(&mut |d| self.enqueue(&d.key));
     }
 
@@ -122,7 +132,9 @@ impl DeploymentController {
     }
 
     fn enqueue(&self, key: &ObjectKey) {
-        self.0.queue.add(key.clone());
+        if self.2.load(Ordering::SeqCst) {
+            self.0.queue.add(key.clone());
+        }
     }
 
     fn enqueue_owner(&self, rs: &ReplicaSet) {
@@ -257,4 +269,55 @@ pub fn with_pods(pods: &PodStore, sets: &[Arc<ReplicaSet>]) -> BTreeSet<Uid> {
     };
     let sets = sets.iter().filter(has_pods);
     sets.map(|rs| rs.uid.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::Parts;
+    use crate::api::ObjectKey;
+    use crate::cache::CacheEvent;
+    use crate::client::{Client, ClientConfig, ClientOptions};
+    use crate::objects::Deployment;
+    use crate::simulation::controller;
+    use crate::stdx::stop::Stop;
+
+    fn deployment(name: &str) -> Arc<Deployment> {
+        let labels = json!({"app": name});
+        let text = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
+        });
+        let read = Deployment::from_json(text.to_string().as_bytes());
+        Arc::new(read.expect("a Deployment"))
+    }
+
+    /// A key that waits for the lease would fail the standby's check of the queue.
+    #[test]
+    fn a_standby_queues_no_deployment_and_a_leader_all() {
+        let config = ClientConfig::plain("http://127.0.0.1:1");
+        let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
+        let controller = controller(&client);
+        let Parts {
+            deployments, queue, ..
+        } = &controller.0;
+        let all = ["a", "b"].map(deployment);
+        deployments.replace(all.to_vec(), &[], &"1".into());
+        for d in &all {
+            controller.handle_deployment_event(&CacheEvent::Added(Arc::clone(d)));
+        }
+        assert_eq!((queue.len(), queue.longest_wait()), (0, Duration::ZERO));
+        controller.enqueue_all();
+        for name in ["a", "b"] {
+            let key = queue.try_get();
+            assert_eq!(key, Some(ObjectKey::new("default", name)));
+            queue.done(&key.expect("just compared"));
+        }
+        controller.handle_deployment_event(&CacheEvent::Added(deployment("c")));
+        assert_eq!(queue.try_get(), Some(ObjectKey::new("default", "c")));
+    }
 }
