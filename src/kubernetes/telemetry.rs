@@ -181,7 +181,9 @@ impl Expiry {
         let shown = Arc::downgrade(&expiry);
         let seconds = move || Some(metrics::seconds_until(shown.upgrade()?.end));
         let metrics = &metrics::global().credentials;
-        metrics.certificate_ttl.register(&[usage, file], seconds);
+        metrics
+            .certificate_ttl
+            .register_beside(&[usage, file], seconds);
         expiry
     }
 
@@ -245,6 +247,8 @@ mod tests {
     fn the_end_of_a_certificate_is_a_metric_and_a_warning_ahead() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let expiry = Expiry::new("client", "/a.crt", (at(1000), at(2000)));
+        // That of another kubeconfig must not hide the first one's end.
+        let other = Expiry::new("client", "/a.crt", (at(1000), at(1 << 40)));
         let name =
             "replicaset_controller_certificate_ttl_seconds{file=\"/a.crt\",usage=\"client\"}";
         let value = || {
@@ -260,6 +264,8 @@ mod tests {
         let over = near.replace("expires", "has expired");
         assert_eq!(expiry.warning(at(2000)), Some(over));
         drop(expiry);
+        assert!(value().is_some_and(|seconds| seconds > 1e9));
+        drop(other);
         assert_eq!(value(), None);
     }
 }

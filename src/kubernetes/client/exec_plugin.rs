@@ -298,10 +298,12 @@ impl State {
 
 /// Records in the metrics when the new certificate expires and the age of the old one (client-go
 /// `plugin/pkg/client/auth/exec/exec.go:refreshCredsLocked`).
-fn record_certificates(old: Option<&Issued>, new: &Issued) {
+fn record_certificates(old: Option<&Issued>, new: &Arc<Issued>) {
     let validity = |issued: &Issued| validity(&issued.identity.as_ref()?.0);
     let metrics = &metrics::global().credentials;
-    metrics.set_exec_plugin_expiry(validity(new).map(|(_, end)| end));
+    if let Some((_, end)) = validity(new) {
+        metrics.exec_plugin_issued(new, end);
+    }
     let is_different = |old: &&Issued| old.identity != new.identity;
     if let Some((begin, _)) = old.filter(is_different).and_then(validity)
         && let Ok(age) = SystemTime::now().duration_since(begin)

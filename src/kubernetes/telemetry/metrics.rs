@@ -36,6 +36,7 @@ pub mod process;
 pub mod rest_client;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use controller::ControllerFamilies;
@@ -91,7 +92,7 @@ impl Metrics {
         };
         let own = [build::VERSION, build::COMMIT.unwrap_or_default()];
         metrics.build.own.with_label_values(&own).set(1);
-        metrics.credentials.set_exec_plugin_expiry(None);
+        metrics.credentials.expect_no_exec_plugin();
         let start_time = &metrics.healthchecks.start_time;
         start_time.register(&[], process::start_time);
         metrics
@@ -228,11 +229,25 @@ impl Computed {
         label_values: &[&str],
         value: impl Fn() -> Option<f64> + Send + Sync + 'static,
     ) {
-        assert_eq!(label_values.len(), self.desc.variable_labels.len());
-        let label_values: Vec<String> = label_values.iter().map(|&v| v.to_owned()).collect();
+        self.add_source(label_values, Arc::new(value), |_| true);
+    }
+
+    /// Like [`register`](Self::register), but earlier sources of the same series stay while they
+    /// have a value. The smallest one is shown. `value` must take no lock.
+    pub fn register_beside(
+        &self,
+        label_values: &[&str],
+        value: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) {
+        self.add_source(label_values, Arc::new(value), |old| old().is_none());
+    }
+
+    fn add_source(&self, labels: &[&str], value: Source, drops: fn(&Source) -> bool) {
+        assert_eq!(labels.len(), self.desc.variable_labels.len());
+        let labels: Vec<String> = labels.iter().map(|&v| v.to_owned()).collect();
         let mut sources = self.sources.lock();
-        sources.retain(|(known, _)| *known != label_values);
-        sources.push((label_values, Arc::new(value)));
+        sources.retain(|(known, old)| *known != labels || !drops(old));
+        sources.push((labels, value));
     }
 }
 
@@ -246,9 +261,14 @@ impl Collector for Computed {
         // Sources run without the lock, since they may take other locks.
         let series = sources.clone();
         drop(sources);
-        let values = series
-            .iter()
-            .filter_map(|(label_values, source)| Some((label_values, source()?)));
+        let mut values = BTreeMap::new();
+        for (label_values, source) in &series {
+            if let Some(value) = source() {
+                let least = values.entry(label_values).or_insert(value);
+                *least = least.min(value);
+            }
+        }
+        let values = values.into_iter();
         let labels: Vec<&str> = self.desc.variable_labels.iter().map(|it| &**it).collect();
         if self.kind == MetricType::COUNTER {
             let family = CounterVec::new(self.options.clone(), &labels).expect(UNIQUE);
@@ -301,5 +321,29 @@ mod tests {
             assert_eq!(family.collect()[0].get_metric().len(), expected);
             has_value.store(expected == 0, Ordering::Relaxed);
         }
+    }
+
+    /// Two kubeconfigs may embed a certificate each, and no label tells them apart.
+    #[test]
+    fn sources_beside_each_other_show_the_smallest_value() {
+        let family = Computed::new("a", "help", MetricType::GAUGE, &["file"]);
+        let held = [2.0, 1.0, 3.0].map(Arc::new);
+        for value in &held {
+            let value = Arc::downgrade(value);
+            family.register_beside(&[""], move || value.upgrade().map(|value| *value));
+        }
+        let shown = || family.collect()[0].get_metric()[0].get_gauge().get_value();
+        assert_eq!(shown().to_string(), "1");
+        let [two, one, _three] = held;
+        drop(one);
+        assert_eq!(shown().to_string(), "2");
+        drop(two);
+        family.register_beside(&[""], || Some(4.0));
+        assert_eq!(shown().to_string(), "3");
+        assert_eq!(
+            family.sources.lock().len(),
+            2,
+            "those without a value are dropped"
+        );
     }
 }

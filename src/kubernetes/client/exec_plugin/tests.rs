@@ -13,6 +13,7 @@ use crate::stdx::clock::Clock;
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::testing::FakeClock;
 use crate::stdx::thread::spawn;
+use crate::telemetry::metrics;
 use crate::telemetry::metrics::credentials::ExecPluginCall;
 
 /// A limit that only a hang meets.
@@ -245,6 +246,14 @@ fn certificates_are_issued() {
         issued.identity,
         Some((certificate.into_bytes(), key.into_bytes()))
     );
+    // A later run of another plugin, which issues a token, must not hide when this one expires.
+    let other = Script::printing(r#"{"token": "t"}"#);
+    token(other.plugin().credential(&Stop::new()));
+    let metrics = metrics::global().render();
+    let shown = metrics
+        .lines()
+        .find(|it| it.starts_with("rest_client_exec_plugin_ttl_"));
+    assert!(shown.is_some_and(|it| !it.ends_with("inf")), "{shown:?}");
 }
 
 /// A plugin may read two files while they are rotated.

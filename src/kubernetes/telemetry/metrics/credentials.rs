@@ -2,6 +2,7 @@
 //! (component-base `metrics/prometheus/restclient/metrics.go`). `client` records them on the thread
 //! that renews the credentials.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use prometheus::{Histogram, IntCounterVec};
@@ -72,10 +73,20 @@ impl CredentialMetrics {
         counter.inc();
     }
 
-    /// Sets the expiry of the exec plugin's client certificate; `None` if there is none.
-    pub fn set_exec_plugin_expiry(&self, expiry: Option<SystemTime>) {
-        let ttl = move || Some(expiry.map_or(f64::INFINITY, seconds_until));
-        self.exec_plugin_ttl.register(&[], ttl);
+    /// Shows that no exec plugin has issued a client certificate.
+    pub(super) fn expect_no_exec_plugin(&self) {
+        self.exec_plugin_ttl.register(&[], || Some(f64::INFINITY));
+    }
+
+    /// Shows the `expiry` of an exec plugin's client certificate until `issued` is dropped.
+    pub fn exec_plugin_issued<T: Send + Sync + 'static>(
+        &self,
+        issued: &Arc<T>,
+        expiry: SystemTime,
+    ) {
+        let issued = Arc::downgrade(issued);
+        let ttl = move || (issued.strong_count() > 0).then(|| seconds_until(expiry));
+        self.exec_plugin_ttl.register_beside(&[], ttl);
     }
 
     /// Records the age of an exec plugin's client certificate at its replacement.
