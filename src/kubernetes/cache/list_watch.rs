@@ -11,7 +11,8 @@
 //!
 //! DIFFERS: upstream waits forever for the end of a streamed list. A proxy may drop the bookmark
 //! that marks it, and an API server may not know `sendInitialEvents` and send an ordinary watch.
-//! From then on, both are listed in pages.
+//! Both are listed in pages then. A server that only stalled streams the first list after a watch
+//! that worked; one without an end again is listed in pages from then on.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -101,6 +102,8 @@ pub enum Reaction {
 
 pub struct ListWatch {
     streams_lists: bool,
+    /// Streamed lists without an end, since the last one with an end.
+    n_unended: usize,
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
@@ -182,6 +185,7 @@ impl ListWatch {
             not_before: None,
             heard: None,
             streams_lists,
+            n_unended: 0,
         }
     }
 
@@ -275,6 +279,7 @@ impl ListWatch {
                             return Effect::Older(older);
                         }
                         stream.is_ordered = true;
+                        self.n_unended = 0;
                         // The same stream continues as the watch.
                         self.phase = Phase::Watch(*stream);
                         self.listed(resource_version.clone(), now);
@@ -299,6 +304,7 @@ impl ListWatch {
             Phase::Watch(stream) => {
                 stream.has_spoken = true;
                 self.heard = Some(now);
+                self.streams_lists |= self.n_unended == 1;
                 // From an unset version the initial objects arrive as `Added`, so any other message
                 // ends them.
                 stream.is_ordered |= seen != Seen::Added;
@@ -380,10 +386,11 @@ impl ListWatch {
         }
     }
 
-    /// Reports that the open streamed list has no end: all lists are read in pages from here on,
-    /// because another attempt would leave the store stale for as long again.
+    /// Reports that the open streamed list has no end: lists are read in pages until a watch has
+    /// worked, and after the second in a row always, because each attempt leaves the store stale
+    /// for long.
     pub fn on_unended(&mut self) -> Reaction {
-        self.streams_lists = false;
+        (self.streams_lists, self.n_unended) = (false, self.n_unended + 1);
         self.fall_back()
     }
 

@@ -574,7 +574,7 @@ impl<T: Decode> Reflector<T> {
         let (resource, n_objects) = (T::RESOURCE, self.collector.len());
         log::warn!(
             "the streamed list of {resource} did not end: no bookmark with the annotation \
-             {INITIAL_EVENTS_END} after {n_objects} objects; {reaction} from now on, as with \
+             {INITIAL_EVENTS_END} after {n_objects} objects; {reaction}, as with \
              --feature-gates=WatchListClient=false"
         );
     }

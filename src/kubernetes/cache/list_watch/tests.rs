@@ -427,7 +427,7 @@ fn watches_that_end_without_a_message_are_checked_by_a_list() {
 }
 
 #[test]
-fn a_streamed_list_without_an_end_is_always_read_in_pages() {
+fn a_streamed_list_without_an_end_is_read_in_pages() {
     let mut script = Script::streaming();
     script.expect(&["stream"]);
     script.see(Seen::Added, "3", Effect::Collect).pass(SECOND);
@@ -453,6 +453,46 @@ fn a_streamed_list_without_an_end_is_always_read_in_pages() {
     script.expect(&["stream"]);
     script.see(Seen::Added, "3", Effect::Collect);
     script.see(BOOKMARK, "3", Effect::GiveUp);
+}
+
+/// An etcd that stalls once must not end streamed lists for good, and a proxy that drops the end
+/// must not leave the store stale at each list.
+#[test]
+fn lists_are_streamed_again_after_a_watch_that_worked() {
+    let mut script = Script::streaming();
+    script.expect(&["stream"]).fall_silent();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script.expect(&["watch rv=10"]).event("11");
+    script
+        .fail(Failure::Expired)
+        .expect(&["wait 800ms", "stream rv=11"]);
+    script
+        .see(CLOSE, "12", Effect::Replace)
+        .fail(Failure::Expired);
+    // The one that ended forgives the one before.
+    script
+        .expect(&["wait 1600ms", "stream rv=12"])
+        .fall_silent();
+    script.expect(&["list rv=12"]).page("13", "");
+    script
+        .expect(&["watch rv=13"])
+        .event("14")
+        .fail(Failure::Expired);
+    script.expect(&["wait 800ms", "stream rv=14"]).fall_silent();
+    script.expect(&["list rv=14"]).page("15", "");
+    script
+        .expect(&["watch rv=15"])
+        .event("16")
+        .fail(Failure::Expired);
+    script.expect(&["wait 800ms", "list rv=16"]);
+
+    let mut script = Script::paged();
+    script.expect(&["list rv=0 limit=500"]).page("10", "");
+    script
+        .expect(&["watch rv=10"])
+        .event("11")
+        .fail(Failure::Expired);
+    script.expect(&["wait 800ms", "list rv=11"]);
 }
 
 #[test]
