@@ -146,7 +146,9 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
     } else if text(pod, "/spec/nodeName").is_empty() || workload::is_terminal(pod) {
         seconds = 0;
     }
-    let due = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    // The API server takes any number.
+    let due = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds));
+    let due = due.unwrap_or(jiff::Timestamp::MAX);
     pod["metadata"]["deletionTimestamp"] = json!(metadata::time_text(due));
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
     if !was_deleting {

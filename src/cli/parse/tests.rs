@@ -373,6 +373,28 @@ fn l_15_conflicting_flags_are_reported_with_their_sources() {
     without.parsed();
 }
 
+/// The clocks of the daemon panic at a time that they cannot count to.
+#[test]
+fn a_duration_has_a_maximum_wherever_it_is_given() {
+    let long = "9223372036854775807s";
+    let yaml = format!("generic:\n  minResyncPeriod: {long}\n");
+    let flag = format!("--min-resync-period={long}");
+    let variable = [("REPLICASET_CONTROLLER_MIN_RESYNC_PERIOD", long)];
+    for (arguments, environment, file) in [
+        (&[flag.as_str()][..], &[][..], None),
+        (&[], &variable, None),
+        (&["--config=f.yaml"], &[], Some(file(&yaml))),
+    ] {
+        let given = Given {
+            arguments,
+            environment,
+            file,
+        };
+        let usage = given.usage();
+        assert!(usage.contains("at most 876600h, 100 years"), "{usage}");
+    }
+}
+
 #[test]
 fn l_15_durations_of_a_lease_have_a_minimum() {
     for (durations, flag, expected) in [

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde_json::Value;
 
+use crate::api::compact_timestamp::parse_duration;
 use crate::status_error::FieldError;
 
 /// The pod's fate: one of [`FATES`].
@@ -159,8 +159,7 @@ fn fate(text: &str) -> Option<Fate> {
 }
 
 fn duration(text: &str) -> Option<Duration> {
-    let duration: SignedDuration = text.parse().ok()?;
-    Duration::try_from(duration).ok()
+    parse_duration(text).ok()
 }
 
 #[cfg(test)]

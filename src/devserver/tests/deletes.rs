@@ -57,6 +57,18 @@ fn m_22_a_scheduled_pod_stays_for_its_grace_period() {
 }
 
 #[test]
+fn a_grace_period_may_be_longer_than_any_clock_counts() {
+    let rig = Rig::new();
+    rig.create_scheduled_pod("p");
+    let forever = json!({"gracePeriodSeconds": i64::MAX});
+    let (code, begun) = rig.delete(&format!("{PODS}/p"), &forever);
+    assert_eq!(
+        (code, &begun["metadata"]["deletionGracePeriodSeconds"]),
+        (200, &json!(i64::MAX))
+    );
+}
+
+#[test]
 fn m_08_m_21_finalizers_hold_an_object() {
     let rig = Rig::new();
     for (collection, name) in [(PODS, "p"), (REPLICA_SETS, "web")] {

@@ -107,6 +107,9 @@ impl fmt::Debug for CompactTimestamp {
     }
 }
 
+/// A century: any time to come, and short enough to be added to any clock.
+const DURATION_MAX: Duration = Duration::from_hours(876_600);
+
 /// Parses `12h`, `1m30s`, `500ms`, `1h0m0s` or `0`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
@@ -114,7 +117,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
     let signed: Result<SignedDuration, _> = text.parse();
     match signed.map(Duration::try_from) {
-        Ok(Ok(duration)) => Ok(duration),
+        Ok(Ok(duration)) if duration <= DURATION_MAX => Ok(duration),
+        Ok(Ok(_)) => Err("expected a duration of at most 876600h, 100 years".to_owned()),
         Ok(Err(_)) => Err("expected a duration that is not negative".to_owned()),
         Err(_) => Err("expected a duration such as 12h, 1m30s or 500ms".to_owned()),
     }
@@ -186,6 +190,10 @@ mod tests {
             ("1m30s", Some(Duration::from_secs(90))),
             ("1.5h", Some(Duration::from_mins(90))),
             ("500ms", Some(Duration::from_millis(500))),
+            ("876600h", Some(Duration::from_hours(876_600))),
+            ("876600h1s", None),
+            // The standard library's clock panics at this.
+            ("9223372036854775807s", None),
             ("-1s", None),
             ("12", None),
             ("soon", None),
