@@ -130,34 +130,12 @@ fn ask_daemon(
     })
 }
 
-/// Replacements in an error of the client, which advises fields of a kubeconfig. For a daemon,
-/// flags of `explain` replace them.
-const DAEMON_WORDS: [(&str, &str); 3] = [
-    (
-        "(certificate-authority in the kubeconfig)",
-        "(--certificate-authority=FILE names another, --insecure-skip-tls-verify accepts any)",
-    ),
-    (
-        "(tls-server-name in the kubeconfig says which to expect)",
-        "(--insecure-skip-tls-verify accepts any)",
-    ),
-    (
-        "(http:// as the server of the kubeconfig)",
-        "(--server=http://...)",
-    ),
-];
-
 /// Turns a client's error into that of a request to a daemon.
 fn of_daemon(error: ClientError) -> Box<dyn std::error::Error + Send + Sync> {
     let ClientError::Transport(transport) = error else {
         return Box::new(error);
     };
-    let message = DAEMON_WORDS
-        .iter()
-        .fold(transport.message, |message, (of_api, of_daemon)| {
-            message.replace(of_api, of_daemon)
-        });
-    format!("no response from the daemon: {message}").into()
+    format!("no response from the daemon: {}", transport.message).into()
 }
 
 fn ask_api(
@@ -224,37 +202,4 @@ fn table_of_daemon(
         }
     }
     Ok(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::of_daemon;
-    use crate::client::{ClientError, TransportError, TransportErrorKind};
-
-    #[track_caller]
-    fn check(message: &str, expected: &str) {
-        let error = ClientError::Transport(TransportError {
-            kind: TransportErrorKind::Other,
-            sent: false,
-            message: format!("127.0.0.1:10257: {message}"),
-        });
-        let expected = format!("no response from the daemon: 127.0.0.1:10257: {expected}");
-        assert_eq!(of_daemon(error).to_string(), expected);
-    }
-
-    #[test]
-    fn an_error_of_a_daemon_names_the_flags_of_explain() {
-        check("unknown host", "unknown host");
-        check(
-            "it is not signed by a certificate authority that is trusted here \
-             (certificate-authority in the kubeconfig): UnknownIssuer",
-            "it is not signed by a certificate authority that is trusted here \
-             (--certificate-authority=FILE names another, --insecure-skip-tls-verify accepts any): \
-             UnknownIssuer",
-        );
-        check(
-            "does it serve plain HTTP (http:// as the server of the kubeconfig)?",
-            "does it serve plain HTTP (--server=http://...)?",
-        );
-    }
 }

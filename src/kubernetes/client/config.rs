@@ -18,6 +18,7 @@ use super::access::Access;
 use super::credentials::{Authorization, Credentials, Impersonation, Owner};
 use super::live_tls::{LiveTls, TlsSource};
 use super::proxy;
+use super::tls::Hints;
 use crate::client::live_tls::Pem;
 use crate::stdx::clock::SystemClock;
 use crate::stdx::stop::Stop;
@@ -42,6 +43,10 @@ pub struct ClientConfig {
     pub(super) prefix: Arc<str>,
     pub(super) access: Arc<Access>,
     pub(super) proxy: Option<ureq::Proxy>,
+    pub(super) hints: &'static Hints,
+    /// The server's URL as it is used.
+    uri: Uri,
+    /// The same, without what may be a password.
     url: String,
     namespace: String,
     origin: String,
@@ -99,7 +104,7 @@ impl ClientConfig {
         let problem = |problem| invalid(&checked.place, problem).to_string();
         // INVARIANT: credentials are never sent to a server that they are not for. Clients keep the
         // server and the proxy of their creation.
-        if checked.url != self.url || checked.proxy != self.proxy {
+        if checked.uri != self.uri || checked.proxy != self.proxy {
             let why = "another server or proxy takes effect after a restart";
             return Err(problem(why.to_owned()));
         }
@@ -210,8 +215,10 @@ impl Draft {
         Ok(ClientConfig {
             server: server.parse().expect("the parts of a URL make a URL"),
             prefix: uri.path().trim_end_matches('/').into(),
+            uri,
             access: Arc::new(Access::new(checked.credentials, tls)),
             proxy: checked.proxy,
+            hints: &Hints::KUBECONFIG,
             url: checked.url,
             namespace: checked.namespace.unwrap_or_else(|| "default".to_owned()),
             origin: checked.origin,
@@ -377,7 +384,11 @@ impl ClientConfig {
                 until_readable: None,
             };
         }
-        draft.finish(&Environment::of_process())
+        let config = draft.finish(&Environment::of_process())?;
+        Ok(Self {
+            hints: &Hints::FLAGS,
+            ..config
+        })
     }
 }
 

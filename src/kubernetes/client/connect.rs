@@ -24,13 +24,14 @@ use super::fence::{Fence, Fenced, HeldBack};
 use super::live_tls::LiveTls;
 use super::stream::StreamState;
 use super::tcp::{Tcp, check_capacity};
-use super::tls::describe;
+use super::tls::{Hints, describe};
 
 /// Builds the connector chain. A closed `fence` blocks everything on its connections. `stream` is
 /// set for lists and watches: a new identity ends their connections, while others end with their
 /// current response.
 pub(super) fn connector(
     tls: Option<Arc<LiveTls>>,
+    hints: &'static Hints,
     fence: Option<&Arc<dyn Fence>>,
     stream: Option<&StreamState>,
 ) -> impl Connector<()> + use<> {
@@ -44,6 +45,7 @@ pub(super) fn connector(
             .chain(Server {
                 system: DefaultResolver::default(),
                 tls,
+                hints,
                 fence: fence.cloned(),
                 stream: stream.cloned(),
             }),
@@ -140,6 +142,7 @@ struct Server {
     system: DefaultResolver,
     /// `None` if no connection uses TLS.
     tls: Option<Arc<LiveTls>>,
+    hints: &'static Hints,
     fence: Option<Arc<dyn Fence>>,
     /// Set for lists and watches.
     stream: Option<StreamState>,
@@ -210,7 +213,7 @@ impl Server {
                 // The cluster's authority may have been rotated since the last check.
                 tls.server_certificate_rejected();
             }
-            return Err(described(peer, error).into());
+            return Err(described(peer, self.hints, error).into());
         }
         Ok(TlsTransport {
             buffers,
@@ -219,6 +222,7 @@ impl Server {
             stream,
             tls: Arc::clone(tls),
             peer,
+            hints: self.hints,
             generation,
             is_list_or_watch: self.stream.is_some(),
         })
@@ -250,9 +254,9 @@ fn is_certificate_problem(error: &io::Error) -> bool {
 }
 
 /// Replaces a failure of TLS by one that names the peer, the cause and the remedy.
-fn described(peer: &str, error: io::Error) -> io::Error {
+fn described(peer: &str, hints: &Hints, error: io::Error) -> io::Error {
     match tls_error(&error) {
-        Some(failure) => io::Error::new(error.kind(), describe(peer, failure)),
+        Some(failure) => io::Error::new(error.kind(), describe(peer, hints, failure)),
         None => error,
     }
 }
@@ -276,6 +280,7 @@ struct TlsTransport {
     tls: Arc<LiveTls>,
     /// "the server" or "the proxy".
     peer: &'static str,
+    hints: &'static Hints,
     /// The identity that this connection was opened with.
     generation: u64,
     is_list_or_watch: bool,
@@ -290,7 +295,7 @@ impl TlsTransport {
         self.stream.sock.set_timeout(self.send_timeout);
         let sent = io::Write::write_all(&mut self.stream, &self.unsent);
         self.unsent.clear();
-        sent.map_err(|error| described(self.peer, error).into())
+        sent.map_err(|error| described(self.peer, self.hints, error).into())
     }
 }
 
@@ -321,7 +326,7 @@ impl Transport for TlsTransport {
         check_capacity(&mut self.buffers)?;
         let input = self.buffers.input_append_buf();
         let amount = io::Read::read(&mut self.stream, input);
-        let amount = amount.map_err(|error| described(self.peer, error))?;
+        let amount = amount.map_err(|error| described(self.peer, self.hints, error))?;
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }

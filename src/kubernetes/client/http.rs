@@ -279,7 +279,7 @@ fn agent(config: &ClientConfig, options: &ClientOptions, stream: Option<&StreamS
         .input_buffer_size(input)
         .output_buffer_size(OUTPUT_BUFFER)
         .build();
-    let connector = connector(config.access.tls(), fence, stream);
+    let connector = connector(config.access.tls(), config.hints, fence, stream);
     let resolver = LazyResolver::new(config.server.clone());
     Agent::with_parts(settings, connector, resolver)
 }

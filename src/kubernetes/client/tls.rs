@@ -221,13 +221,36 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, String> {
         .map_err(|error| format!("{host:?} cannot be the name in a certificate: {error}"))
 }
 
+/// Which settings may correct a failure, by the names that the user gave them with.
+#[derive(Debug)]
+pub(super) struct Hints {
+    authority: &'static str,
+    server_name: &'static str,
+    plain: &'static str,
+}
+
+impl Hints {
+    pub(super) const KUBECONFIG: Self = Self {
+        authority: "certificate-authority in the kubeconfig",
+        server_name: "tls-server-name in the kubeconfig sets the expected name",
+        plain: "http:// as its URL in the kubeconfig",
+    };
+    /// For a server outside of any kubeconfig.
+    pub(super) const FLAGS: Self = Self {
+        authority: "--certificate-authority=FILE names another, --insecure-skip-tls-verify accepts \
+                    any",
+        server_name: "--insecure-skip-tls-verify accepts any",
+        plain: "--server=http://...",
+    };
+}
+
 /// Describes a failure on a connection to `peer`, which is "the server" or "the proxy".
-pub(super) fn describe(peer: &str, error: &Error) -> String {
+pub(super) fn describe(peer: &str, hints: &Hints, error: &Error) -> String {
     match error {
-        Error::InvalidCertificate(problem) => certificate_problem(peer, problem),
+        Error::InvalidCertificate(problem) => certificate_problem(peer, hints, problem),
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => format!(
-            "{peer} does not speak TLS; does it serve plain HTTP (http:// as its URL in the \
-             kubeconfig)?"
+            "{peer} does not speak TLS; does it serve plain HTTP ({})?",
+            hints.plain
         ),
         Error::PeerIncompatible(_) => nothing_in_common(peer),
         Error::General(why) => format!("{peer}: {why}"),
@@ -266,7 +289,7 @@ fn nothing_in_common(peer: &str) -> String {
     )
 }
 
-fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
+fn certificate_problem(peer: &str, hints: &Hints, problem: &CertificateError) -> String {
     let at = |time: &UnixTime| {
         let seconds = i64::try_from(time.as_secs()).ok();
         let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
@@ -276,22 +299,22 @@ fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
         // `BadSignature` is an authority of the same name with another key: most clusters call
         // theirs "kubernetes".
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "it is not signed by a certificate authority that is trusted here \
-             (certificate-authority in the kubeconfig)"
-                .to_owned()
+            format!(
+                "it is not signed by a certificate authority that is trusted here ({})",
+                hints.authority
+            )
         }
         CertificateError::NotValidForNameContext {
             expected,
             presented,
         } => format!(
-            "it is valid for {1}, not for {0} (tls-server-name in the kubeconfig sets the expected \
-             name)",
+            "it is valid for {}, not for {} ({})",
+            names(presented),
             expected.to_str(),
-            names(presented)
+            hints.server_name
         ),
         CertificateError::NotValidForName => {
-            "it is for another name (tls-server-name in the kubeconfig sets the expected name)"
-                .to_owned()
+            format!("it is for another name ({})", hints.server_name)
         }
         CertificateError::Expired => "it has expired".to_owned(),
         CertificateError::ExpiredContext { not_after, .. } => {
@@ -315,9 +338,11 @@ fn certificate_problem(peer: &str, problem: &CertificateError) -> String {
                 .to_owned()
         }
         CertificateError::Other(other) => match other.to_string().as_str() {
-            "CaUsedAsEndEntity" => "it is a CA certificate (CA:TRUE): list it in the kubeconfig's \
-                                    certificate-authority, or give the server one of its own"
-                .to_owned(),
+            "CaUsedAsEndEntity" => format!(
+                "it is a CA certificate (CA:TRUE): list it as trusted ({}), or give the server one \
+                 of its own",
+                hints.authority
+            ),
             "UnsupportedCertVersion" => {
                 "it, or one of its authorities, is not of X.509 version 3".to_owned()
             }
@@ -350,7 +375,7 @@ mod tests {
         AlertDescription, CertificateError, Error, InvalidMessage, OtherError, PeerMisbehaved,
     };
 
-    use super::{HANDSHAKE_UNSIGNED, describe, server_name};
+    use super::{HANDSHAKE_UNSIGNED, Hints, describe, server_name};
 
     #[test]
     fn an_address_has_one_name_however_it_is_written() {
@@ -409,7 +434,7 @@ mod tests {
                 "not accepted: missing or malformed extensions",
             ),
         ] {
-            let text = describe("the server", &error);
+            let text = describe("the server", &Hints::KUBECONFIG, &error);
             assert!(text.contains(part), "{text}");
             assert!(!text.contains('{') && !text.contains("Error"), "{text}");
         }

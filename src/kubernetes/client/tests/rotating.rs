@@ -184,6 +184,19 @@ fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
     check("two");
 }
 
+/// No URL is printed with what may be a password. Both are printed the same.
+#[test]
+fn another_server_is_known_whatever_its_path() {
+    let home = Home::new();
+    let write = |url| home.write("config", &kubeconfig(url, &CLUSTER, &[("token", "t")]));
+    write("https://one.invalid/me@cluster");
+    let config = home.load();
+    config.reload(&Stop::new()).expect("it is the same");
+    write("https://two.invalid/you@cluster");
+    let moved = config.reload(&Stop::new());
+    assert!(moved.is_err_and(|moved| moved.contains("after a restart")));
+}
+
 #[test]
 fn a_plugin_runs_again_after_the_server_rejected_its_token() {
     let is_new = |received: &Received| received.all("authorization") == ["Bearer new"];

@@ -1,7 +1,9 @@
 //! TLS: which servers the client trusts, its own certificate, and the stop signal.
 
 use std::fmt::Write as _;
-use std::io::Read;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +22,11 @@ use rustls::{
 use super::server::{Reply, Server, chunked, response};
 use super::{carried_by, check_within, client, stopped_while, unlimited};
 use crate::client::{
-    Client, ClientConfig, ClientError, ConfigError, ConfigSource, Environment, Request,
+    Client, ClientConfig, ClientError, ConfigError, ConfigSource, DirectSource, Environment,
+    Request,
 };
 use crate::stdx::stop::Stop;
+use crate::stdx::thread::spawn;
 use crate::stdx::tls::{certified_key, provider};
 
 /// A certificate authority for one test.
@@ -203,6 +207,49 @@ fn tls_server_name_is_verified_in_the_certificate() {
         request.all("host"),
         [address.strip_prefix("https://").expect("it is")]
     );
+}
+
+/// `explain --server` and its like use no kubeconfig.
+#[test]
+fn errors_of_a_server_named_by_a_flag_advise_flags() {
+    let (foreign, authority) = (Authority::new(), Authority::new());
+    let folder = tempfile::tempdir().expect("there is room");
+    let error = |url: &str, ca: &Authority| {
+        let file = folder.path().join("ca.crt");
+        fs::write(&file, ca.pem()).expect("there is room");
+        let source = DirectSource {
+            url: url.to_owned(),
+            certificate_authority: Some(file),
+            ..DirectSource::default()
+        };
+        let config = ClientConfig::direct(&source).expect("the flags are good");
+        let (client, _) = client(&config, &unlimited());
+        let error = client.send(&Request::get("/a")).expect_err("no TLS");
+        assert!(!error.to_string().contains("kubeconfig"), "{error}");
+        error.to_string()
+    };
+    let other = Server::tls(authority.server(&["other.example"], None), ok());
+    let text = error(&other.url(), &foreign);
+    assert!(
+        text.contains("(--certificate-authority=FILE names another, --insecure"),
+        "{text}"
+    );
+    let text = error(&other.url(), &authority);
+    assert!(
+        text.contains("(--insecure-skip-tls-verify accepts any)"),
+        "{text}"
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let thread = spawn("t-plain", &Stop::new(), move || {
+        let (mut stream, _) = listener.accept().expect("the client comes");
+        let written = stream.write_all(&response(400, "", "no TLS here"));
+        written.expect("the client reads");
+        stream.read_to_end(&mut Vec::new()).unwrap_or_default();
+    });
+    let text = error(&format!("https://{address}"), &authority);
+    assert!(text.contains("(--server=http://...)"), "{text}");
+    thread.join().expect("it does not panic");
 }
 
 #[test]
