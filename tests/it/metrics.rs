@@ -15,7 +15,7 @@ mod upstream;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use replicaset_controller::client::Request;
 use replicaset_controller::devserver::{Action, Matcher, Rule};
@@ -54,7 +54,6 @@ fn all_families() -> Metrics {
     let credentials = &metrics.credentials;
     credentials.exec_plugin_called(ExecPluginCall::ExecutionError(3));
     credentials.exec_plugin_certificate_rotated(Duration::from_hours(1));
-    credentials.set_exec_plugin_expiry(Some(SystemTime::now()));
     credentials.ca_reloaded(Ok(true));
 
     let get = metrics.rest_client.of("GET", "127.0.0.1:6443");
