@@ -21,7 +21,7 @@ use crate::stdx::build;
 
 pub use self::controller::{
     ControllerArgs, ControllerItem, ControllerName, FeatureArgs, GATES, Gate, LEASE_NAMESPACE,
-    LeaderElectionArgs, OptInArgs, POD_DELETION_COST, ResourceLock, STALE_CONTROLLER_CONSISTENCY,
+    LeaderElectionArgs, OptInArgs, POD_DELETION_COST, STALE_CONTROLLER_CONSISTENCY,
     TERMINATING_REPLICAS, WATCH_LIST_CLIENT,
 };
 pub use self::explain::{ExplainArgs, ExplainTarget, OutputFormat, RbacArgs, ServiceAccount};

@@ -104,7 +104,7 @@ impl Writer {
     /// The cache may not show yet that the Deployment is gone.
     fn check_not_deleted(&self, d: &Deployment) -> Result<(), SyncError> {
         let live = self.live_deployment(d)?;
-        let live = Deployment::from_json(live.to_string().as_bytes()).map_err(unreadable)?;
+        let live = Deployment::from_json(live.to_string().as_bytes()).map_err(ClientError::from)?;
         match live {
             live if live.uid != d.uid => Err(SyncError::Other(format!(
                 "the deployment {} is gone: its UID was {}, and is {} now",
@@ -120,7 +120,7 @@ impl Writer {
 
     fn live_deployment(&self, d: &Deployment) -> Result<Value, SyncError> {
         let response = self.send(d, Request::get(path("deployments", &d.key)))?;
-        serde_json::from_slice(&response).map_err(unreadable)
+        Ok(serde_json::from_slice(&response).map_err(ClientError::from)?)
     }
 
     /// Returns false if the ReplicaSet no longer exists. The patch names its UID, so it never
@@ -245,7 +245,7 @@ impl Writer {
     /// with another template or owner, whose hash is the same.
     fn check_existing(&self, d: &Deployment, rs: &ReplicaSet) -> Result<(), SyncError> {
         let found = self.send(d, Request::get(path("replicasets", &rs.key)))?;
-        let found = ReplicaSet::from_json(&found).map_err(unreadable)?;
+        let found = ReplicaSet::from_json(&found).map_err(ClientError::from)?;
         if found.is_controlled_by(&d.uid) && found.template == d.template {
             return Ok(());
         }
@@ -320,9 +320,4 @@ impl Writer {
 fn path(resource: &str, key: &ObjectKey) -> String {
     let ObjectKey { namespace, name } = key;
     format!("/apis/apps/v1/namespaces/{namespace}/{resource}/{name}")
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "a function for map_err")]
-fn unreadable(error: serde_json::Error) -> SyncError {
-    SyncError::Other(format!("the API server's response cannot be read: {error}"))
 }

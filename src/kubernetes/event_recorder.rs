@@ -23,7 +23,7 @@ use crate::api::object_key::is_subdomain;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::clock::Clock;
-use crate::stdx::escape::{escaped, report, shortened};
+use crate::stdx::escape::{escaped, shortened};
 use crate::stdx::random_uuid;
 use crate::stdx::turns::Spot;
 
@@ -87,6 +87,8 @@ struct CountPatch<'a> {
     message: &'a str,
 }
 
+const TEXT_KEYS: &str = "JSON values have text keys";
+
 impl Event {
     /// `metadata.namespace`: the object's namespace, or `default` for a cluster-scoped object.
     pub fn namespace(&self) -> &str {
@@ -96,26 +98,23 @@ impl Event {
         }
     }
 
-    /// The complete event, for a create.
-    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&self.to_object())
-    }
-
     /// The strategic merge patch for a repeat: upstream's diff between this event and the same
     /// event without count, time and message (client-go
     /// `tools/record/events_cache.go:eventObserve`).
-    pub fn to_patch(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&CountPatch {
+    pub fn to_patch(&self) -> Vec<u8> {
+        let patch = CountPatch {
             count: self.count,
             last_timestamp: Time(self.last_timestamp),
             message: &self.message,
-        })
+        };
+        serde_json::to_vec(&patch).expect(TEXT_KEYS)
     }
 
-    fn to_object(&self) -> core::Event {
+    /// The complete event, for a create.
+    pub fn to_json(&self) -> Vec<u8> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let ObjectReference { key, .. } = &self.object;
-        core::Event {
+        let event = core::Event {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace().to_owned()),
@@ -143,7 +142,8 @@ impl Event {
             last_timestamp: Some(Time(self.last_timestamp)),
             count: Some(i32::try_from(self.count).unwrap_or(i32::MAX)),
             ..core::Event::default()
-        }
+        };
+        serde_json::to_vec(&event).expect(TEXT_KEYS)
     }
 }
 
@@ -187,15 +187,11 @@ pub struct EventRecorder {
     /// Bounded by `QUEUE_MAX`. When it is full, the recorder drops and counts
     /// events.
     sender: Sender<Occurrence>,
-    counters: Arc<Counters>,
+    pub counters: Arc<Counters>,
     clock: Arc<dyn Clock>,
 }
 
 impl EventRecorder {
-    pub fn stats(&self) -> EventStats {
-        self.counters.stats()
-    }
-
     /// Records one event about `object`. If the queue is full, drops and counts it.
     pub fn event(
         &self,
@@ -226,24 +222,16 @@ impl EventRecorder {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventStats {
-    /// Stored by the API server.
-    pub written_total: u64,
-    /// Filtered because there were too many about one object.
-    pub filtered_total: u64,
-    pub failed_total: u64,
-    /// Dropped because the queue was full or the thread had ended.
-    pub dropped_total: u64,
-}
-
 /// The counters that recorder and worker share.
 #[derive(Debug, Default)]
-struct Counters {
-    written: AtomicU64,
-    filtered: AtomicU64,
-    failed: AtomicU64,
-    dropped: AtomicU64,
+pub struct Counters {
+    /// Stored by the API server.
+    pub written: AtomicU64,
+    /// Filtered because there were too many about one object.
+    pub filtered: AtomicU64,
+    pub failed: AtomicU64,
+    /// Dropped because the queue was full or the thread had ended.
+    pub dropped: AtomicU64,
     /// Where the thread `events` of a simulation waits.
     arrived: Spot,
     /// Set from the first dropped event until the thread has emptied the queue, to log a flood only
@@ -265,16 +253,6 @@ impl Counters {
         if is_empty && self.is_dropping.swap(false, Ordering::Relaxed) {
             let n_dropped = self.dropped.load(Ordering::Relaxed);
             log::warn!("the event queue is empty again; {n_dropped} events dropped so far");
-        }
-    }
-
-    fn stats(&self) -> EventStats {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        EventStats {
-            written_total: of(&self.written),
-            filtered_total: of(&self.filtered),
-            failed_total: of(&self.failed),
-            dropped_total: of(&self.dropped),
         }
     }
 }
@@ -306,15 +284,7 @@ impl ClientEventSink {
         Self { client }
     }
 
-    fn send(
-        &self,
-        event: &Event,
-        request: Request,
-        content_type: &'static str,
-        body: serde_json::Result<Vec<u8>>,
-    ) -> Result<Recorded, ClientError> {
-        let body = body.map_err(|error| ClientError::Invalid(report(&error)))?;
-        let request = request.body(content_type, body);
+    fn send(&self, event: &Event, request: Request) -> Result<Recorded, ClientError> {
         // The worker retries by itself, and a stop must not wait for long.
         let request = request.retried_briefly();
         Recorded::from_response(event, &self.client.send(&request)?.body)
@@ -324,13 +294,13 @@ impl ClientEventSink {
 impl EventSink for ClientEventSink {
     fn create(&self, event: &Event) -> Result<Recorded, ClientError> {
         let request = Request::post(events_path(event));
-        self.send(event, request, "application/json", event.to_json())
+        self.send(event, request.body("application/json", event.to_json()))
     }
 
     fn patch(&self, event: &Event) -> Result<Recorded, ClientError> {
         let request = Request::patch(format!("{}/{}", events_path(event), event.name));
         let content_type = "application/strategic-merge-patch+json";
-        self.send(event, request, content_type, event.to_patch())
+        self.send(event, request.body(content_type, event.to_patch()))
     }
 }
 

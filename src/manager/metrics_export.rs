@@ -16,7 +16,7 @@ use crate::cache::store::Indexed;
 use crate::controller::ReplicaSetController;
 use crate::controller::inspect::Inspector;
 use crate::controller::memory::rejections::Rejection;
-use crate::event_recorder::{EventRecorder, EventStats};
+use crate::event_recorder::{Counters, EventRecorder};
 use crate::telemetry::metrics::rest_client::INFORMER;
 use crate::telemetry::metrics::{Computed, global, whole};
 use crate::workqueue::WorkQueue;
@@ -25,7 +25,7 @@ use crate::workqueue::WorkQueue;
 /// `tools/cache/informer_metrics.go`).
 const VERSION_DIGITS: u64 = 1_000_000_000_000_000;
 
-type EventCount = fn(EventStats) -> u64;
+type EventCount = fn(&Counters) -> &AtomicU64;
 type QueueFigure<K> = fn(&WorkQueue<K>) -> f64;
 type ControllerFigure = fn(&Inspector<'_>) -> usize;
 type WatchCount = fn(&CacheStats) -> &AtomicU64;
@@ -55,17 +55,17 @@ where
 /// Exports the outcomes of the events that the controller `name` records.
 pub(super) fn export_events(name: &str, recorder: &Arc<EventRecorder>) {
     let outcomes: [(&str, EventCount); 4] = [
-        ("sent", |stats| stats.written_total),
-        ("filtered", |stats| stats.filtered_total),
-        ("failed", |stats| stats.failed_total),
-        ("dropped", |stats| stats.dropped_total),
+        ("sent", |counters| &counters.written),
+        ("filtered", |counters| &counters.filtered),
+        ("failed", |counters| &counters.failed),
+        ("dropped", |counters| &counters.dropped),
     ];
     for (outcome, of) in outcomes {
         export(
             &global().events.events,
             &[name, outcome],
             recorder,
-            move |recorder| whole(of(recorder.stats())),
+            move |recorder| whole(of(&recorder.counters).load(Ordering::Relaxed)),
         );
     }
 }

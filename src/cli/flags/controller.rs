@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::api::compact_timestamp::parse_duration;
 use crate::api::policy::{
@@ -358,8 +358,8 @@ pub struct LeaderElectionArgs {
     pub leader_elect_retry_period: Duration,
 
     /// Resource that serves as the lock.
-    #[arg(long, value_name = "KIND", value_enum, default_value = "leases")]
-    pub leader_elect_resource_lock: ResourceLock,
+    #[arg(long, value_name = "KIND", value_parser = ["leases"], default_value = "leases")]
+    pub leader_elect_resource_lock: String,
 
     /// Name of the Lease.
     // DIFFERS: upstream's default is `kube-controller-manager`. With that Lease this daemon would
@@ -383,13 +383,6 @@ pub struct LeaderElectionArgs {
     /// kube-controller-manager.
     #[arg(long, value_name = "FILE", hide = true)]
     pub leader_migration_config: Option<PathBuf>,
-}
-
-/// Resource that serves as the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ResourceLock {
-    /// Lease, the only lock that Kubernetes still supports.
-    Leases,
 }
 
 impl LeaderElectionArgs {

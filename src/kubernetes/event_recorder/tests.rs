@@ -6,12 +6,13 @@ mod sending;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::{
-    Event, EventOptions, EventRecorder, EventSink, EventStats, EventType, EventWorker,
+    Counters, Event, EventOptions, EventRecorder, EventSink, EventType, EventWorker,
     ObjectReference, Recorded, event_recorder, generate_event_name, is_subdomain,
 };
 use crate::api::{ObjectKey, ResourceVersion, Uid};
@@ -27,6 +28,26 @@ enum Verb {
 }
 
 type SinkResult = Result<Recorded, ClientError>;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct EventStats {
+    written_total: u64,
+    filtered_total: u64,
+    failed_total: u64,
+    dropped_total: u64,
+}
+
+impl EventStats {
+    fn of(counters: &Counters) -> Self {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            written_total: of(&counters.written),
+            filtered_total: of(&counters.filtered),
+            failed_total: of(&counters.failed),
+            dropped_total: of(&counters.dropped),
+        }
+    }
+}
 
 /// A fake API server that records calls and returns scripted responses.
 struct ScriptedSink<F> {
@@ -113,7 +134,7 @@ impl Fixture {
         drop(recorder);
         worker.run();
         let calls = std::mem::take(&mut *self.calls.lock());
-        (calls, counters.stats())
+        (calls, EventStats::of(&counters))
     }
 }
 
