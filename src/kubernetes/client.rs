@@ -16,6 +16,7 @@
 //! | `live_tls` | files as read last; when they are due | every sending thread, `signal` |
 //! | `access` | a replacement of credentials | threads that send with a plugin, `signal` |
 //! | `warnings` | the `Warning` texts that were logged | every sending thread |
+//! | `metrics` | the series of each method | every sending thread, `watch-*` |
 //!
 //! One exception to the rule against I/O under a lock: `live_tls` reads certificate files under its
 //! lock. A thread that opens a connection has to wait for the files anyway.
@@ -40,6 +41,7 @@ mod tcp;
 mod throttle;
 mod tls;
 
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +64,9 @@ pub use stream::{BodyStream, LIST_TIMEOUT, StreamClient, StreamState};
 pub use exec_plugin::read_credential;
 #[cfg(any(test, feature = "simulation"))]
 pub use retry::delays;
+
+/// Initial capacity for a response, in bytes: of a usual pod.
+const RESPONSE_BYTES: usize = 8 << 10;
 
 /// Sends requests and reads complete responses. Any number of threads may use it at once; clones
 /// share connections and throttle.
@@ -112,15 +117,17 @@ impl Client {
         let kind = Kind::of(request.method());
         let metrics = self.http.metrics(request);
         // The meter spans all attempts: the duration includes throttling and retries.
-        let mut measured = ResponseMeter::new(metrics.clone());
+        let mut measured = ResponseMeter::new(Arc::clone(&metrics));
         let throttle = Some(&*self.throttle);
         retry::run(request, kind, throttle, &metrics, &self.stop, |retries| {
             measured.attempted(request);
             let response = self.http.exchange(request, timeouts, retries, &metrics)?;
             let code = response.status().as_u16();
             let body = response.into_body().into_with_config();
-            let body = body.limit(request.response_bytes_max()).read_to_vec();
-            let body = body.map_err(|error| self.http.transport_error(error))?;
+            let mut reader = body.limit(request.response_bytes_max()).reader();
+            let mut body = Vec::with_capacity(RESPONSE_BYTES);
+            let read = reader.read_to_end(&mut body).map_err(ureq::Error::from);
+            read.map_err(|error| self.http.transport_error(error))?;
             measured.received(body.len());
             Ok(Response { code, body })
         })

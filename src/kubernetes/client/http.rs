@@ -1,16 +1,16 @@
 //! One HTTP exchange: sends a request, reads the response's head, classifies failures. The send
 //! loops in `client` and `stream` call it on the sending thread.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use ureq::http::StatusCode;
 use ureq::http::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WARNING,
 };
 use ureq::http::uri::{PathAndQuery, Uri};
+use ureq::http::{Method, StatusCode};
 use ureq::{Agent, Body, Error, Timeout, http};
 
 use super::ClientOptions;
@@ -52,7 +52,7 @@ const ERROR_BYTES_MAX: u64 = 1 << 20;
 const HEADERS: usize = 6;
 
 /// Timeout of each phase of an exchange; `None`: no limit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
     /// From the request's last byte to the response's head. Limits connecting and sending, too.
     pub(super) head: Duration,
@@ -72,12 +72,30 @@ impl Timeouts {
     }
 }
 
+/// Sets the timeouts of an agent or of a request. Only those of single phases: with an overall one,
+/// or one for name resolution, ureq starts a thread per request to resolve the server's name.
+macro_rules! with_timeouts {
+    ($builder:expr, $timeouts:expr) => {
+        $builder
+            .timeout_connect(Some(CONNECT_TIMEOUT.min($timeouts.head)))
+            .timeout_send_request(Some($timeouts.head))
+            .timeout_send_body(Some($timeouts.head))
+            .timeout_recv_response(Some($timeouts.head))
+            .timeout_recv_body($timeouts.body)
+            .timeout_per_read($timeouts.read)
+    };
+}
+
 /// A set of connections to the API server and everything that their requests share. Clones share
 /// the connections.
 #[derive(Clone, Debug)]
 pub(super) struct Http {
     agent: Agent,
+    /// The agent's own. A request with others takes a copy of all settings.
+    timeouts: Timeouts,
     pub(super) config: Arc<ClientConfig>,
+    /// By method.
+    metrics: Arc<Mutex<HashMap<Method, Arc<VerbMetrics>>>>,
     warnings: Arc<Warnings>,
     /// Shortens the wait for a credential plugin.
     stop: Stop,
@@ -88,8 +106,10 @@ impl Http {
     pub(super) fn pooled(config: &ClientConfig, options: &ClientOptions, stop: &Stop) -> Self {
         Self {
             agent: agent(config, options, None),
+            timeouts: Timeouts::of_response(options.request_timeout),
             // The clone shares the credentials, so a reload reaches every client.
             config: Arc::new(config.clone()),
+            metrics: Arc::default(),
             warnings: Arc::default(),
             stop: stop.clone(),
         }
@@ -109,10 +129,15 @@ impl Http {
         self.agent.clone().shutdown();
     }
 
-    pub(super) fn metrics(&self, request: &Request) -> VerbMetrics {
-        let verb = request.method().as_str();
-        let host = self.config.authority();
-        metrics::global().rest_client.of(verb, host)
+    /// Finds the series in the families once, since each look-up hashes the labels.
+    pub(super) fn metrics(&self, request: &Request) -> Arc<VerbMetrics> {
+        let of = |verb: &Method| {
+            let host = self.config.authority();
+            Arc::new(metrics::global().rest_client.of(verb.as_str(), host))
+        };
+        let mut metrics = self.metrics.lock();
+        let verb = request.method();
+        Arc::clone(metrics.entry(verb.clone()).or_insert_with_key(of))
     }
 
     /// Sends `request` once; `retries` counts the retries so far. Blocks until the response's head
@@ -167,18 +192,11 @@ impl Http {
         body: impl ureq::AsSendBody,
         timeouts: Timeouts,
     ) -> Result<http::Response<Body>, ClientError> {
-        // Only timeouts of single phases: with an overall one, or one for name resolution, ureq
-        // starts a thread per request to resolve the server's name.
-        let configured = self
-            .agent
-            .configure_request(self.head(request, headers, body)?)
-            .timeout_connect(Some(CONNECT_TIMEOUT.min(timeouts.head)))
-            .timeout_send_request(Some(timeouts.head))
-            .timeout_send_body(Some(timeouts.head))
-            .timeout_recv_response(Some(timeouts.head))
-            .timeout_recv_body(timeouts.body)
-            .timeout_per_read(timeouts.read);
-        let response = self.agent.run(configured.build());
+        let mut head = self.head(request, headers, body)?;
+        if timeouts != self.timeouts {
+            head = with_timeouts!(self.agent.configure_request(head), timeouts).build();
+        }
+        let response = self.agent.run(head);
         response.map_err(|error| self.transport_error(error))
     }
 
@@ -264,7 +282,8 @@ fn agent(config: &ClientConfig, options: &ClientOptions, stream: Option<&StreamS
         None => (options.fence.as_ref(), options.connections, SMALL_BUFFER),
         Some(_) => (None, 1, STREAM_BUFFER),
     };
-    let settings = ureq::config::Config::builder()
+    let timeouts = Timeouts::of_response(options.request_timeout);
+    let settings = with_timeouts!(ureq::config::Config::builder(), timeouts)
         // The body of an error response explains the error; ureq would drop it.
         .http_status_as_error(false)
         // ureq returns redirects unfollowed; `status_error` reports their location.
@@ -298,14 +317,14 @@ fn describe(timeout: Timeout) -> String {
 /// Measures one request, from the call until this is dropped, which is when the response was read.
 #[derive(Debug)]
 pub(super) struct ResponseMeter {
-    metrics: VerbMetrics,
+    metrics: Arc<VerbMetrics>,
     began: Instant,
     /// `None`: no response, or not a successful one.
     n_bytes: Option<usize>,
 }
 
 impl ResponseMeter {
-    pub(super) fn new(metrics: VerbMetrics) -> Self {
+    pub(super) fn new(metrics: Arc<VerbMetrics>) -> Self {
         Self {
             metrics,
             began: Instant::now(),

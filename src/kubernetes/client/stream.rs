@@ -81,7 +81,7 @@ impl StreamClient {
         let throttle = (kind != Kind::Watch).then_some(&*self.client.throttle);
         let metrics = self.http.metrics(request);
         // As upstream, watches count neither in the size nor in the duration metrics.
-        let measured = (kind != Kind::Watch).then(|| ResponseMeter::new(metrics.clone()));
+        let measured = (kind != Kind::Watch).then(|| ResponseMeter::new(Arc::clone(&metrics)));
         let response = retry::run(
             request,
             kind,
