@@ -153,7 +153,7 @@ impl Default for Options {
 
 enum Mode {
     /// It writes, and detects other writers.
-    Writes(Box<Writer>),
+    Writes(Arc<Writer>),
     /// It decides and writes nothing: `--dry-run`.
     DryRun(Arc<DryRun>),
 }
@@ -207,7 +207,7 @@ impl ReplicaSetController {
         };
         Self {
             core,
-            mode: Mode::Writes(Box::new(writer)),
+            mode: Mode::Writes(Arc::new(writer)),
         }
     }
 
