@@ -90,7 +90,8 @@ half() {
 }
 
 prepare() {
-    [[ -x $REPLICASET_CONTROLLER ]] || die "$REPLICASET_CONTROLLER is not there; run 'cargo build' first"
+    [[ -x $REPLICASET_CONTROLLER ]] ||
+        die "$REPLICASET_CONTROLLER is not there; run 'cargo build' first"
     mkdir -p "$rigs" "$logs"
     rm -f "$logs"/*
 }

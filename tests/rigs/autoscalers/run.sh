@@ -28,7 +28,8 @@ marks() {
     while sleep 15; do
         kubectl annotate pods --all replicaset-controller/scale-down-
         kubectl annotate --overwrite $(a_dozen) replicaset-controller/scale-down=never
-        kubectl annotate --overwrite $(a_dozen) "controller.kubernetes.io/pod-deletion-cost=$((RANDOM % 100))"
+        kubectl annotate --overwrite $(a_dozen) \
+            "controller.kubernetes.io/pod-deletion-cost=$((RANDOM % 100))"
     done
 }
 a_dozen() { kubectl get pods -o name | shuf -n 12; }
@@ -39,16 +40,16 @@ quiet() {
     kubectl create -f "$here/node.yaml"
 }
 at_30() {
-    [[ $(kubectl get deployments -o jsonpath='{.items[*].spec.replicas} {.items[*].status.readyReplicas}') == \
-        '30 30 30 30 30 30 30 30' ]]
+    local counts='{.items[*].spec.replicas} {.items[*].status.readyReplicas}'
+    [[ $(kubectl get deployments -o jsonpath="$counts") == '30 30 30 30 30 30 30 30' ]]
 }
 
 if [[ ${1:-} == inside ]]; then
     enter
     {
         port=$((RANDOM % 10000 + 20000))
-        openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout "$TMPDIR/load.key" \
-            -out "$TMPDIR/load.pem" 2>>"$logs/$kind.load.log"
+        openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 \
+            -keyout "$TMPDIR/load.key" -out "$TMPDIR/load.pem"
         cat "$TMPDIR/load.key" >>"$TMPDIR/load.pem"
         kubectl apply --server-side -f "$vpa_source/deploy/vpa-v1-crd-gen.yaml" \
             -f "$karpenter_source/pkg/apis/crds" -f "$karpenter_source/kwok/apis/crds"
@@ -67,9 +68,9 @@ if [[ ${1:-} == inside ]]; then
         start python3 "$here/../kwokctl/load.py" $port "$TMPDIR/load.pem" $(($3 * 4))
         for ((i = 0; i < 4; i++)); do
             sed "s/NUMBER/$i/" "$here/workload.yaml" | kubectl create -f -
-            kubectl patch vpa "web-$i" --subresource=status --type=merge -p '{"status": {"recommendation":
-                {"containerRecommendations": [{"containerName": "web", "target": {"cpu": "1"},
-                "lowerBound": {"cpu": "800m"}, "upperBound": {"cpu": "2"}}]}}}'
+            kubectl patch vpa "web-$i" --subresource=status --type=merge -p '{"status":
+                {"recommendation": {"containerRecommendations": [{"containerName": "web",
+                "target": {"cpu": "1"}, "lowerBound": {"cpu": "800m"}, "upperBound": {"cpu": "2"}}]}}}'
         done
         start "$rigs/vpa-$vpa/updater" --kubeconfig="$KUBECONFIG" --updater-interval=20s \
             --eviction-tolerance=0.1 --use-admission-controller-status=false --address=:$((port + 3))
@@ -85,34 +86,35 @@ if [[ ${1:-} == inside ]]; then
     sleep $((stopped + 150 - EPOCHSECONDS))
 
     cp "$CONTROL_PLANE_AUDIT_LOG" "$logs/$kind.audit.log"
-    count() { grep -cE "$1" "$CONTROL_PLANE_AUDIT_LOG" || true; }
+    count() { note "$1" "$(grep -cE "$2" "$CONTROL_PLANE_AUDIT_LOG" || true)"; }
+    noted() { sed -n "s/^$kind|$1|//p" "$logs/steps"; }
     last=$(judge rest "$CONTROL_PLANE_AUDIT_LOG" "$stopped")
     surplus=$(judge surplus | cut -d' ' -f2)
     protected=$(judge protected "$CONTROL_PLANE_AUDIT_LOG")
     note "last write after the autoscalers stopped" "$(pass_if "last < 90" "$last s")"
     note "most pods above spec.replicas" "$(pass_if "surplus == 0" "$surplus")"
     note "marked pods deleted by the controller" "$(pass_if "protected == 0" "$protected")"
-    note "pods evicted" "$(count '"verb":"create".*"subresource":"eviction".*"code":201')"
-    note "nodes added by Karpenter" "$(count '"verb":"create".*"resource":"nodes".*"code":201')"
-    note "changes of a Deployment's scale" "$(count '"resource":"deployments".*"subresource":"scale".*"code":200')"
+    count "pods evicted" '"verb":"create".*"subresource":"eviction".*"code":201'
+    count "nodes added by Karpenter" '"verb":"create".*"resource":"nodes".*"code":201'
+    count "Deployments scaled" '"verb":"update".*"subresource":"scale".*"code":200'
     sent "pods created" create pods 201
-    created=$(sed -n "s/^$kind|pods created|//p" "$logs/steps")
     sent "pods deleted" delete pods 200
     sent "statuses written" update replicasets 200
-    statuses=$(sed -n "s/^$kind|statuses written|//p" "$logs/steps")
-    note "at most three statuses a pod" "$(pass_if "statuses <= created * 3" "$((statuses * 100 / created)) %")"
+    created=$(noted "pods created") statuses=$(noted "statuses written")
+    note "at most three statuses a pod" \
+        "$(pass_if "statuses <= created * 3" "$((statuses * 100 / created)) %")"
     exit
 fi
 
 # --- Build ------------------------------------------------------------------
 
 prepare
-# build NAME MODULE PACKAGE
+# build NAME MODULE PACKAGE: the module has manifests as well.
 build() {
     local target=$rigs/$1
+    (cd / && go mod download "$2")
     [[ ! -x $target ]] || return 0
     say "building $1"
-    (cd "$(mktemp -d)" && go mod download "$2")
     (cd "$(go env GOMODCACHE)/$2" && GOWORK=off CGO_ENABLED=0 nice go build -mod=readonly \
         -buildvcs=false -trimpath -ldflags '-s -w' -o "$target" "$3")
 }

@@ -76,10 +76,11 @@ shrink() {
     eventually all_4
 }
 room() {
+    local backoff='replicaset-controller/failed-pod-backoff: 10s..5m'
     step "$size ReplicaSets get 40 pods, past a kill -9" create_sets
     for ((i = 0; i < size; i += 20)); do
         workload ReplicaSet "reject-$i" 40 rejected "" hollow-0
-        workload ReplicaSet "delay-$i" 40 delayed "replicaset-controller/failed-pod-backoff: 10s..5m" hollow-0
+        workload ReplicaSet "delay-$i" 40 delayed "$backoff" hollow-0
     done | kubectl create -f - >>"$logs/$kind.kubectl.log"
     sleep 120
     kubectl delete rs -l role!=scheduled --cascade=orphan >>"$logs/$kind.kubectl.log"
