@@ -31,20 +31,20 @@ type SinkResult = Result<Recorded, ClientError>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct EventStats {
-    written_total: u64,
-    filtered_total: u64,
-    failed_total: u64,
-    dropped_total: u64,
+    written: u64,
+    filtered: u64,
+    failed: u64,
+    dropped: u64,
 }
 
 impl EventStats {
     fn of(counters: &Counters) -> Self {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {
-            written_total: of(&counters.written),
-            filtered_total: of(&counters.filtered),
-            failed_total: of(&counters.failed),
-            dropped_total: of(&counters.dropped),
+            written: of(&counters.written),
+            filtered: of(&counters.filtered),
+            failed: of(&counters.failed),
+            dropped: of(&counters.dropped),
         }
     }
 }
