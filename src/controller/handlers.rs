@@ -16,35 +16,37 @@ use crate::workqueue::Priority;
 
 impl ReplicaSetController {
     pub fn handle_replica_set_event(&self, event: &CacheEvent<ReplicaSet>) {
-        match event {
-            CacheEvent::Added(rs) => self.add_replica_set(rs),
+        let (rs, frees_quota) = match event {
+            CacheEvent::Added(rs) => return self.add_replica_set(rs),
             CacheEvent::Updated { old, new } => {
                 self.update_replica_set(old, new);
-                if new.replicas < old.replicas {
-                    self.may_free_quota(&new.key.namespace);
-                }
+                (new, new.replicas < old.replicas)
             }
             CacheEvent::Deleted(rs) => {
                 self.delete_replica_set(rs);
-                self.may_free_quota(&rs.key.namespace);
+                (rs, true)
             }
+        };
+        if frees_quota {
+            self.may_free_quota(&rs.key.namespace);
         }
     }
 
     pub fn handle_pod_event(&self, event: &CacheEvent<Pod>) {
-        match event {
-            CacheEvent::Added(pod) => self.add_pod(pod),
+        let (pod, frees_quota) = match event {
+            CacheEvent::Added(pod) => return self.add_pod(pod),
             CacheEvent::Updated { old, new } => {
                 self.update_pod(old, new);
                 let ends = new.phase.is_terminal() && !old.phase.is_terminal();
-                if ends || old.uid != new.uid {
-                    self.may_free_quota(&new.key.namespace);
-                }
+                (new, ends || old.uid != new.uid)
             }
             CacheEvent::Deleted(pod) => {
                 self.delete_pod(pod);
-                self.may_free_quota(&pod.key.namespace);
+                (pod, true)
             }
+        };
+        if frees_quota {
+            self.may_free_quota(&pod.key.namespace);
         }
     }
 
@@ -169,6 +171,9 @@ impl ReplicaSetController {
             if let Some(rs) = self.controller_of(new) {
                 let shown = self.cache.pods_resource_version();
                 self.observe_and_enqueue(&rs, |memory| {
+                    if controller_changed {
+                        memory.own_writes.creation_seen(&new.key.name);
+                    }
                     if old.is_active() {
                         self.observe_deletion(memory, new, &shown);
                     } else {
@@ -188,6 +193,11 @@ impl ReplicaSetController {
         if let Some(rs) = self.controller_of(new) {
             let mut failures = None;
             let observe = |memory: &mut Memory| {
+                // A live list may have shown the pod with this owner before the watch showed it
+                // without.
+                if controller_changed {
+                    memory.own_writes.creation_seen(&new.key.name);
+                }
                 if !new.is_active() {
                     // A finished pod is inactive, as a terminating pod is, so its deletion counts
                     // as done.

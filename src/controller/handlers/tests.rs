@@ -52,6 +52,29 @@ fn check_update(fixture: &Fixture, old: Pod, new: Pod, queued: &[&str]) {
     assert_eq!(fixture.queued(), queued);
 }
 
+/// A new leader's live list shows it with its owner before the watch shows it as an orphan.
+#[test]
+fn an_adoption_settles_an_expected_create() {
+    for is_terminating in [false, true] {
+        let (fixture, one, _) = two();
+        let mut pod = Pod {
+            labels: labels("one"),
+            ..owned_pod("x", &one)
+        };
+        let orphan = Pod {
+            controller: None,
+            ..pod.clone()
+        };
+        fixture.deliver_pod(at("1", orphan));
+        fixture.expect(&one, ["x".into()], []);
+        if is_terminating {
+            pod = terminating(pod);
+        }
+        fixture.deliver_pod(at("2", pod));
+        assert_eq!(fixture.open(&one), Some((0, 0)), "{is_terminating}");
+    }
+}
+
 /// As after a restore of the API server's store from a backup.
 /// Their back-off is as long as the outage was.
 #[test]
