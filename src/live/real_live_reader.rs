@@ -18,7 +18,7 @@ use crate::writes::WriteError;
 /// Path of the core API group.
 const CORE: &str = "/api/v1";
 
-/// Pods per page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
+/// Objects per page of a list (client-go `tools/pager/pager.go:defaultPageSize`).
 const PAGE_SIZE: &str = "500";
 
 /// Implements [`LiveReader`] through a client.
@@ -45,12 +45,29 @@ impl RealLiveReader {
         Ok(self.client.send_unless_stopped(&request)?)
     }
 
-    /// Lists in pages and decodes each page before it requests the next one, to bound memory. All
-    /// pages show the state as of the first. If the API server rejects a continue token as expired,
-    /// the list fails.
     fn list(&self, rs: &ReplicaSet, request: &Request) -> Result<Vec<Pod>, WriteError> {
         let mut interner = Interner::default();
         let mut pods = Vec::new();
+        self.find(rs, request, |pod| {
+            let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
+            let pod = pod.map_err(unreadable_pods)?;
+            // The name becomes part of request paths.
+            pod.key.check_path().map_err(WriteError::Local)?;
+            pods.push(pod);
+            Ok(None::<()>)
+        })?;
+        Ok(pods)
+    }
+
+    /// Lists in pages until `find` finds something in an object, and reads each page before it
+    /// requests the next one, to bound memory. All pages show the state as of the first. If the API
+    /// server rejects a continue token as expired, the list fails.
+    fn find<T>(
+        &self,
+        rs: &ReplicaSet,
+        request: &Request,
+        mut find: impl FnMut(&RawValue) -> Result<Option<T>, WriteError>,
+    ) -> Result<Option<T>, WriteError> {
         let mut continue_token = String::new();
         loop {
             let mut page = request.clone().query("limit", PAGE_SIZE);
@@ -60,16 +77,14 @@ impl RealLiveReader {
             }
             let response = self.send(&rs.key, page)?;
             let list = ListJson::read(&response.body)?;
-            for pod in list.items.unwrap_or_default() {
-                let pod = Pod::from_json(pod.get().as_bytes(), &mut interner);
-                let pod = pod.map_err(unreadable_pods)?;
-                // The name becomes part of request paths.
-                pod.key.check_path().map_err(WriteError::Local)?;
-                pods.push(pod);
+            for object in list.items.unwrap_or_default() {
+                if let Some(found) = find(object)? {
+                    return Ok(Some(found));
+                }
             }
             let token = list.metadata.continue_token.unwrap_or_default();
             if token.is_empty() {
-                return Ok(pods);
+                return Ok(None);
             }
             // A repeated token would loop forever.
             if token == continue_token {
@@ -138,8 +153,9 @@ impl LiveReader for RealLiveReader {
             return Ok(None);
         };
         let path = collection_path(&version, "workloads", Some(&rs.key.namespace));
-        let response = self.send(&rs.key, Request::get(path))?;
-        gang_of(&response.body, &owner.uid).map_err(|error| unreadable("list", error))
+        self.find(rs, &Request::get(path), |workload| {
+            gang_of(workload.get(), &owner.uid).map_err(|error| unreadable("Workload", error))
+        })
     }
 }
 

@@ -54,15 +54,14 @@ fn get(client: &Client, path: &str) -> Result<Value, ClientError> {
     }
 }
 
-/// The name of the Workload in this list that `owner` owns and that asks for gang scheduling.
-pub(super) fn gang_of(list: &[u8], owner: &Uid) -> Result<Option<String>, serde_json::Error> {
-    let (list, owner): (Value, _) = (serde_json::from_slice(list)?, owner.to_string());
-    let found = items(&list["items"]).find(|it| {
-        items(&it["metadata"]["ownerReferences"]).any(|it| it["uid"] == owner)
-            && items(&it["spec"]["podGroupTemplates"])
-                .any(|it| !it["schedulingPolicy"]["gang"].is_null())
-    });
-    Ok(found.and_then(|it| Some(it["metadata"]["name"].as_str()?.to_owned())))
+/// The name of this Workload if `owner` owns it and if it asks for gang scheduling.
+pub(super) fn gang_of(workload: &str, owner: &Uid) -> Result<Option<String>, serde_json::Error> {
+    let (it, owner): (Value, _) = (serde_json::from_str(workload)?, owner.to_string());
+    let is_its = items(&it["metadata"]["ownerReferences"]).any(|it| it["uid"] == owner);
+    let mut groups = items(&it["spec"]["podGroupTemplates"]);
+    let is_gang = groups.any(|it| !it["schedulingPolicy"]["gang"].is_null());
+    let name = it["metadata"]["name"].as_str();
+    Ok(name.filter(|_| is_its && is_gang).map(str::to_owned))
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {
@@ -71,7 +70,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::gang_of;
 
@@ -84,21 +83,11 @@ mod tests {
             })
         };
         let (gang, basic) = (json!({"gang": {"minCount": 3}}), json!({"basic": {}}));
-        let found = |items| {
-            let list = json!({"metadata": {}, "items": items}).to_string();
-            gang_of(list.as_bytes(), &"1".into()).expect("a list")
-        };
-        assert_eq!(found(json!(null)), None);
-        assert_eq!(
-            found(json!([{"metadata": {"name": "a"}, "spec": {}}])),
-            None
-        );
-        let others = [workload("a", "2", gang.clone()), workload("b", "1", basic)];
-        assert_eq!(found(json!(others)), None);
-        let [a, b] = others;
-        assert_eq!(
-            found(json!([a, b, workload("c", "1", gang)])).as_deref(),
-            Some("c")
-        );
+        let found = |workload: Value| gang_of(&workload.to_string(), &"1".into()).expect("JSON");
+        assert_eq!(found(json!({"metadata": {"name": "a"}, "spec": {}})), None);
+        assert_eq!(found(json!({"metadata": {"name": "a"}})), None);
+        assert_eq!(found(workload("a", "2", gang.clone())), None);
+        assert_eq!(found(workload("b", "1", basic)), None);
+        assert_eq!(found(workload("c", "1", gang)).as_deref(), Some("c"));
     }
 }

@@ -47,8 +47,14 @@ impl Writer {
                 return Ok(RECHECK_INTERVAL);
             }
             Doubt::Overdue | Doubt::Unseen => {
-                log::warn!(
-                    object:% = self.kind.named(&rs.key);
+                let is_stuck = self.memories.get(rs, |it| it.history.fails_for_good());
+                // In a terminating namespace the expectation stays on purpose.
+                let level = match is_stuck {
+                    Some(true) => log::Level::Debug,
+                    _ => log::Level::Warn,
+                };
+                log::log!(
+                    level, object:% = self.kind.named(&rs.key);
                     "own writes are missing in the cache, querying the API server"
                 );
                 self.compare_with_live(rs, selector)?;
