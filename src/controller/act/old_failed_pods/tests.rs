@@ -55,6 +55,19 @@ fn discarded(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
+fn a_min_age_beyond_the_clock_fails_no_sync() {
+    let mut object = replica_set_json("web", 1);
+    object["metadata"]["annotations"] = json!({
+        "replicaset-controller/failed-pods-kept": "0",
+        "replicaset-controller/failed-pods-min-age": "2562047788015215h30m",
+    });
+    let rs = read_replica_set(&object);
+    let fixture = fixture(&rs, [failed(1, &rs, 1), ready_pod("a", &rs)]);
+    fixture.sync_ok("web");
+    assert_eq!(discarded(&fixture), [""; 0]);
+}
+
+#[test]
 fn failed_pods_that_are_kept_are_not_read() {
     for (n, expected) in [(0, false), (1, false), (2, true)] {
         let (fixture, rs) = with_failed(n);
