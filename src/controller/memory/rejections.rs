@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::{Memories, Memory, Records, State};
+use crate::api::status::RETRY_AFTER_MAX;
 use crate::api::{ArcStr, ObjectKey, ReplicaSet, Uid};
 use crate::stdx::stop::Latch;
 use crate::stdx::{HashMap, hash};
@@ -35,7 +36,7 @@ const CYCLE: Duration = Duration::from_secs(1000);
 /// A ReplicaSet without a turn for this long retries anyway.
 const QUOTA_WAIT: Duration = Duration::from_hours(1);
 
-/// The longest back-off after an overload.
+/// The longest back-off after an overload, unless the API server asks for a longer one.
 pub const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The longest back-off after a rejection by validation, a webhook, a policy or missing rights: no
@@ -103,29 +104,19 @@ impl Rejection {
     /// The back-off after the `n`-th consecutive rejection of this kind, if nothing ends it
     /// earlier.
     fn wait(&self, owner: &Uid, n: u32) -> Duration {
-        let (first, longest, least) = match self {
+        let (first_ms, longest, least) = match self {
             Self::Quota(_) => return QUOTA_WAIT,
-            Self::Invalid => (Duration::from_secs(1), DENIED_WAIT_MAX, None),
+            Self::Invalid => (1000, DENIED_WAIT_MAX, None),
             // What a new namespace lacks, such as its service account, comes within moments.
-            Self::Denied => (Duration::from_millis(5), DENIED_WAIT_MAX, None),
-            Self::Overload { retry_after } => {
-                (Duration::from_millis(5), OVERLOAD_WAIT_MAX, *retry_after)
-            }
+            Self::Denied => (5, DENIED_WAIT_MAX, None),
+            Self::Overload { retry_after } => (5, OVERLOAD_WAIT_MAX, *retry_after),
         };
-        let wait = first * (1 << n.saturating_sub(1).min(16));
-        let wait = wait.max(least.unwrap_or_default());
-        // What is cut off is spread, too.
-        let wait = if wait < longest {
-            wait
-        } else {
-            longest.mul_f64(1.0 / 1.5)
-        };
+        let wait = Duration::from_millis(first_ms << n.saturating_sub(1).min(16));
+        let least = least.unwrap_or_default().min(RETRY_AFTER_MAX);
+        let most = (wait * 3 / 2).min(longest).max(least * 3 / 2);
         // By a hash, so that simulations repeat.
         let share = u16::try_from(hash(&(owner, n)) & 0xffff).unwrap_or_default();
-        let most = wait.mul_f64(1.5).min(longest);
-        wait + most
-            .saturating_sub(wait)
-            .mul_f64(f64::from(share) / 65_536.0)
+        most * 2 / 3 + (most / 3).mul_f64(f64::from(share) / 65_536.0)
     }
 }
 
@@ -179,7 +170,7 @@ pub struct QueuePosition {
     pub next_try_in: Duration,
 }
 
-/// The queues by quota. An empty one disappears with the next sync in its namespace.
+/// The queues by quota. An empty one disappears when its namespace is next served.
 pub(super) type QuotaQueues = HashMap<ObjectKey, QuotaQueue>;
 
 /// The ReplicaSets whose pods one quota rejects, in the order of their turns.
