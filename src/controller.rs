@@ -13,19 +13,19 @@
 //!
 //! | mechanism | failure without it | file |
 //! |---|---|---|
-//! | expectations by identity | an event of another pod ends a wait (#67662) | `own_writes` |
-//! | repeatable pod names | a lost response makes a second pod (#129795) | `own_writes` |
-//! | query in doubt | an expired expectation is a guess (#88851) | `verify` |
-//! | positions | a stale cache chooses the wrong pod (#126138) | `positions` |
-//! | counts | each event of a large ReplicaSet costs a walk over its pods | `view` |
-//! | priorities and turns | one ReplicaSet or namespace delays others (#68179) | [`workqueue`] |
-//! | two pools | hanging deletes of one delay the status of others | [`batches`] |
-//! | kinds of rejection | a freed quota is noticed after 16 minutes (#98656) | `rejections` |
-//! | pause of a status | one write for each pod that turns Ready | `status` |
-//! | failed-pod back-off | 1,800 failed pods a minute (#72593) | `failed_pods` |
-//! | failed-pod limit | 12,512 evicted pods (#80348) | `old_failed_pods` |
-//! | protection | a scale-down deletes a busy pod (#45509) | `protection` |
-//! | orders | a scale-down leaves zones uneven (#124306) | `order` |
+//! | expectations by identity | another pod's event ends a wait (#67662) | `memory/own_writes.rs` |
+//! | repeatable pod names | a lost response doubles a pod (#129795) | `{own_writes,pod_body}.rs` |
+//! | query in doubt | an expired expectation is a guess (#88851) | `act/verify.rs` |
+//! | positions | a stale cache chooses the wrong pod (#126138) | `memory/positions.rs` |
+//! | counts | each event of a large one costs a walk over its pods | `decide/status.rs` |
+//! | priorities and turns | one ReplicaSet or namespace delays others (#68179) | `workqueue/dedup.rs` |
+//! | two pools | hanging deletes of one delay the status of others | `batches/pool.rs` |
+//! | kinds of rejection | a freed quota is noticed after 16 min (#98656) | `memory/rejections.rs` |
+//! | pause of a status | one write for each pod that turns Ready | `act/status.rs` |
+//! | failed-pod back-off | 1,800 failed pods a minute (#72593) | `decide/optional/failed_pods.rs` |
+//! | failed-pod limit | 12,512 evicted pods (#80348) | `act/old_failed_pods.rs` |
+//! | protection | a scale-down deletes a busy pod (#45509) | `decide/optional/protection.rs` |
+//! | orders | a scale-down leaves zones uneven (#124306) | `decide/optional/order.rs` |
 //! | other writers | two controllers undo each other's work unseen | [`other_writers`] |
 //!
 //! [`dry_run`], [`inspect`], [`warnings`] and `memory/history` report, and decide nothing.
@@ -38,9 +38,6 @@
 //! - [`other_writers`] guards the last query for a writer and the last report. Workers and `http-N`
 //!   take it.
 //! - [`dry_run`] guards the last decisions of a dry run. Workers take it, and `main` at the stop.
-//!
-//! [`workqueue`]: crate::workqueue
-//! [`batches`]: crate::batches
 
 mod act;
 pub mod decide;

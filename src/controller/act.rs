@@ -2,6 +2,18 @@
 //! doubt ([`verify`]), patches owner references ([`claim`]), creates and deletes pods, writes the
 //! status ([`status`]) and deletes Failed pods ([`old_failed_pods`]). Everything that sends a
 //! request for a ReplicaSet is a method of [`Writer`].
+//!
+//! Every write of the daemon, all behind the client's fence:
+//!
+//! | write | sent |
+//! |---|---|
+//! | create a pod | if the step acts; more than a few with a permit |
+//! | delete a pod, by UID (protected: and version) | the same |
+//! | delete an old Failed pod, by UID and version | spare tokens are left; 8 in a sync |
+//! | patch a pod: adopt (after a GET of the owner), release | unless the sync waits or verifies |
+//! | update the status | if it changed and is not paused; once more after a GET |
+//! | events | outcomes of creates and deletes, warnings |
+//! | the Lease | by [`leader_election`](crate::leader_election) |
 
 mod claim;
 mod manage;

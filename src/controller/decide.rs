@@ -329,10 +329,8 @@ impl View<'_> {
     /// True if these counts are all that the decision reads of the pods: no pod must be created or
     /// deleted in this sync, and no opt-in reads them.
     pub fn counts_are_enough(&self, counts: Counts, n_failed: usize) -> bool {
-        let acts = match self.may_by_counts(counts) {
-            (Plan::Nothing, _) | (_, May::Report(_)) => false,
-            (_, May::Act | May::Wait(_) | May::Verify(_)) => true,
-        };
+        let (plan, may) = self.may_by_counts(counts);
+        let acts = plan != Plan::Nothing && may == May::Act;
         let is_surplus = counts.replicas > self.rs.replicas.max(0);
         let policy = &self.rules.policy;
         let reads_pods = self.rs.is_terminating()

@@ -51,7 +51,14 @@ impl Writer {
             StatusChange::Progress | StatusChange::Urgent => {}
         }
         let updated = self.update_replica_set_status(rs, status)?;
-        self.record_replica_set(&updated);
+        // The next sync must not start from an older version.
+        let (version, cached) = (
+            &updated.resource_version,
+            self.cache.replica_sets_resource_version(),
+        );
+        if !cached.is_as_new_as(version) {
+            self.wrote_at(rs, Resource::ReplicaSets, version);
+        }
         if let Some(message) = event {
             self.report_failing_pods(rs, message);
         }
@@ -62,7 +69,7 @@ impl Writer {
     /// Writes `status` as the status of `rs`. Returns the resulting ReplicaSet.
     /// Blocks for at most three requests: an update, and after a failure a read and one more
     /// update. If `rs` is not complete, a read precedes them.
-    pub(in crate::controller) fn update_replica_set_status(
+    fn update_replica_set_status(
         &self,
         rs: &Arc<ReplicaSet>,
         mut status: ReplicaSetStatus,
@@ -123,16 +130,6 @@ impl Writer {
         }
         let status = carry_over(&fresh.status, status);
         Ok((Arc::new(fresh), status))
-    }
-
-    /// Records the version of `rs` after the status step, so that the next sync does not start from
-    /// an older one. A version that the cache shows already is not recorded.
-    pub(in crate::controller) fn record_replica_set(&self, rs: &ReplicaSet) {
-        let cached = self.cache.replica_sets_resource_version();
-        if cached.is_as_new_as(&rs.resource_version) {
-            return;
-        }
-        self.wrote_at(rs, Resource::ReplicaSets, &rs.resource_version);
     }
 }
 
