@@ -18,7 +18,7 @@
 //! | query in doubt | an expired expectation is a guess (#88851) | `act/verify.rs` |
 //! | positions | a stale cache chooses the wrong pod (#126138) | `memory/positions.rs` |
 //! | counts | each event of a large one costs a walk over its pods | `decide/status.rs` |
-//! | priorities and turns | one ReplicaSet or namespace delays others (#68179) | `workqueue/dedup.rs` |
+//! | priorities and turns | one tenant delays all others (#68179) | `workqueue/dedup.rs` |
 //! | two pools | hanging deletes of one delay the status of others | `batches/pool.rs` |
 //! | kinds of rejection | a freed quota is noticed after 16 min (#98656) | `memory/rejections.rs` |
 //! | pause of a status | one write for each pod that turns Ready | `act/status.rs` |
