@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use crate::json::{entries, members, strip_kind, text};
+use crate::json::{entries, map_of, members, set_default, strip_kind, text};
 use crate::patch::{ListMerge, list_merge};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
@@ -45,6 +45,8 @@ pub(crate) fn apply(
     mut config: Value,
 ) -> Result<Applied, StatusError> {
     let resource = params.resource;
+    let name = params.key.rsplit('/').next().unwrap_or_default();
+    set_default(map_of(&mut config, "metadata"), "name", name);
     check(params, &config)?;
     strip_kind(&mut config);
     let fields = fields_of(resource, &config);

@@ -44,7 +44,10 @@ fn apply_creates_and_is_idempotent() {
     );
     assert_eq!(entry["fieldsV1"]["f:spec"]["f:replicas"], json!({}));
     assert_eq!(rig.apply("fieldManager=m", &full_config(2)), (200, created));
-    let (_, changed) = rig.apply("fieldManager=m", &full_config(3));
+    // The name is that of the path, as kube-rs sends it.
+    let mut nameless = full_config(3);
+    nameless["metadata"] = json!(null);
+    let (_, changed) = rig.apply("fieldManager=m", &nameless);
     assert_eq!(changed["spec"]["replicas"], json!(3));
     assert_eq!(changed["metadata"]["generation"], json!(2));
 }
