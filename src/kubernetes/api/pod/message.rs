@@ -1,7 +1,7 @@
 //! Decodes a pod from protobuf (kubernetes `staging/src/k8s.io/api/core/v1/generated.proto`).
 //!
 //! Decodes field by field without intermediate structures, since this runs for every event of every
-//! pod. A pod with known labels, owner and node costs one allocation, for its name.
+//! pod. The labels, the owner and the node of a pod are shared copies.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
