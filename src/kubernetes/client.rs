@@ -36,6 +36,7 @@ mod request;
 mod retry;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulated;
+mod socks;
 mod stream;
 mod tcp;
 mod throttle;

@@ -10,18 +10,19 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use rustls::{ClientConnection, StreamOwned};
-use ureq::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, LazyBuffers, NextTimeout,
-    SocksConnector, Transport, TransportAdapter, time,
+    Transport, TransportAdapter,
 };
+use ureq::{Error, Proxy, ProxyProtocol};
 
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, Fenced, HeldBack};
 use super::live_tls::LiveTls;
+use super::socks;
 use super::stream::StreamState;
 use super::tcp::{Tcp, check_capacity};
 use super::tls::{Hints, describe};
@@ -38,18 +39,13 @@ pub(super) fn connector(
     let first = ();
     #[cfg(any(test, feature = "simulation"))]
     let first = first.chain(super::simulated::ConnectSimulated);
-    let proxies = first.chain(SocksConnector::default());
-    Marked(
-        proxies
-            .chain(ConnectProxyConnector::default())
-            .chain(Server {
-                system: DefaultResolver::default(),
-                tls,
-                hints,
-                fence: fence.cloned(),
-                stream: stream.cloned(),
-            }),
-    )
+    Marked(first.chain(ConnectProxyConnector::default()).chain(Server {
+        system: DefaultResolver::default(),
+        tls,
+        hints,
+        fence: fence.cloned(),
+        stream: stream.cloned(),
+    }))
 }
 
 /// Why there is no connection. The request was certainly not sent.
@@ -156,13 +152,12 @@ impl<In: Transport> Connector<In> for Server {
         details: &ConnectionDetails,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        let mut began = details.now;
+        let socks = socks_proxy(details).filter(|_| chained.is_none());
         let mut transport = if let Some(proxied) = chained {
             proxied.boxed()
         } else {
             let addrs = self.resolve(details)?;
             // The connect timeout starts after the resolution, which has the resolver's own limits.
-            began = (details.current_time)();
             let limit = self.fence.as_ref().map(|fence| fence.delivery_limit());
             Tcp::connect(details, &addrs, limit, self.stream.as_ref())?.boxed()
         };
@@ -170,8 +165,15 @@ impl<In: Transport> Connector<In> for Server {
         if let Some(fence) = &self.fence {
             transport = Fenced::new(transport, fence).boxed();
         }
+        if let Some(proxy) = socks {
+            let clock = Arc::clone(&details.current_time);
+            let mut stream = TransportAdapter::new(transport, clock);
+            stream.set_timeout(details.timeout);
+            socks::connect(&mut stream, proxy, host_and_port(details.uri))?;
+            transport = stream.into_inner();
+        }
         if details.needs_tls() && !transport.is_tls() {
-            transport = self.secure(details, began, transport)?.boxed();
+            transport = self.secure(details, transport)?.boxed();
         }
         Ok(Some(transport))
     }
@@ -181,10 +183,15 @@ impl Server {
     /// The addresses of the proxy, which ureq has resolved, or of the server. Blocks for as long as
     /// the system's resolver does (`timeout` and `attempts` of `resolv.conf`).
     fn resolve(&self, details: &ConnectionDetails) -> Result<ResolvedSocketAddrs, Error> {
+        let no_limit = NextTimeout::default();
+        if let Some(proxy) = socks_proxy(details) {
+            return details
+                .resolver
+                .resolve(proxy.uri(), details.config, no_limit);
+        }
         if !details.addrs.is_empty() {
             return Ok(details.addrs.clone());
         }
-        let no_limit = NextTimeout::default();
         self.system.resolve(details.uri, details.config, no_limit)
     }
 
@@ -192,7 +199,6 @@ impl Server {
     fn secure(
         &self,
         details: &ConnectionDetails,
-        began: time::Instant,
         transport: Box<dyn Transport>,
     ) -> Result<TlsTransport, Error> {
         let tls = self.tls.as_ref();
@@ -207,7 +213,7 @@ impl Server {
             sock: TransportAdapter::new(transport, Arc::clone(&details.current_time)),
         };
         let peer = tls.peer(details.uri);
-        stream.sock.set_timeout(remaining_time(details, began)?);
+        stream.sock.set_timeout(details.timeout);
         if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
             if is_certificate_problem(&error) {
                 // The cluster's authority may have been rotated since the last check.
@@ -229,20 +235,20 @@ impl Server {
     }
 }
 
-/// Returns what TCP and proxies have left of the connect timeout.
-fn remaining_time(details: &ConnectionDetails, began: time::Instant) -> Result<NextTimeout, Error> {
-    let mut timeout = details.timeout;
-    let now = (details.current_time)();
-    if let (time::Duration::Exact(limit), time::Instant::Exact(began), time::Instant::Exact(now)) =
-        (timeout.after, began, now)
-    {
-        let remaining = limit.saturating_sub(now.saturating_duration_since(began));
-        if remaining.is_zero() {
-            return Err(Error::Timeout(timeout.reason));
-        }
-        timeout.after = time::Duration::Exact(remaining);
-    }
-    Ok(timeout)
+/// The proxy if it speaks SOCKS. ureq opens the tunnel of others.
+fn socks_proxy<'a>(details: &ConnectionDetails<'a>) -> Option<&'a Proxy> {
+    let proxy = details.config.proxy();
+    proxy.filter(|proxy| proxy.protocol() == ProxyProtocol::Socks5h)
+}
+
+fn host_and_port(uri: &Uri) -> (&str, u16) {
+    let default = if uri.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    };
+    let host = uri.host().unwrap_or_default();
+    (host, uri.port_u16().unwrap_or(default))
 }
 
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {

@@ -54,6 +54,9 @@ pub(super) struct Tcp {
     head_bytes: usize,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
+    /// The end of the connect timeout, which limits the handshakes with proxies and with TLS in
+    /// all: ureq allows the whole time for each read of a proxy's response.
+    connect_by: Option<Instant>,
     /// Set for lists and watches.
     coalescer: Option<ReadCoalescer>,
 }
@@ -68,6 +71,7 @@ impl Tcp {
         delivery_limit: Option<Duration>,
         list_or_watch: Option<&StreamState>,
     ) -> Result<Self, Error> {
+        let connect_by = details.timeout.not_zero().map(|all| Instant::now() + *all);
         let n_addrs = u32::try_from(addrs.len()).unwrap_or(u32::MAX).max(1);
         let per_addr = details.timeout.not_zero().map(|all| *all / n_addrs);
         let mut last = Error::HostNotFound;
@@ -77,7 +81,10 @@ impl Tcp {
                 None => TcpStream::connect(addr),
             };
             match connected {
-                Ok(stream) => return Self::new(stream, details, delivery_limit, list_or_watch),
+                Ok(stream) => {
+                    let tcp = Self::new(stream, details, delivery_limit, list_or_watch)?;
+                    return Ok(Self { connect_by, ..tcp });
+                }
                 Err(error) => last = error.into(),
             }
         }
@@ -106,8 +113,28 @@ impl Tcp {
             head_bytes: 0,
             read_timeout: None,
             write_timeout: None,
+            connect_by: None,
             coalescer: list_or_watch.cloned().map(ReadCoalescer::new),
         })
+    }
+}
+
+impl Tcp {
+    /// Returns the timeout for the socket; `None`: no limit.
+    fn socket_timeout(&self, timeout: NextTimeout) -> Result<Option<Duration>, Error> {
+        let connect_by = self
+            .connect_by
+            .filter(|_| timeout.reason == Timeout::Connect);
+        let left = connect_by.map(|by| by.saturating_duration_since(Instant::now()));
+        if timeout.after.is_zero() || left == Some(Duration::ZERO) {
+            return Err(Error::Timeout(timeout.reason));
+        }
+        let limits = timeout
+            .not_zero()
+            .map(|limit| *limit)
+            .into_iter()
+            .chain(left);
+        Ok(limits.min().map(rounded_up))
     }
 }
 
@@ -118,7 +145,7 @@ impl Transport for Tcp {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let timeout = timeout.for_write();
-        let limit = socket_timeout(timeout)?;
+        let limit = self.socket_timeout(timeout)?;
         if self.write_timeout != limit {
             self.stream.set_write_timeout(limit)?;
             self.write_timeout = limit;
@@ -132,7 +159,7 @@ impl Transport for Tcp {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let is_head = timeout.reason == Timeout::RecvResponse;
         let timeout = timeout.for_read();
-        let mut limit = socket_timeout(timeout)?;
+        let mut limit = self.socket_timeout(timeout)?;
         if let Some(coalescer) = &self.coalescer {
             limit = coalescer.stream.read_limit(limit);
         }
@@ -187,14 +214,6 @@ impl fmt::Debug for Tcp {
             .field(&self.stream.peer_addr().ok())
             .finish()
     }
-}
-
-/// Returns the timeout for the socket; `None`: no limit.
-fn socket_timeout(timeout: NextTimeout) -> Result<Option<Duration>, Error> {
-    if timeout.after.is_zero() {
-        return Err(Error::Timeout(timeout.reason));
-    }
-    Ok(timeout.not_zero().map(|limit| rounded_up(*limit)))
 }
 
 /// Checks that the input buffer has capacity. A read into a full one would look like the end of the

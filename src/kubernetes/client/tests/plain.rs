@@ -206,7 +206,7 @@ fn a_brief_retry_leaves_a_longer_wait_to_the_caller() {
 
 /// A fence that is open for the given number of checks.
 #[derive(Debug)]
-struct OpenFor(AtomicUsize);
+pub(super) struct OpenFor(pub(super) AtomicUsize);
 
 impl Fence for OpenFor {
     fn is_open(&self) -> bool {

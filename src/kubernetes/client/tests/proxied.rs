@@ -1,12 +1,14 @@
 //! Requests through a proxy.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use super::plain::OpenFor;
 use super::secure::{Authority, base64, kubeconfig, load};
 use super::server::{Reply, Server, response};
 use super::{check_within, client, unlimited};
@@ -97,14 +99,23 @@ fn tls_has_what_the_proxy_leaves_of_the_connect_timeout() {
     });
 }
 
-/// Serves one exchange as a SOCKS 5 proxy: responds as if it had reached the requested host, and
-/// returns that host's name.
-fn socks(mut stream: TcpStream) -> std::io::Result<String> {
+/// Serves one exchange as a SOCKS 5 proxy: requires `login`, if it is not empty, and responds as if
+/// it had reached the requested host. Returns that host's name, and how the connection ends.
+fn socks(mut stream: TcpStream, login: &[u8]) -> std::io::Result<(String, std::io::Result<usize>)> {
     let mut greeting = [0; 2];
     stream.read_exact(&mut greeting)?;
     let mut methods = vec![0; greeting[1].into()];
     stream.read_exact(&mut methods)?;
-    stream.write_all(&[5, 0])?;
+    if login.is_empty() {
+        stream.write_all(&[5, 0])?;
+    } else {
+        assert_eq!(methods, [0, 2]);
+        stream.write_all(&[5, 2])?;
+        let mut given = vec![0; login.len()];
+        stream.read_exact(&mut given)?;
+        assert_eq!(given, login);
+        stream.write_all(&[1, 0])?;
+    }
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;
     assert_eq!(
@@ -119,30 +130,78 @@ fn socks(mut stream: TcpStream) -> std::io::Result<String> {
     let _some = stream.read(&mut request)?;
     stream.write_all(&response(200, "", "ok"))?;
     name_and_port.truncate(head[4].into());
-    Ok(String::from_utf8(name_and_port).expect("names are text"))
+    let name = String::from_utf8(name_and_port).expect("names are text");
+    Ok((name, stream.read(&mut request)))
 }
 
+/// The client connects to the proxy as to a server: a leader that ends discards what it has not
+/// delivered.
 #[test]
 fn a_socks_proxy_resolves_the_name() {
+    for (user, login) in [
+        ("", &b""[..]),
+        ("us%40er:se%3Acret@", b"\x01\x05us@er\x07se:cret"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (sender, names) = crossbeam_channel::bounded(1);
+        let thread = spawn("t-socks", &Stop::new(), move || {
+            let (stream, _) = listener.accept().expect("the client comes");
+            let served = socks(stream, login);
+            sender.send(served).expect("the test waits for it");
+        });
+        let proxy = format!("socks5://{user}{address}");
+        let cluster = [("proxy-url", proxy.as_str())];
+        let config = load(&kubeconfig("http://cluster.invalid", &cluster, &[]));
+        let options = ClientOptions {
+            fence: Some(Arc::new(OpenFor(AtomicUsize::new(usize::MAX)))),
+            ..unlimited()
+        };
+        let (client, stop) = client(&config.expect("the kubeconfig is good"), &options);
+        client.send(&Request::get("/a")).expect("it gets through");
+        drop((client, stop));
+        let served = names.recv_timeout(super::PATIENCE);
+        let served = served.expect("the proxy got a request");
+        let (name, end) = served.expect("nothing broke");
+        assert_eq!(name, "cluster.invalid");
+        let end = end.map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset));
+        thread.join().expect("the proxy does not panic");
+    }
+}
+
+/// The thread `lease` must not wait for hours while it neither leads nor ends.
+#[test]
+fn a_proxy_that_responds_byte_by_byte_has_the_connect_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("it is bound");
-    let (sender, names) = crossbeam_channel::bounded(1);
-    let thread = spawn("t-socks", &Stop::new(), move || {
-        let (stream, _) = listener.accept().expect("the client comes");
-        sender.send(socks(stream)).expect("the test waits for it");
+    let thread = spawn("t-drip", &Stop::new(), move || {
+        let (mut stream, _) = listener.accept().expect("the client comes");
+        let _connect = stream.read(&mut [0; 4096]);
+        let mut bytes = response(200, "", "");
+        bytes.extend(response(200, "", "ok"));
+        // The client may leave.
+        for byte in bytes {
+            Stop::new().wait_timeout(Duration::from_millis(100));
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+        }
+        stream.read(&mut [0; 4096]).unwrap_or_default();
     });
-    let proxy = format!("socks5://{address}");
-    let config = load(&kubeconfig(
-        "http://cluster.invalid",
-        &[("proxy-url", &proxy)],
-        &[],
-    ));
-    let (client, _) = client(&config.expect("the kubeconfig is good"), &unlimited());
-    client.send(&Request::get("/a")).expect("it gets through");
-    let name = names
-        .recv_timeout(super::PATIENCE)
-        .expect("the proxy got a request");
-    assert_eq!(name.expect("nothing broke"), "cluster.invalid");
+    let proxy = format!("http://{address}");
+    let cluster = [("proxy-url", proxy.as_str())];
+    let config = load(&kubeconfig("http://cluster.invalid", &cluster, &[]));
+    let options = ClientOptions {
+        request_timeout: Duration::from_secs(1),
+        ..unlimited()
+    };
+    let (client, _) = client(&config.expect("the kubeconfig is good"), &options);
+    let error = client
+        .send(&Request::get("/a"))
+        .expect_err("it takes seconds");
+    assert!(error.is_unsent(), "{error:?}");
+    assert!(error.to_string().contains("in time"), "{error}");
     thread.join().expect("the proxy does not panic");
 }
 
