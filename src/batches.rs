@@ -6,8 +6,7 @@
 //!
 //! # Locks
 //!
-//! [`pool`] has two, around its idle threads and around a batch's helpers. Workers and the threads
-//! `batch-*` take them.
+//! [`pool`] has one lock, around the number of helpers. Workers and the threads `batch-*` take it.
 
 pub mod pool;
 #[cfg(test)]
@@ -15,7 +14,7 @@ mod simulated;
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -34,13 +33,10 @@ pub struct Jobs {
     pub tenant: u64,
 }
 
-/// Sends the request with this index.
-pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
-
 pub trait BatchRunner: Debug + Send + Sync {
     /// Runs `job` for each index of `batch`, a part of `jobs`. Blocks until the last job has ended.
     /// A panic in a job arrives here then.
-    fn run(&self, jobs: Jobs, batch: Range<usize>, job: &Job);
+    fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync));
 }
 
 /// Size of the first batch (kubernetes
@@ -51,44 +47,46 @@ pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 /// Each batch runs to its end, and the first batch with a failure is the last. Returns how many
 /// jobs returned true, and the first error (kubernetes
 /// `pkg/controller/replicaset/replica_set.go:slowStartBatch`).
-pub fn slow_start_batch<E: Send + 'static>(
+pub fn slow_start_batch<E: Send>(
     jobs: Jobs,
     initial_batch_size: usize,
     runner: &dyn BatchRunner,
-    job: impl Fn(usize) -> Result<bool, E> + Send + Sync + 'static,
+    job: &(dyn Fn(usize) -> Result<bool, E> + Sync),
 ) -> (usize, Result<(), E>) {
-    let ended = Arc::new(Mutex::new((0, Ok(()))));
-    let all = Arc::clone(&ended);
-    let job: Job = Arc::new(move |index| {
-        let result = job(index);
-        let (n_done, first_error) = &mut *all.lock();
-        match result {
-            Ok(is_done) => *n_done += usize::from(is_done),
-            Err(error) if first_error.is_ok() => *first_error = Err(error),
-            Err(_) => {}
+    let n_done = AtomicUsize::new(0);
+    let first_error = Mutex::new(Ok(()));
+    let lock = || first_error.lock();
+    let job = |index| match job(index) {
+        Ok(is_done) => {
+            n_done.fetch_add(is_done.into(), Ordering::Relaxed);
         }
-    });
+        Err(error) => {
+            let mut first = lock();
+            if first.is_ok() {
+                *first = Err(error);
+            }
+        }
+    };
     let (mut next, mut size) = (0, initial_batch_size);
     // As upstream: after a failure, such as an exceeded quota, the jobs that remain would probably
     // fail with the same error.
-    while next < jobs.count && ended.lock().1.is_ok() {
+    while next < jobs.count && lock().is_ok() {
         let end = jobs.count.min(next + size);
         runner.run(jobs, next..end, &job);
         size = 2 * (end - next);
         next = end;
     }
-    std::mem::replace(&mut *ended.lock(), (0, Ok(())))
+    (n_done.into_inner(), first_error.into_inner())
 }
 
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use parking_lot::Mutex;
 
-    use super::{BatchRunner, Job, Jobs, slow_start_batch};
+    use super::{BatchRunner, Jobs, slow_start_batch};
     use crate::batches::FairPool;
 
     /// Runs serially and records the size of each batch.
@@ -96,7 +94,7 @@ mod tests {
     struct Sizes(Mutex<Vec<usize>>);
 
     impl BatchRunner for Sizes {
-        fn run(&self, jobs: Jobs, batch: Range<usize>, job: &Job) {
+        fn run(&self, jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
             let mut all = self.0.lock();
             all.push(batch.len());
             FairPool::default().run(jobs, batch, job);
@@ -105,20 +103,19 @@ mod tests {
 
     #[track_caller]
     fn check(wanted: usize, succeeding: usize, successes: usize, batches: &[usize]) {
-        let (runner, calls) = (Sizes::default(), Arc::new(AtomicUsize::new(0)));
-        let called = Arc::clone(&calls);
+        let (runner, calls) = (Sizes::default(), AtomicUsize::new(0));
         let jobs = Jobs {
             count: wanted,
             tenant: 0,
         };
-        let job = move |_| match called.fetch_add(1, Ordering::Relaxed) {
+        let job = |_| match calls.fetch_add(1, Ordering::Relaxed) {
             call if call < succeeding => Ok(true),
             call => Err(call),
         };
-        let (done, result) = slow_start_batch(jobs, 1, &runner, job);
+        let (done, result) = slow_start_batch(jobs, 1, &runner, &job);
         assert_eq!(done, successes);
         assert_eq!(*runner.0.lock(), batches);
-        assert_eq!(calls.load(Ordering::Relaxed), batches.iter().sum::<usize>());
+        assert_eq!(calls.into_inner(), batches.iter().sum::<usize>());
         assert_eq!(
             result,
             if wanted > successes {

@@ -150,7 +150,7 @@ impl Default for Options {
 
 enum Mode {
     /// It writes, and detects other writers.
-    Writes(Arc<Writer>),
+    Writes(Box<Writer>),
     /// It decides and writes nothing: `--dry-run`.
     DryRun(Arc<DryRun>),
 }
@@ -204,7 +204,7 @@ impl ReplicaSetController {
         };
         Self {
             core,
-            mode: Mode::Writes(Arc::new(writer)),
+            mode: Mode::Writes(Box::new(writer)),
         }
     }
 

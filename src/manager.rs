@@ -53,9 +53,10 @@ mod metrics_export;
 mod simulation;
 mod watches;
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+use rayon::ThreadPoolBuildError;
 
 use self::controller_instance::{DeploymentInstance, Shared};
 use self::engine::Engine;
@@ -88,7 +89,7 @@ const EVENTS_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 // The error is its own source, so its text would appear twice.
 #[error("cannot start the threads batch-*: {0}")]
-pub struct StartError(io::Error);
+pub struct StartError(ThreadPoolBuildError);
 
 pub struct Manager {
     instances: Vec<ControllerInstance>,

@@ -1,5 +1,5 @@
-//! The runner of a simulation: the pool's threads cannot take turns, so each batch has threads of
-//! its own, which take its jobs in an order that the seed decides.
+//! The runner of a simulation: rayon's threads cannot take turns, so each batch has threads of its
+//! own, which take its jobs in an order that the seed decides.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +8,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::{BatchRunner, Job, Jobs};
+use super::{BatchRunner, Jobs};
 use crate::stdx::turns::Spot;
 use crate::stdx::turns::simulation::{Ticket, ticket, wait_in_any_case, wake_at_end};
 
@@ -20,14 +20,14 @@ const THREADS_MAX: usize = 4;
 pub(super) struct Shuffled;
 
 impl BatchRunner for Shuffled {
-    fn run(&self, _jobs: Jobs, batch: Range<usize>, job: &Job) {
+    fn run(&self, _jobs: Jobs, batch: Range<usize>, job: &(dyn Fn(usize) + Sync)) {
         let mut jobs: Vec<usize> = batch.collect();
         fastrand::shuffle(&mut jobs);
         run_batch(jobs, job);
     }
 }
 
-fn run_batch(jobs: Vec<usize>, job: &Job) {
+fn run_batch(jobs: Vec<usize>, job: &(dyn Fn(usize) + Sync)) {
     let n_helpers = jobs.len().min(THREADS_MAX) - 1;
     let n_running = AtomicUsize::new(n_helpers);
     let (jobs, ended_one) = (Mutex::new(jobs), Spot::default());

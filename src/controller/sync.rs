@@ -2,8 +2,6 @@
 //! (kubernetes `pkg/controller/replicaset/replica_set.go:syncReplicaSet`, whose steps the comments
 //! name).
 
-use std::sync::Arc;
-
 use super::act::Writer;
 use super::decide::May;
 use super::decide::plan::{LARGE, Next};
@@ -21,7 +19,7 @@ impl ReplicaSetController {
     pub(super) fn sync_replica_set(
         &self,
         key: &ObjectKey,
-        writer: &Arc<Writer>,
+        writer: &Writer,
     ) -> Result<SyncEnd, SyncError> {
         // EnsureReady, SatisfiedExpectations: read before the objects, judged by `decide`.
         let began = self.clock.now();
@@ -62,7 +60,7 @@ impl ReplicaSetController {
         }
         writer.report_unreadable_marks(&view, &step);
         // manageReplicas.
-        let managed = writer.manage_replicas(&rs, &view, &step);
+        let managed = writer.manage_replicas(&view, &step);
         writer.note_creates(&view, &step, &managed);
         // The daemon stops or has lost its lease, so it sends no status either.
         if managed.as_ref().is_err_and(SyncError::is_stopped) {

@@ -3,8 +3,8 @@
 //!
 //! [`turns`](crate::stdx::turns) runs the daemon's own loops; [`simulated`](crate::client) takes
 //! the place of TCP. Everything above is what ships: elector and fence, reflectors, retries, the
-//! rate limit, the queue, workers, events, the order of start and stop. Only the batch
-//! pool is missing: the jobs of a batch run on threads of their own.
+//! rate limit, the queue, workers, events, the order of start and stop. Only rayon is
+//! missing: the jobs of a batch run on threads of their own.
 //!
 //! [`plan`] draws a history from its seed, [`world`] lets it happen, [`network`] carries requests
 //! and watches with the [`faults`] of single requests, [`cluster`] plays users, kubelets and

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{
-    Arc, BatchRunner, FairPool, Job, Jobs, LARGE, Mutex, Range, Stop, Thread, start, start_pool,
-};
+use rayon::ThreadPoolBuilder;
+
+use super::{Arc, BatchRunner, FairPool, Jobs, LARGE, Mutex, Range, Stop, Thread, start};
 use crate::batches::slow_start_batch;
 use crate::stdx::thread::join_all;
 
@@ -24,29 +24,20 @@ fn check_ends(runner: Arc<dyn BatchRunner>, threads: Vec<Thread>) {
     assert_eq!(join_all(threads, Instant::now() + LONG), [""; 0]);
 }
 
-fn pool(n_threads: u16) -> FairPool {
-    start_pool(0..n_threads, &mut Vec::new(), &Stop::new()).expect("threads")
+fn pool(n_threads: usize) -> FairPool {
+    let pool = ThreadPoolBuilder::new().num_threads(n_threads);
+    FairPool::new(pool.build().expect("a pool"))
 }
 
 /// Runs one batch.
-fn run(
-    runner: &dyn BatchRunner,
-    tenant: u64,
-    count: usize,
-    job: impl Fn(usize) + Send + Sync + 'static,
-) {
-    let job: Job = Arc::new(job);
+fn run(runner: &dyn BatchRunner, tenant: u64, count: usize, job: impl Fn(usize) + Sync) {
     runner.run(Jobs { count, tenant }, 0..count, &job);
 }
 
 /// Runs batches of these sizes, one after the other.
-fn run_batches(
-    runner: &dyn BatchRunner,
-    sizes: &[usize],
-    job: impl Fn(usize) + Send + Sync + 'static,
-) {
+fn run_batches(runner: &dyn BatchRunner, sizes: &[usize], job: impl Fn(usize) + Sync) {
     let count = sizes.iter().sum();
-    let (mut done, job): (_, Job) = (0, Arc::new(job));
+    let mut done = 0;
     for size in sizes {
         runner.run(Jobs { count, tenant: 0 }, done..done + size, &job);
         done += size;
@@ -64,36 +55,27 @@ fn yield_until(reached: impl Fn() -> bool) {
 }
 
 /// Jobs that end one by one, when the test lets them.
-#[derive(Clone, Default)]
-struct Gate(Arc<Counts>);
-
 #[derive(Default)]
-struct Counts {
+struct Gate {
     begun: AtomicUsize,
     ended: AtomicUsize,
     allowed: AtomicUsize,
 }
 
 impl Gate {
-    /// A job that passes this gate.
-    fn job(&self) -> impl Fn(usize) + Send + Sync + 'static {
-        let gate = self.clone();
-        move |_| gate.pass()
-    }
-
     fn pass(&self) {
-        let number = self.0.begun.fetch_add(1, Ordering::SeqCst);
-        yield_until(|| self.0.allowed.load(Ordering::SeqCst) > number);
-        self.0.ended.fetch_add(1, Ordering::SeqCst);
+        let number = self.begun.fetch_add(1, Ordering::SeqCst);
+        yield_until(|| self.allowed.load(Ordering::SeqCst) > number);
+        self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
     fn n_running(&self) -> usize {
-        let ended = self.0.ended.load(Ordering::SeqCst);
-        self.0.begun.load(Ordering::SeqCst) - ended
+        let ended = self.ended.load(Ordering::SeqCst);
+        self.begun.load(Ordering::SeqCst) - ended
     }
 
     fn allow(&self, n_more: usize) {
-        self.0.allowed.fetch_add(n_more, Ordering::SeqCst);
+        self.allowed.fetch_add(n_more, Ordering::SeqCst);
     }
 }
 
@@ -105,16 +87,11 @@ fn every_job_of_every_batch_runs_once() {
 #[track_caller]
 fn check_every_job(runner: &dyn BatchRunner, sizes: &[usize]) {
     let count = sizes.iter().sum();
-    let counts: Arc<[AtomicUsize]> = (0..count).map(|_| AtomicUsize::new(0)).collect();
-    let counted = Arc::clone(&counts);
-    run_batches(runner, sizes, move |index| {
-        counted[index].fetch_add(1, Ordering::Relaxed);
+    let counts: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+    run_batches(runner, sizes, |index| {
+        counts[index].fetch_add(1, Ordering::Relaxed);
     });
-    assert!(
-        counts
-            .iter()
-            .all(|count| count.load(Ordering::Relaxed) == 1)
-    );
+    assert!(counts.into_iter().all(|count| count.into_inner() == 1));
 }
 
 #[test]
@@ -122,13 +99,12 @@ fn one_tenant_uses_half_of_the_threads() {
     for (n_threads, n_at_once) in [(1, 2), (4, 3), (8, 5)] {
         let (pool, gate) = (pool(n_threads), Gate::default());
         thread::scope(|scope| {
-            scope.spawn(|| run(&pool, 0, 100, gate.job()));
+            scope.spawn(|| run(&pool, 0, 100, |_| gate.pass()));
             yield_until(|| gate.n_running() == n_at_once);
-            scope.spawn(|| run(&pool, 0, 100, gate.job()));
+            scope.spawn(|| run(&pool, 0, 100, |_| gate.pass()));
             yield_until(|| gate.n_running() == n_at_once + 1);
-            let take = |tenant| pool.0.state.lock().take(tenant);
-            assert!(take(0).is_none());
-            assert_eq!(take(1).is_some(), n_threads > 1);
+            assert!(pool.helper(0).is_none());
+            assert_eq!(pool.helper(1).is_some(), n_threads > 1);
             gate.allow(1000);
         });
     }
@@ -139,11 +115,11 @@ fn a_single_job_waits_for_no_thread() {
     let (pool, gate) = (pool(1), Gate::default());
     thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| run(&pool, 0, 10, gate.job()));
+            scope.spawn(|| run(&pool, 0, 10, |_| gate.pass()));
         }
         yield_until(|| gate.n_running() >= 3);
         let here = thread::current().id();
-        run(&pool, 0, 1, move |index| {
+        run(&pool, 0, 1, |index| {
             assert_eq!((index, thread::current().id()), (0, here));
         });
         gate.allow(1000);
@@ -158,7 +134,7 @@ fn a_batch_waits_for_no_thread() {
         // Three workers and all threads of the pool.
         for (tenant, n_running) in [(0, 4), (1, 7), (2, 9)] {
             let (pool, gate) = (&pool, &gate);
-            scope.spawn(move || run(pool, tenant, 31, gate.job()));
+            scope.spawn(move || run(pool, tenant, 31, |_| gate.pass()));
             yield_until(|| gate.n_running() == n_running);
         }
         for tenant in 0..4 {
@@ -172,12 +148,12 @@ fn a_batch_waits_for_no_thread() {
 fn a_batch_gets_the_threads_that_others_have_left() {
     let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
     thread::scope(|scope| {
-        scope.spawn(|| run(&pool, 0, 8, first.job()));
+        scope.spawn(|| run(&pool, 0, 8, |_| first.pass()));
         yield_until(|| first.n_running() == 5);
-        scope.spawn(|| run(&pool, 1, 1000, second.job()));
+        scope.spawn(|| run(&pool, 1, 1000, |_| second.pass()));
         yield_until(|| second.n_running() == 3);
         first.allow(8);
-        yield_until(|| pool.0.state.lock().helpers.len() == 1);
+        yield_until(|| pool.helpers.lock().len() == 1);
         // Its worker calls helpers after each of its own jobs.
         second.allow(3);
         yield_until(|| second.n_running() == 5);
@@ -188,7 +164,7 @@ fn a_batch_gets_the_threads_that_others_have_left() {
 #[test]
 fn a_batch_begins_when_the_one_before_it_is_done() {
     let (pool, done) = (pool(4), AtomicUsize::new(0));
-    let job = move |index: usize| {
+    let job = |index: usize| {
         // The first index of its batch: 0, 1, 3, 7, …
         let first = (1 << (index + 1).ilog2()) - 1;
         let n_done = done.load(Ordering::SeqCst);
@@ -204,19 +180,19 @@ fn a_batch_begins_when_the_one_before_it_is_done() {
         count: 100,
         tenant: 0,
     };
-    assert_eq!(slow_start_batch(jobs, 1, &pool, job), (100, Ok(())));
+    assert_eq!(slow_start_batch(jobs, 1, &pool, &job), (100, Ok(())));
 }
 
 #[test]
 fn an_idle_helper_moves_to_another_batch() {
     let (pool, first, second) = (pool(8), Gate::default(), Gate::default());
     thread::scope(|scope| {
-        scope.spawn(|| run_batches(&pool, &[5, 5], first.job()));
+        scope.spawn(|| run_batches(&pool, &[5, 5], |_| first.pass()));
         yield_until(|| first.n_running() == 5);
         // The batch waits for its last job.
         first.allow(4);
         yield_until(|| first.n_running() == 1);
-        scope.spawn(|| run(&pool, 0, 4, second.job()));
+        scope.spawn(|| run(&pool, 0, 4, |_| second.pass()));
         yield_until(|| second.n_running() == 4);
         first.allow(100);
         second.allow(100);
@@ -225,32 +201,30 @@ fn an_idle_helper_moves_to_another_batch() {
 
 #[test]
 fn a_panic_ends_the_run_and_leaves_the_pool_usable() {
-    let (pool, n_done) = (pool(4), Arc::new(AtomicUsize::new(0)));
-    let done = Arc::clone(&n_done);
+    let (pool, n_done) = (pool(4), AtomicUsize::new(0));
     let broken = std::panic::AssertUnwindSafe(|| {
-        run_batches(&pool, &[1, 3, 9], move |index| {
+        run_batches(&pool, &[1, 3, 9], |index| {
             assert_ne!(index, 2, "broken");
-            done.fetch_add(1, Ordering::SeqCst);
+            n_done.fetch_add(1, Ordering::SeqCst);
         });
     });
     std::panic::catch_unwind(broken).expect_err("the panic arrives");
-    assert!(n_done.load(Ordering::SeqCst) <= 3, "the next batch began");
-    assert_eq!(pool.0.state.lock().helpers.len(), 0);
+    assert!(n_done.into_inner() <= 3, "the next batch began");
+    assert_eq!(pool.helpers.lock().len(), 0);
     check_every_job(&pool, &[1, 40, 3]);
 }
 
 /// Runs a batch of `count` jobs, with as many at once as there are threads for it. Returns the
 /// names of the pool threads that helped.
 fn helpers(runner: &dyn BatchRunner, count: usize, at_once: usize) -> Vec<String> {
-    let (barrier, names) = (Barrier::new(at_once), Arc::new(Mutex::new(Vec::new())));
-    let all = Arc::clone(&names);
-    run(runner, 0, count, move |index| {
+    let (barrier, names) = (Barrier::new(at_once), Mutex::new(Vec::new()));
+    run(runner, 0, count, |index| {
         if index < at_once {
-            all.lock().push(name());
+            names.lock().push(name());
             barrier.wait();
         }
     });
-    let mut names = names.lock().clone();
+    let mut names = names.into_inner();
     names.retain(|name| name.starts_with("batch-"));
     names.sort();
     names.dedup();
@@ -265,7 +239,7 @@ fn large_syncs_have_a_part_of_the_threads() {
         let expected: Vec<String> = (0..n_threads).map(|n| format!("batch-{n}")).collect();
         assert_eq!(names, expected);
         let shown = format!("{runner:?}");
-        assert_eq!(n_large == 0, !shown.contains("Condvar"), "{shown}");
+        assert_eq!(n_large == 0, !shown.contains("Some"), "{shown}");
         check_ends(runner, threads);
         assert_eq!(super::n_large(n_threads), n_large);
     }
@@ -288,14 +262,12 @@ fn small_and_large_batches_run_on_threads_of_their_own() {
 fn few_jobs_have_threads_while_many_hold_theirs() {
     for n_threads in [4, 16, 48] {
         let (runner, threads) = threads(n_threads);
-        let is_held = Arc::new(AtomicBool::new(true));
-        let n_begun = Arc::new(AtomicUsize::new(0));
+        let (is_held, n_begun) = (AtomicBool::new(true), AtomicUsize::new(0));
         thread::scope(|scope| {
             for tenant in 0..2 {
-                let runner = &*runner;
-                let (is_held, n_begun) = (Arc::clone(&is_held), Arc::clone(&n_begun));
+                let (runner, is_held, n_begun) = (&*runner, &is_held, &n_begun);
                 scope.spawn(move || {
-                    run(runner, tenant, 500, move |_| {
+                    run(runner, tenant, 500, |_| {
                         n_begun.fetch_add(1, Ordering::SeqCst);
                         yield_until(|| !is_held.load(Ordering::SeqCst));
                     });
@@ -305,7 +277,7 @@ fn few_jobs_have_threads_while_many_hold_theirs() {
             yield_until(|| n_begun.load(Ordering::SeqCst) > n_at_once);
             // Two jobs at once, one of them on a pool thread.
             let barrier = Barrier::new(2);
-            run(&*runner, 0, 2, move |_| {
+            run(&*runner, 0, 2, |_| {
                 barrier.wait();
             });
             is_held.store(false, Ordering::SeqCst);
@@ -335,23 +307,22 @@ fn every_job_runs_once_few_and_many() {
 #[test]
 fn large_syncs_together_use_at_most_their_part() {
     let (runner, threads) = threads(16);
-    // How many run now, and the most so far.
-    let running = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let job = |_| {
+        if name().starts_with("batch-") {
+            let n_running = running.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(n_running, Ordering::SeqCst);
+            thread::yield_now();
+            running.fetch_sub(1, Ordering::SeqCst);
+        }
+    };
     thread::scope(|scope| {
         for tenant in 0..3 {
-            let (runner, running) = (&*runner, Arc::clone(&running));
-            let job = move |_| {
-                if name().starts_with("batch-") {
-                    let n_running = running[0].fetch_add(1, Ordering::SeqCst) + 1;
-                    running[1].fetch_max(n_running, Ordering::SeqCst);
-                    thread::yield_now();
-                    running[0].fetch_sub(1, Ordering::SeqCst);
-                }
-            };
+            let (runner, job) = (&*runner, &job);
             scope.spawn(move || run(runner, tenant, 500, job));
         }
     });
-    assert!(running[1].load(Ordering::SeqCst) <= 8);
+    assert!(most.into_inner() <= 8);
     check_ends(runner, threads);
 }
 
@@ -372,19 +343,17 @@ fn the_threads_last_until_they_are_joined() {
 #[test]
 fn the_size_of_the_sync_chooses_the_threads() {
     let (runner, threads) = threads(8);
-    let (barrier, names) = (Barrier::new(2), Arc::new(Mutex::new(Vec::new())));
-    let all = Arc::clone(&names);
+    let (barrier, names) = (Barrier::new(2), Mutex::new(Vec::new()));
     let jobs = Jobs {
         count: LARGE,
         tenant: 0,
     };
     let batch: Range<usize> = 0..2;
-    let job: Job = Arc::new(move |_| {
-        all.lock().push(name());
+    runner.run(jobs, batch, &|_| {
+        names.lock().push(name());
         barrier.wait();
     });
-    runner.run(jobs, batch, &job);
-    let mut names = names.lock().clone();
+    let mut names = names.into_inner();
     names.retain(|name| name.starts_with("batch-"));
     assert!(names[0].as_str() >= "batch-4", "{names:?}");
     check_ends(runner, threads);

@@ -1,6 +1,5 @@
 //! Creates and deletes pods (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::Level;
@@ -39,27 +38,21 @@ pub(super) enum Deleted {
 impl Writer {
     /// Creates or deletes pods according to `step`. Blocks until every request has ended.
     pub(in crate::controller) fn manage_replicas(
-        self: &Arc<Self>,
-        rs: &Arc<ReplicaSet>,
+        &self,
         view: &View<'_>,
         step: &Step,
     ) -> Result<(), SyncError> {
         match step.plan {
-            Plan::Create(count) if step.acts() => self.create_pods(rs, view, step, count),
-            Plan::Delete(_) if step.acts() => self.delete_pods(rs, view, step),
+            Plan::Create(count) if step.acts() => self.create_pods(view, step, count),
+            Plan::Delete(_) if step.acts() => self.delete_pods(view, step),
             Plan::Create(_) | Plan::Delete(_) | Plan::Nothing => Ok(()),
         }
     }
 
     /// Creates `count` pods. Names of creates with an unknown outcome come first, because retrying
     /// those cannot create a second pod. Blocks until every request has ended.
-    fn create_pods(
-        self: &Arc<Self>,
-        rs: &Arc<ReplicaSet>,
-        view: &View<'_>,
-        step: &Step,
-        count: usize,
-    ) -> Result<(), SyncError> {
+    fn create_pods(&self, view: &View<'_>, step: &Step, count: usize) -> Result<(), SyncError> {
+        let rs = view.rs;
         let is_in_cache = |name: &&ArcStr| !step.retry.contains(name);
         self.own_writes(rs, |writes| {
             for name in view.record.unknown_creations.iter().filter(is_in_cache) {
@@ -82,20 +75,18 @@ impl Writer {
         // A point at which simulations may interleave another thread.
         turns::reached("create: expected, before the first request");
         self.note_first_request(rs);
-        let untried = |name| (name, AtomicBool::new(false));
-        let names: Arc<[_]> = names.into_iter().map(untried).collect();
+        let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
         let _batches = thread::enter("waits for batches of creates", count);
-        let (writer, owner, all) = (Arc::clone(self), Arc::clone(rs), Arc::clone(&names));
-        let create = move |index: usize| {
-            let (name, is_tried) = &all[index];
-            is_tried.store(true, Ordering::Relaxed);
-            writer.create_pod(&owner, name)
+        let create = |index: usize| {
+            tried[index].store(true, Ordering::Relaxed);
+            self.create_pod(rs, &names[index])
         };
         let first = SLOW_START_INITIAL_BATCH_SIZE;
-        let result = self.run_batch(rs, (Did::Created, count, first), create);
+        let result = self.run_batch(rs, (Did::Created, count, first), &create);
+        // Batches run in order, so the unsent names are the last ones.
+        let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         self.own_writes(rs, |writes| {
-            let is_untried = |it: &&(_, AtomicBool)| !it.1.load(Ordering::Relaxed);
-            for (name, _) in names.iter().filter(is_untried) {
+            for name in &names[n_tried..] {
                 writes.creation_failed(name, Some(Returned::Untried));
             }
         });
@@ -191,12 +182,8 @@ impl Writer {
         self.own_writes(rs, |it| it.creation_is_unknown(name, is_answered, now));
     }
 
-    fn delete_pods(
-        self: &Arc<Self>,
-        rs: &Arc<ReplicaSet>,
-        view: &View<'_>,
-        step: &Step,
-    ) -> Result<(), SyncError> {
+    fn delete_pods(&self, view: &View<'_>, step: &Step) -> Result<(), SyncError> {
+        let rs = view.rs;
         let (active, pods) = (&step.active, &step.delete);
         let has_ended = |uid: &&Uid| !active.iter().any(|pod| pod.uid == **uid);
         self.own_writes(rs, |writes| {
@@ -222,13 +209,12 @@ impl Writer {
         } else {
             Precondition::None
         };
-        let (writer, owner, chosen) = (Arc::clone(self), Arc::clone(rs), pods.clone());
-        let delete = move |index: usize| {
-            let deleted = writer.delete_pod_of(&owner, &chosen[index], precondition)?;
+        let delete = |index: usize| {
+            let deleted = self.delete_pod_of(rs, &pods[index], precondition)?;
             Ok(!matches!(deleted, Deleted::Superseded))
         };
         let _batch = thread::enter("waits for a batch of deletes", pods.len());
-        self.run_batch(rs, (Did::Deleted, pods.len(), pods.len()), delete)
+        self.run_batch(rs, (Did::Deleted, pods.len(), pods.len()), &delete)
     }
 
     /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
@@ -346,7 +332,7 @@ impl Writer {
         &self,
         rs: &ReplicaSet,
         (did, count, n_first): (Did, usize, usize),
-        write: impl Fn(usize) -> Result<bool, WriteError> + Send + Sync + 'static,
+        write: &(dyn Fn(usize) -> Result<bool, WriteError> + Sync),
     ) -> Result<(), SyncError> {
         let jobs = Jobs {
             count,
