@@ -83,10 +83,8 @@ impl Effects {
         &self.old_failed_pods.delete
     }
 
-    /// Time until the next of them, a year at most: a user may ask for more than the clock holds.
     pub fn next_extra_deletes(&self) -> Option<Duration> {
-        let next_in = self.old_failed_pods.next_in;
-        next_in.map(|it| it.min(Duration::from_hours(24 * 365)))
+        self.old_failed_pods.next_in
     }
 
     /// Adds conditions to `status`, the calculated status of `rs`. Returns the message of an event
