@@ -79,8 +79,6 @@ pub struct Memory {
     pub(in crate::controller) rejected: Option<Box<Rejected>>,
     /// When the next old Failed pods may be deleted.
     pub next_old_failed_pods: Option<Instant>,
-    /// No sync does anything before: an overloaded API server has asked for this pause.
-    pub not_before: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +112,7 @@ impl Memory {
             may: match write_delay {
                 Some((_, Duration::ZERO)) => May::Verify(Doubt::Overdue),
                 Some((_, delay)) => May::Wait(delay),
-                None => self.may(now),
+                None => writes.may(now),
             },
             passed: writes.passed(&cached.pods),
             is_unproven: false,
@@ -130,15 +128,6 @@ impl Memory {
         }
     }
 
-    /// What a sync may do by this record if the caches show its writes.
-    pub fn may(&self, now: Instant) -> May {
-        let remaining = self.not_before.map(|at| at.saturating_duration_since(now));
-        match remaining.filter(|it| !it.is_zero()) {
-            Some(remaining) => May::Wait(remaining),
-            None => self.own_writes.may(now),
-        }
-    }
-
     /// True if dropping the record would change nothing.
     pub fn is_over(&self, now: Instant) -> bool {
         self.own_writes.is_over(now)
@@ -148,7 +137,6 @@ impl Memory {
             && self.foreign_pod.is_none()
             && self.rejected.is_none()
             && self.next_old_failed_pods.is_none_or(|next| next <= now)
-            && self.not_before.is_none_or(|at| at <= now)
     }
 }
 

@@ -43,7 +43,7 @@ impl Core {
                 for name in &seen {
                     it.own_writes.creation_seen(name);
                 }
-                it.may(now)
+                it.own_writes.may(now)
             });
             if record.lagging.is_none() {
                 record.may = may.unwrap_or(record.may);

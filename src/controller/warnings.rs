@@ -108,15 +108,14 @@ impl Writer {
             return;
         }
         match self.live.gang_workload(rs) {
-            Ok(workload) => {
-                if let Some(workload) = &workload {
-                    self.metrics.gangs_ignored.inc();
-                    self.warn(rs, GANG_SCHEDULING_UNSUPPORTED, no_gang(workload));
-                }
-                let found = Some(Box::new((rs.generation, workload.map(Into::into))));
+            Ok(Some(workload)) => {
+                self.metrics.gangs_ignored.inc();
+                self.warn(rs, GANG_SCHEDULING_UNSUPPORTED, no_gang(&workload));
+                let found = Some((rs.generation, workload.into()));
                 self.memories
-                    .with(rs, |it| it.history.gang_workload = found);
+                    .with(rs, |it| it.history.gang_workload = found.map(Box::new));
             }
+            Ok(None) => {}
             Err(error) => {
                 let object = self.kind.named(&rs.key);
                 log::debug!(object:%, error:%; "cannot list Workloads");

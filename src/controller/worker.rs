@@ -127,10 +127,6 @@ impl ReplicaSetController {
             let delay = if let Some(after) = error.retry_after() {
                 // The key waits, and no worker does.
                 let after = spread(after, fastrand::f64());
-                let not_before = Some(self.clock.now() + after);
-                if let Some(rs) = self.cache.replica_set(key) {
-                    self.memories.with(&rs, |it| it.not_before = not_before);
-                }
                 self.add_to_queue(key, Priority::High, after);
                 after
             } else {

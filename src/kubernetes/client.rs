@@ -18,8 +18,9 @@
 //! | `warnings` | the `Warning` texts that were logged | every sending thread |
 //! | `metrics` | the series of each method | every sending thread, `watch-*` |
 //!
-//! One exception to the rule against I/O under a lock: `live_tls` reads certificate files under its
-//! lock. A thread that opens a connection has to wait for the files anyway.
+//! Two exceptions to the rule for locks: `live_tls` reads certificate files under its lock, since a
+//! thread that opens a connection has to wait for the files anyway. `metrics` looks up the series
+//! of a new method under its lock, which takes those of the metrics' families for a moment.
 
 mod access;
 mod config;

@@ -165,7 +165,7 @@ fn pod_request(rs: &ReplicaSet, name: &str) -> Request {
     Request::get(path).query("fieldSelector", format!("metadata.name={name}"))
 }
 
-/// One page of pods.
+/// One page of a list.
 #[derive(Deserialize)]
 struct ListJson<'a> {
     metadata: ListMetadataJson,
@@ -174,12 +174,12 @@ struct ListJson<'a> {
 }
 
 impl<'a> ListJson<'a> {
-    /// Reads a page. Something else than a list must not count as one without pods: each list has a
+    /// Reads a page. Something else than a list must not count as an empty one: each list has a
     /// version.
     fn read(body: &'a [u8]) -> Result<Self, WriteError> {
-        let list: Self = serde_json::from_slice(body).map_err(unreadable_pods)?;
+        let list: Self = serde_json::from_slice(body).map_err(|it| unreadable("list", it))?;
         if list.metadata.resource_version.is_empty() {
-            return Err(unreadable_pods("it has no resource version"));
+            return Err(unreadable("list", "it has no resource version"));
         }
         Ok(list)
     }

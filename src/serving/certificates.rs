@@ -27,6 +27,9 @@ use crate::telemetry::Expiry;
 /// hours, and an operator who waits for a reload waits at most this long.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
+/// The outcome of a reload that found other files.
+const CHANGED: &str = "changed and in use";
+
 /// Validity of the self-signed certificate.
 const YEARS: i64 = 10;
 
@@ -135,7 +138,7 @@ impl Certificates {
         let mut state = self.state.lock();
         state.contents = contents;
         state.built = built;
-        Ok("changed and in use".to_owned())
+        Ok(CHANGED.to_owned())
     }
 
     fn refresh_if_due(&self) {
@@ -147,7 +150,11 @@ impl Certificates {
         state.checked = now;
         // Release the lock before reading the files, so that no other connection waits for them.
         drop(state);
-        let problem = self.reload().err();
+        let reloaded = self.reload();
+        if let Ok(outcome @ CHANGED) = reloaded.as_deref() {
+            log::info!("the certificates of the HTTPS server: {outcome}");
+        }
+        let problem = reloaded.err();
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.problem, problem.clone());
         let expiry = state.built.expiry.clone();

@@ -51,9 +51,8 @@ pub struct History {
     pub last_sync: Option<LastSync>,
     pub last_error: Option<Box<LastError>>,
     pub n_backed_off: usize,
-    /// At which generation a Workload that asks for gang scheduling was looked for, and the one
-    /// that was reported.
-    pub gang_workload: Option<Box<(i64, Option<Box<str>>)>>,
+    /// The Workload whose gang scheduling was reported as unsupported, and the generation.
+    pub gang_workload: Option<Box<(i64, Box<str>)>>,
     change: Option<Box<Change>>,
     failures: Option<(Instant, usize)>,
     reported: Option<Box<Reported>>,
@@ -160,7 +159,7 @@ impl History {
             && self.change.is_none()
             && self.n_backed_off == 0
             && self.reported.is_none()
-            && self.gang_workload.as_ref().is_none_or(|it| it.1.is_none())
+            && self.gang_workload.is_none()
             && self.failures.as_ref().is_none_or(is_old)
     }
 }
@@ -231,7 +230,7 @@ mod tests {
             &|it| assert!(it.note_mistake(Mistake::Annotations, 1, 2)),
             &|it| it.n_backed_off = 1,
             &|it| assert!(it.note_mistake(Mistake::Marks, 1, 0)),
-            &|it| it.gang_workload = Some(Box::new((1, Some("all".into())))),
+            &|it| it.gang_workload = Some(Box::new((1, "all".into()))),
             &|it| assert!(it.count_failure(&changed, now).is_none()),
         ];
         for (number, keep) in keep.into_iter().enumerate() {
@@ -239,15 +238,6 @@ mod tests {
             keep(&mut history);
             assert!(!history.is_over(now), "{number}");
         }
-    }
-
-    #[test]
-    fn a_search_without_a_gang_keeps_no_record() {
-        let history = History {
-            gang_workload: Some(Box::new((1, None))),
-            ..History::default()
-        };
-        assert!(history.is_over(Instant::now()));
     }
 
     #[test]

@@ -448,44 +448,6 @@ fn an_overload_is_waited_for_as_long_as_retry_after() {
     assert_eq!(tried(&fixture), ["web"]);
 }
 
-/// Upstream sleeps in the request. Here events must not bring the request back earlier.
-#[test]
-fn no_event_shortens_the_pause_after_other_writes() {
-    let labels = || [("app", "web")].into_iter().collect();
-    let overloaded = || {
-        let status = json!({
-            "code": 429, "reason": "TooManyRequests", "message": "later",
-            "details": {"retryAfterSeconds": 20},
-        });
-        WriteError::Rejected(Status::from_body(429, status.to_string().as_bytes()))
-    };
-    for replicas in [0, 1] {
-        let (fixture, web) = (Fixture::new(), created_at("web", 1, replicas));
-        let at = |version: &str| Pod {
-            labels: labels(),
-            resource_version: version.into(),
-            is_ready: version != "1",
-            ..owned_pod("a", &web)
-        };
-        fixture.writes.set_live_replica_set(Ok(web.clone()));
-        fixture
-            .writes
-            .on_delete(move |_, _| Some(Err(overloaded())));
-        fixture
-            .writes
-            .on_update_status(move |_, _| Some(Err(overloaded())));
-        fixture.deliver_replica_set(web.clone());
-        fixture.deliver_pod(at("1"));
-        work(&fixture);
-        assert!(!fixture.writes.take().is_empty());
-        fixture.deliver_pod(at("2"));
-        pass(&fixture, 19_990 * MS);
-        assert_eq!(fixture.writes.take(), []);
-        pass(&fixture, 10 * SECOND + 10 * MS);
-        assert!(!fixture.writes.take().is_empty());
-    }
-}
-
 /// A hazard: upstream tries, fails and keeps the condition, so a sync that does not try must not
 /// remove it.
 #[test]

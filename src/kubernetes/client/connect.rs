@@ -180,8 +180,9 @@ impl<In: Transport> Connector<In> for Server {
 }
 
 impl Server {
-    /// The addresses of the proxy, which ureq has resolved, or of the server. Blocks for as long as
-    /// the system's resolver does (`timeout` and `attempts` of `resolv.conf`).
+    /// The addresses of the proxy (ureq has resolved that of a CONNECT proxy), or of the server.
+    /// Blocks for as long as the system's resolver does (`timeout` and `attempts` of
+    /// `resolv.conf`).
     fn resolve(&self, details: &ConnectionDetails) -> Result<ResolvedSocketAddrs, Error> {
         let no_limit = NextTimeout::default();
         if let Some(proxy) = socks_proxy(details) {

@@ -1,7 +1,7 @@
 //! The handshake with a SOCKS 5 proxy, which resolves the server's name and connects to it
 //! (RFC 1928, RFC 1929).
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
 
 use ureq::Proxy;
@@ -46,7 +46,9 @@ pub(super) fn connect(
         Err(_) => [&[3][..], &counted(host)?].concat(),
     };
     stream.write_all(&[&[5, 1, 0], &*address, &port.to_be_bytes()].concat())?;
-    let [_, reply, _, kind] = read(stream)?;
+    let [5, reply, _, kind] = read(stream)? else {
+        return Err(failed("does not speak SOCKS 5"));
+    };
     if reply > 0 {
         let why = REPLIES.get(usize::from(reply) - 1);
         let why = why.unwrap_or(&"for a reason unknown here");
@@ -63,7 +65,11 @@ pub(super) fn connect(
 
 fn read<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    stream.read_exact(&mut bytes)?;
+    let read = stream.read_exact(&mut bytes);
+    read.map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => failed("has closed the connection"),
+        _ => error,
+    })?;
     Ok(bytes)
 }
 
