@@ -222,7 +222,7 @@ mod tests {
             r#"{"metadata":{"resourceVersion":""}}"#,
         ] {
             let error = ListJson::read(body.as_bytes()).err().expect("no list");
-            assert!(error.to_string().contains("list of pods"), "{error}");
+            assert!(error.to_string().contains("not a list"), "{error}");
         }
     }
 }

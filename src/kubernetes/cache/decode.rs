@@ -211,7 +211,13 @@ impl From<serde_json::Error> for StreamError {
     fn from(error: serde_json::Error) -> Self {
         match error.classify() {
             Category::Io => Self::Io(error.into()),
-            Category::Eof => Self::Io(io::ErrorKind::UnexpectedEof.into()),
+            Category::Eof => {
+                let error = io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "unexpected end of file in the body",
+                );
+                Self::Io(error)
+            }
             Category::Syntax | Category::Data => Self::Malformed(error.to_string()),
         }
     }

@@ -154,7 +154,7 @@ fn an_undecodable_object_keeps_its_identity() {
 fn an_incomplete_line_is_an_error_and_no_object() {
     check(
         r#"{"type":"ADDED","object":{"kind":"Pod","#,
-        &["unexpected end of file"],
+        &["unexpected end of file in the body"],
     );
     check(
         "no json\n",
