@@ -9,9 +9,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
-use base64::{DecodeError, Engine};
-use serde_json::{Map, Value};
+use base64::{DecodeError, Engine, alphabet};
+use serde_json::{Map, Value, json};
 
 use crate::api::CompactTimestamp;
 use crate::json::type_of;
@@ -226,7 +227,7 @@ const DEFAULTS: [(&str, &str); 20] = [
     ("EndpointPort", r#"{"protocol":"TCP"}"#),
 ];
 
-/// Adds the defaults of the types of all values in `object`.
+/// Adds the defaults of the types of all values in `object`, and encodes bytes as Go does.
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
     static PARSED: LazyLock<HashMap<&str, Map<String, Value>>> = LazyLock::new(|| {
         let parsed = DEFAULTS.iter();
@@ -247,15 +248,21 @@ pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
             }
         }
         for (name, value) in map.iter_mut() {
-            if let Some((_, member)) = find(kind, name)
-                && let Kind::Message(inner) = member.kind
-            {
-                match (member.many, value) {
-                    (Many::One, value) => add(inner, value),
-                    (_, Value::Array(entries)) => entries.iter_mut().for_each(|it| add(inner, it)),
-                    (_, Value::Object(map)) => map.values_mut().for_each(|it| add(inner, it)),
-                    _ => {}
+            let Some((_, member)) = find(kind, name) else {
+                continue;
+            };
+            let complete = |value: &mut Value| match (member.kind, &*value) {
+                (Kind::Message(inner), _) => add(inner, value),
+                (Kind::Bytes, Value::String(text)) => {
+                    *value = json!(BASE64_STANDARD.encode(decode(text).unwrap_or_default()));
                 }
+                _ => {}
+            };
+            match (member.many, value) {
+                (Many::One, value) => complete(value),
+                (_, Value::Array(entries)) => entries.iter_mut().for_each(complete),
+                (_, Value::Object(map)) => map.values_mut().for_each(complete),
+                _ => {}
             }
         }
     }
@@ -402,7 +409,7 @@ impl Place<'_> {
                 Kind::SchemaOrBool | Kind::SchemaOrArray | Kind::SchemaOrTexts,
                 Value::Object(object),
             ) => walk_message("JSONSchemaProps", object, Some(self), unknown),
-            (Kind::Bytes, Value::String(text)) => match BASE64_STANDARD.decode(text) {
+            (Kind::Bytes, Value::String(text)) => match decode(text) {
                 Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
                     Err(format!("illegal base64 data at input byte {at}"))
                 }
@@ -453,6 +460,15 @@ impl Place<'_> {
         };
         path + &step
     }
+}
+
+/// Decodes base64 as Go does: without line ends, and whatever the unused bits are.
+fn decode(text: &str) -> Result<Vec<u8>, DecodeError> {
+    const GO: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
+    GO.decode(text.replace(['\r', '\n'], ""))
 }
 
 /// The name of a type in its package.

@@ -94,6 +94,51 @@ fn config_maps_and_secrets_are_listed_watched_and_patched() {
 }
 
 #[test]
+fn base64_is_read_and_stored_as_go_does() {
+    let rig = Rig::new();
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let namespaced = |plural: &str| format!("/api/v1/namespaces/default/{plural}");
+    for (index, (text, stored)) in [
+        ("QUJD\nREVG\n", Some("QUJDREVG")),
+        ("QUJD\r\nREVG", Some("QUJDREVG")),
+        ("YWJ=", Some("YWI=")),
+        ("YWI", None),
+        ("YW I=", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let metadata = json!({"name": format!("o{index}")});
+        let hook = json!({
+            "name": "a.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://example.com", "caBundle": text},
+        });
+        for (path, object, pointer) in [
+            (
+                namespaced("secrets"),
+                json!({"metadata": metadata, "data": {"a": text}}),
+                "/data/a",
+            ),
+            (
+                namespaced("configmaps"),
+                json!({"metadata": metadata, "binaryData": {"a": text}}),
+                "/binaryData/a",
+            ),
+            (
+                hooks.to_owned(),
+                json!({"metadata": metadata, "webhooks": [hook]}),
+                "/webhooks/0/clientConfig/caBundle",
+            ),
+        ] {
+            let (code, created) = rig.send("POST", &path, &object);
+            assert_eq!(code, if stored.is_some() { 201 } else { 400 }, "{text:?}");
+            let found = created.pointer(pointer).and_then(Value::as_str);
+            assert_eq!(found, stored, "{text:?}");
+        }
+    }
+}
+
+#[test]
 fn a_services_ports_merge_by_their_number() {
     let rig = Rig::new();
     let service = json!({
