@@ -50,9 +50,17 @@ pub(crate) fn map_of<'a>(object: &'a mut Value, name: &str) -> &'a mut Map<Strin
         .expect("it was just made a map")
 }
 
-/// Sets the member `name` unless it exists.
+/// Sets the member `name` if it is missing.
 pub(crate) fn set_default(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
-    map.entry(name).or_insert_with(|| value.into());
+    let (member, value) = (map.entry(name).or_insert(Value::Null), value.into());
+    if is_missing(member, &value) {
+        *member = value;
+    }
+}
+
+/// True for `null`, and for an empty text that has a default: Go does not tell it from none.
+fn is_missing(value: &Value, default: &Value) -> bool {
+    value.is_null() || (default.is_string() && *value == "")
 }
 
 /// Adds the members of `defaults` that `object` lacks, at every depth.
@@ -61,8 +69,8 @@ pub(crate) fn add_missing(object: &mut Value, defaults: &Value) {
         return;
     };
     for (name, default) in defaults {
-        let member = members.entry(name).or_insert_with(|| default.clone());
-        if member.is_null() {
+        let member = members.entry(name).or_insert(Value::Null);
+        if is_missing(member, default) {
             *member = default.clone();
         }
         add_missing(member, default);
@@ -141,12 +149,12 @@ mod tests {
 
     #[test]
     fn defaults_fill_gaps_only() {
-        let mut object = json!({"spec": {"replicas": 0, "strategy": null}});
-        let defaults = json!({"spec": {"replicas": 1, "strategy": {"type": "a"}}});
+        let mut object = json!({"spec": {"replicas": 0, "strategy": null, "type": ""}});
+        let defaults = json!({"spec": {"replicas": 1, "strategy": {"type": "a"}, "type": "b"}});
         add_missing(&mut object, &defaults);
         assert_eq!(
             object,
-            json!({"spec": {"replicas": 0, "strategy": {"type": "a"}}})
+            json!({"spec": {"replicas": 0, "strategy": {"type": "a"}, "type": "b"}})
         );
     }
 }

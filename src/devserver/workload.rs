@@ -43,6 +43,7 @@ pub(crate) fn set_pod_defaults(pod: &mut Value) {
 }
 
 pub(crate) fn set_template_defaults(template: &mut Value) {
+    drop_nulls(template);
     map_of(template, "metadata");
     set_pod_spec_defaults(template);
 }

@@ -56,6 +56,93 @@ fn a_deployment_is_validated_as_a_replica_set() {
     assert_eq!(rig.send("POST", DEPLOYMENTS, &wrong).0, 400);
 }
 
+/// A Deployment rolls out forever if its template differs from that of the ReplicaSet it makes.
+#[test]
+fn a_replica_set_keeps_the_template_of_its_deployment() {
+    let rig = Rig::new();
+    let expected = rig.ok("POST", DEPLOYMENTS, &deployment("web"))["spec"]["template"].take();
+    for (index, (pointer, member, value)) in [
+        ("/spec/containers/0", "resources", json!(null)),
+        ("/spec/containers/0", "imagePullPolicy", json!(null)),
+        ("/spec/containers/0", "imagePullPolicy", json!("")),
+        ("/spec/containers/0", "terminationMessagePath", json!("")),
+        ("/spec/containers/0", "terminationMessagePolicy", json!("")),
+        ("/spec/containers/0", "env", json!(null)),
+        ("/spec", "securityContext", json!(null)),
+        ("/spec", "terminationGracePeriodSeconds", json!(null)),
+        ("/spec", "dnsPolicy", json!(null)),
+        ("/spec", "dnsPolicy", json!("")),
+        ("/spec", "restartPolicy", json!("")),
+        ("/spec", "schedulerName", json!("")),
+        ("/metadata", "annotations", json!(null)),
+        ("/metadata", "creationTimestamp", json!(null)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (way, media_type) in ["json", "apply-patch+yaml"].into_iter().enumerate() {
+            let name = format!("o{index}-{way}");
+            let mut sent = deployment("web");
+            sent["metadata"]["name"] = json!(name);
+            let part = sent["spec"]["template"].pointer_mut(pointer);
+            part.expect("a map")[member] = value.clone();
+            let media_type = format!("application/{media_type}");
+            let (method, path) = match way {
+                0 => ("POST", DEPLOYMENTS.to_owned()),
+                _ => ("PATCH", format!("{DEPLOYMENTS}/{name}?fieldManager=m")),
+            };
+            let (code, created) = rig.send_as(&media_type, method, &path, &sent.to_string());
+            assert_eq!(code, 201, "{created}");
+            assert_eq!(created["spec"]["template"], expected, "{member}: {value}");
+        }
+    }
+    let mut sent = deployment("volumes");
+    sent["spec"]["template"]["spec"]["volumes"] = json!([{"name": "a", "emptyDir": null}]);
+    let template = rig.ok("POST", DEPLOYMENTS, &sent)["spec"]["template"].take();
+    let volume = json!({"name": "a", "emptyDir": {}});
+    assert_eq!(template["spec"]["volumes"], json!([volume]));
+    let mut set = replica_set("volumes", 1);
+    set["spec"]["template"] = template.clone();
+    let set = rig.ok("POST", REPLICA_SETS, &set);
+    assert_eq!(set["spec"]["template"], template);
+}
+
+/// The pods of a Job do not restart always, which is the default.
+#[test]
+fn a_job_needs_a_restart_policy() {
+    let rig = Rig::new();
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    for (policy, code) in [
+        (json!(null), 422),
+        (json!(""), 422),
+        (json!("Always"), 422),
+        (json!("Never"), 201),
+    ] {
+        let mut spec = super::rig::pod("p")["spec"].take();
+        spec["restartPolicy"] = policy.clone();
+        let job = json!({"metadata": {"name": "j"}, "spec": {"template": {"spec": spec}}});
+        assert_eq!(rig.send("POST", jobs, &job).0, code, "{policy}");
+    }
+}
+
+#[test]
+fn empty_texts_of_a_pod_are_missing() {
+    let rig = Rig::new();
+    let expected = rig.create_pod("a")["spec"].take();
+    let mut sent = super::rig::pod("b");
+    for name in ["restartPolicy", "dnsPolicy", "schedulerName"] {
+        sent["spec"][name] = json!("");
+    }
+    for name in [
+        "imagePullPolicy",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+    ] {
+        sent["spec"]["containers"][0][name] = json!("");
+    }
+    assert_eq!(rig.ok("POST", PODS, &sent)["spec"], expected);
+}
+
 #[test]
 fn config_maps_and_secrets_are_listed_watched_and_patched() {
     let rig = Rig::new();

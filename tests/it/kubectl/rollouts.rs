@@ -1,5 +1,7 @@
 //! The commands of every tutorial on Deployments, with the Deployment controller beside the other.
 
+use serde_json::json;
+
 use super::{Rig, kubectls};
 
 impl Rig {
@@ -99,6 +101,14 @@ fn go_through_a_tutorial(rig: &Rig) {
     rig.waiting
         .eventually_eq("the sizes", &vec![], || rig.sizes());
     rig.eventually_n_pods(0);
+
+    // As templating tools write what they leave blank.
+    let mut blank = crate::support::new_replica_set("web", 1);
+    blank["kind"] = json!("Deployment");
+    blank["spec"]["template"]["spec"]["containers"][0]["resources"] = json!(null);
+    rig.manifest("blank.json", &blank);
+    rig.run("apply --server-side -f blank.json");
+    assert_eq!(rig.roll_out(), [1]);
 }
 
 #[test]
