@@ -261,13 +261,15 @@ impl DevServer {
         })
     }
 
-    /// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects, such
-    /// as the namespace `default`, stay unchanged.
+    /// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects stay
+    /// unchanged, but for those of every cluster, such as the namespace `default`.
     ///
     /// # Errors
     /// All documents that failed to load; the others are loaded.
     pub fn load(&self, documents: &[Value]) -> Result<(), Vec<Rejected>> {
-        snapshot::load(&self.store, documents)
+        let loaded = snapshot::load(&self.store, documents);
+        publish(&self.store, self.server.address());
+        loaded
     }
 
     /// Exports all objects that [`DevServer::load`] needs to restore the state.
@@ -359,13 +361,19 @@ fn publish(store: &Store, address: SocketAddr) {
         "default/kubernetes",
     );
     store.write(|state| {
-        let Some(mut slice) = state.get(slices, key).map(|slice| slice.value()) else {
+        let Some(old) = state.get(slices, key).cloned() else {
             return;
         };
-        let ip = address.ip().to_string();
+        let (ip, mut slice) = (address.ip().to_string(), old.value());
         slice["endpoints"] = json!([{"addresses": [ip], "conditions": {"ready": true}}]);
         slice["ports"] = json!([{"name": "https", "port": address.port(), "protocol": "TCP"}]);
-        state.put(slices, key, slice);
+        if slice == old.value() {
+            return;
+        }
+        let published = state.put(slices, key, slice).version;
+        if state.initial.contains(&old.version) {
+            state.initial.insert(published);
+        }
     });
 }
 

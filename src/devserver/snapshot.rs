@@ -6,7 +6,7 @@
 //! missing fields as for a create, and creates missing namespaces.
 //!
 //! The export omits events, leases and nodes, which the next server creates again. It also omits
-//! the objects of every cluster, such as the initial namespaces.
+//! the unchanged objects of every cluster, such as the initial namespaces.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::json::{entries, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{State, Store, key_of};
-use crate::write::{INITIAL, create};
+use crate::write::create;
 
 /// The exported resources in load order: owners before dependents, and quotas after the objects
 /// that they would reject. Other resources depend only on these.
@@ -40,8 +40,8 @@ pub struct Rejected {
     pub why: String,
 }
 
-/// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects, such
-/// as the namespace `default`, stay unchanged.
+/// Loads objects with `kind` and `apiVersion`, owners before dependents. Existing objects stay
+/// unchanged, but for those of every cluster, such as the namespace `default`.
 ///
 /// # Errors
 /// All documents that failed to load; the others are loaded.
@@ -96,15 +96,12 @@ fn owners_elsewhere(documents: &[Value]) -> impl Iterator<Item = String> {
 pub(crate) fn dump(store: &Store) -> Vec<Value> {
     let mut documents = Vec::new();
     for resource in store.read(exported) {
-        for mut object in store.objects_of(resource, None) {
-            let is = |name: &str, initial: &Value| {
-                let expected = &initial["metadata"][name];
-                expected.is_null() || *expected == object["metadata"][name]
-            };
-            let mut initial = INITIAL.iter().filter(|(kind, _)| *kind == resource);
-            if initial.any(|(_, it)| is("name", it) && is("namespace", it)) {
-                continue;
-            }
+        let changed = store.read(|state| {
+            let all = state.of_namespace(resource, None);
+            let changed = all.filter(|object| !state.initial.contains(&object.version));
+            changed.cloned().collect::<Vec<_>>()
+        });
+        for mut object in changed.iter().map(|object| object.value()) {
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
             }
@@ -139,7 +136,8 @@ fn resource_of(state: &State, document: &Value) -> Result<Resource, String> {
     found.ok_or_else(|| format!("{kind} of {api_version} is not served here"))
 }
 
-/// Creates the object and returns its key, or `None` if it existed before the load.
+/// Creates the object and returns its key, or `None` if it existed before the load. The document of
+/// an initial object takes its place.
 fn load_one(
     state: &mut State,
     resource: Resource,
@@ -155,8 +153,15 @@ fn load_one(
         if keys.insert((resource, key.clone()), index).is_some() {
             return Err(format!("duplicate object: {named}"));
         }
-        if state.get(resource, &key).is_some() {
-            return Ok(None);
+        if let Some(found) = state.get(resource, &key).cloned() {
+            if !state.initial.contains(&found.version) {
+                return Ok(None);
+            }
+            // A namespace has nothing but what `restore` sets, and objects that need it.
+            if resource == Resource::Namespaces {
+                return Ok(Some(key));
+            }
+            state.remove(resource, &key, found.value());
         }
     }
     if let Some(namespace) = namespace {
@@ -204,8 +209,11 @@ fn restore(state: &mut State, resource: Resource, key: &str, document: &Value) {
     if document["status"].is_object() && resource != Resource::Quotas {
         new["status"] = document["status"].clone();
     }
-    if resource == Resource::Namespaces && document["spec"].is_object() {
-        new["spec"] = document["spec"].clone();
+    if resource == Resource::Namespaces {
+        new["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(key);
+        if document["spec"].is_object() {
+            new["spec"] = document["spec"].clone();
+        }
     }
     if new != old {
         state.put(resource, key, new);

@@ -121,6 +121,8 @@ pub(crate) struct State {
     /// UIDs of owners that loaded objects name and that were not loaded. The garbage collector
     /// takes them for living, in the cluster that the objects were exported from.
     pub(crate) owners_elsewhere: HashSet<String>,
+    /// The versions of the objects of every cluster, which an unchanged one still has.
+    pub(crate) initial: HashSet<u64>,
     pub(crate) custom: Custom,
     /// By the index of the resource.
     collections: Vec<Collection>,
@@ -155,6 +157,7 @@ impl Store {
                 is_dry_run: false,
                 consequences: VecDeque::new(),
                 owners_elsewhere: HashSet::new(),
+                initial: HashSet::new(),
                 custom: Custom::default(),
                 collections: vec![Collection::default(); n_built_in()],
                 touched: [false; N_SIGNALS],

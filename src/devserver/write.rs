@@ -81,14 +81,15 @@ pub(crate) fn create_managed(
     quota::refresh(state, object.namespace());
     if resource == Resource::Namespaces && state.settings.garbage_collection {
         for (resource, object) in INITIAL.iter().filter(|it| is_of_every_namespace(it)) {
-            create(state, *resource, Some(&name), object.clone())?;
+            let created = create(state, *resource, Some(&name), object.clone())?;
+            state.initial.insert(created.version);
         }
     }
     Ok(object)
 }
 
 /// The objects of a new cluster. A namespaced one without a namespace is in each of them.
-pub(crate) static INITIAL: LazyLock<Vec<(Resource, Value)>> = LazyLock::new(|| {
+static INITIAL: LazyLock<Vec<(Resource, Value)>> = LazyLock::new(|| {
     let all: Vec<Value> = serde_json::from_str(include_str!("initial.json")).expect("JSON");
     let of_document = |mut document: Value| {
         let mut kinds = Resource::built_in();
@@ -107,8 +108,9 @@ fn is_of_every_namespace((resource, object): &(Resource, Value)) -> bool {
 pub(crate) fn create_initial(state: &mut State) {
     for (resource, object) in INITIAL.iter().filter(|it| !is_of_every_namespace(it)) {
         let namespace = object["metadata"]["namespace"].as_str();
-        create(state, *resource, namespace, object.clone())
-            .expect("an empty server takes a good object");
+        let created = create(state, *resource, namespace, object.clone());
+        let created = created.expect("an empty server takes a good object");
+        state.initial.insert(created.version);
     }
 }
 

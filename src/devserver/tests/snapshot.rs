@@ -119,10 +119,56 @@ fn missing_fields_of_a_document_get_defaults() {
     assert_eq!(loaded["spec"]["restartPolicy"], json!("Always"));
     assert!(rig.server.object("namespaces", "", "new").is_some());
     let namespace = rig.server.object("namespaces", "", "default");
+    let labels = json!({"mine": "no", "kubernetes.io/metadata.name": "default"});
     assert_eq!(
-        namespace.expect("it is there")["metadata"]["labels"]["mine"],
-        json!(null)
+        namespace.expect("it is there")["metadata"]["labels"],
+        labels
     );
+}
+
+#[test]
+fn changed_objects_of_every_cluster_are_kept() {
+    let options = DevServerOptions {
+        garbage_collection: true,
+        ..DevServerOptions::default()
+    };
+    let rig = Rig::with(&options);
+    rig.ok(
+        "POST",
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": "shop"}}),
+    );
+    let paths = [
+        "/api/v1/namespaces/default",
+        "/api/v1/namespaces/default/services/kubernetes",
+        "/api/v1/namespaces/shop/configmaps/kube-root-ca.crt",
+        "/api/v1/namespaces/shop/serviceaccounts/default",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+        "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+    ];
+    let of = |rig: &Rig| {
+        paths.map(|path| {
+            let mut object = rig.get(path).1;
+            object["metadata"]["resourceVersion"].take();
+            object
+        })
+    };
+    let label = json!({"metadata": {"labels": {"mine": "yes"}}});
+    for path in paths {
+        assert_eq!(rig.patch(path, &label).0, 200, "{path}");
+    }
+    let documents = rig.server.dump();
+    // And the namespace `shop`.
+    assert_eq!(documents.len(), paths.len() + 1);
+    let other = Rig::with(&options);
+    assert_eq!(other.server.load(&documents), Ok(()));
+    let (saved, mut loaded) = (of(&rig), of(&other));
+    // Its address is that of each server.
+    assert_ne!(saved[4]["ports"], loaded[4]["ports"]);
+    loaded[4]["ports"] = saved[4]["ports"].clone();
+    assert_eq!(loaded, saved);
+    assert_eq!(other.server.dump().len(), documents.len());
 }
 
 #[test]
