@@ -17,7 +17,7 @@ use crate::store::{Object, State, Store, key_of};
 use crate::table::Form;
 use crate::watch::Watch;
 use crate::write::{Part, create};
-use crate::{apply, body, discovery, reviews, structural, subresources, write};
+use crate::{apply, body, discovery, quota, reviews, structural, subresources, write};
 
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -134,8 +134,8 @@ impl ApiServer {
             Resource::Definitions if structural::has_rules(&object.value()["spec"]) => {
                 "does not evaluate x-kubernetes-validations"
             }
-            Resource::Quotas if has_scopes(&object.value()) => {
-                "counts all objects, whatever the scopes of a quota"
+            Resource::Quotas if quota::has_scopes(&object.value()) => {
+                "does not enforce a quota with scopes"
             }
             _ => return Vec::new(),
         };
@@ -180,7 +180,10 @@ impl ApiServer {
         };
         match request.method.as_str() {
             // Java's fabric8 asks for a WebSocket first; after this it watches by plain HTTP.
-            "GET" if request.is_watch() && request.header("upgrade") == "websocket" => {
+            "GET"
+                if request.is_watch()
+                    && request.header("upgrade").eq_ignore_ascii_case("websocket") =>
+            {
                 Ok(Response::text(200, ""))
             }
             "GET" if request.is_watch() => {
@@ -388,11 +391,6 @@ impl ApiServer {
             Ok(response)
         })
     }
-}
-
-fn has_scopes(quota: &Value) -> bool {
-    let spec = &quota["spec"];
-    !spec["scopes"].is_null() || !spec["scopeSelector"].is_null()
 }
 
 fn part_of(subresource: &str) -> Part {

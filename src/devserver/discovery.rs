@@ -463,9 +463,18 @@ fn add_schema(kind: &'static str, schemas: &mut Value) {
                 json!({"type": "object"})
             }
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Kind::IntOrString => json!({"type": "string", "format": "int-or-string"}),
+            Kind::IntOrString => {
+                schemas["IntOrString"] = json!({
+                    "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}],
+                });
+                reference("IntOrString")
+            }
+            Kind::Quantity => {
+                schemas["Quantity"] = json!({"oneOf": [{"type": "string"}, {"type": "number"}]});
+                reference("Quantity")
+            }
             Kind::Time | Kind::MicroTime => json!({"type": "string", "format": "date-time"}),
-            Kind::Text | Kind::Bytes | Kind::Quantity => json!({"type": "string"}),
+            Kind::Text | Kind::Bytes => json!({"type": "string"}),
         };
         match (member.kind, member.many) {
             // Its fields are those of this type.

@@ -1,8 +1,8 @@
 //! ResourceQuotas: what an object uses, what a namespace uses, and which new object is too much
 //! (apiserver `pkg/admission/plugin/resourcequota`, kubernetes `pkg/quota/v1`).
 //!
-//! DIFFERS: the server counts objects of every kind, and what pods and claims request; scopes and
-//! device requests it stores and never reads. An update is not checked.
+//! DIFFERS: the server counts objects of every kind, and what pods and claims request, but not
+//! device requests, and nothing for a quota with scopes. An update is not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -230,6 +230,19 @@ fn compute_of(pod: &Value) -> Amounts {
     usage
 }
 
+pub(crate) fn has_scopes(quota: &Value) -> bool {
+    let names = ["/spec/scopes", "/spec/scopeSelector/matchExpressions"];
+    names.iter().any(|it| !entries(quota, it).is_empty())
+}
+
+/// The limits that the server enforces.
+fn counted(quota: &Value) -> Amounts {
+    if has_scopes(quota) {
+        return Amounts::new();
+    }
+    amounts_at(quota, "/spec/hard")
+}
+
 /// Rejects a new object for which a quota of its namespace has not enough left.
 pub(crate) fn check(
     state: &State,
@@ -240,7 +253,7 @@ pub(crate) fn check(
     let name = text(object, "/metadata/name");
     for quota in state.of_namespace(Resource::Quotas, Some(namespace)) {
         let value = quota.value();
-        let hard = amounts_at(&value, "/spec/hard");
+        let hard = counted(&value);
         if resource == Resource::Pods
             && let Some(missing) = missing_in(object, &hard)
         {
@@ -331,7 +344,7 @@ fn used(state: &State, namespace: &str, hard: &Amounts) -> Amounts {
 /// The current status of a quota. What the server does not count is not among the used.
 pub(crate) fn status(state: &State, namespace: &str, quota: &Value) -> Value {
     let hard = quota.pointer("/spec/hard").cloned();
-    let used = used(state, namespace, &amounts_at(quota, "/spec/hard"));
+    let used = used(state, namespace, &counted(quota));
     let used = used
         .iter()
         .map(|(name, amount)| (name.clone(), amount.to_string()));

@@ -284,6 +284,17 @@ fn openapi_has_the_types_of_built_in_and_custom_kinds() {
     assert_eq!(of_container["image"]["type"], json!("string"));
     let environment = json!({"type": "array", "items": {"$ref": "#/components/schemas/EnvVar"}});
     assert_eq!(of_container["env"], environment);
+    // As numbers are valid too.
+    for (name, types) in [
+        ("Quantity", ["string", "number"]),
+        ("IntOrString", ["integer", "string"]),
+    ] {
+        let types = types.map(|kind| json!({"type": kind}));
+        assert_eq!(apps[name]["oneOf"], json!(types));
+    }
+    let limits = &apps["ResourceRequirements"]["properties"]["limits"];
+    let quantity = json!({"$ref": "#/components/schemas/Quantity"});
+    assert_eq!(limits["additionalProperties"], quantity);
     // The probe has the members of its handler.
     assert!(apps["Probe"]["properties"]["httpGet"].is_object());
     let size = json!({"type": "integer", "description": "how big"});

@@ -111,6 +111,29 @@ fn a_quota_counts_pods_and_rejects_the_next() {
 }
 
 #[test]
+fn a_quota_with_scopes_blocks_nothing() {
+    let rig = Rig::new();
+    let priority = json!({
+        "scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"],
+    });
+    for (name, member, value) in [
+        ("a", "scopes", json!(["BestEffort"])),
+        (
+            "b",
+            "scopeSelector",
+            json!({"matchExpressions": [priority]}),
+        ),
+    ] {
+        let mut quota = json!({"metadata": {"name": name}, "spec": {"hard": {"pods": 0}}});
+        quota["spec"]["hard"]["requests.cpu"] = json!("1");
+        quota["spec"][member] = value;
+        let created = rig.ok("POST", QUOTAS, &quota);
+        assert_eq!(created["status"]["used"], json!({}));
+        rig.create_pod(name);
+    }
+}
+
+#[test]
 fn a_namespace_gets_its_service_account_and_is_emptied() {
     let rig = with_controllers();
     let created = rig.ok("POST", NAMESPACES, &json!({"metadata": {"name": "n"}}));

@@ -239,16 +239,18 @@ fn a_watch_by_websocket_ends_at_once() {
     let rig = Rig::new();
     let url = rig.server.url();
     let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    let request = format!(
-        "GET /api/v1/pods?watch=true HTTP/1.1\r\nhost: {address}\r\nconnection: upgrade\r\n\
-         upgrade: websocket\r\n\r\n"
-    );
-    stream
-        .write_all(request.as_bytes())
-        .expect("an open stream");
-    let mut response = BufReader::new(stream).lines().map_while(Result::ok);
-    let mut head = response.by_ref().take_while(|line| !line.is_empty());
-    assert_eq!(head.next().as_deref(), Some("HTTP/1.1 200 OK"));
-    assert!(head.any(|line| line.eq_ignore_ascii_case("content-length: 0")));
+    for protocol in ["websocket", "WebSocket"] {
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        let request = format!(
+            "GET /api/v1/pods?watch=true HTTP/1.1\r\nhost: {address}\r\nconnection: upgrade\r\n\
+             upgrade: {protocol}\r\n\r\n"
+        );
+        stream
+            .write_all(request.as_bytes())
+            .expect("an open stream");
+        let mut response = BufReader::new(stream).lines().map_while(Result::ok);
+        let mut head = response.by_ref().take_while(|line| !line.is_empty());
+        assert_eq!(head.next().as_deref(), Some("HTTP/1.1 200 OK"));
+        assert!(head.any(|line| line.eq_ignore_ascii_case("content-length: 0")));
+    }
 }
