@@ -251,7 +251,7 @@ impl ApiServer {
                 subresources::log(&pod, request)
             }
             ("POST", "token") => {
-                let wanted = body::any_object(request, "TokenRequest")?;
+                let wanted = body::unstored_object(request, "TokenRequest")?;
                 self.store.read(|state| reviews::token(state, key, wanted))
             }
             ("POST", "eviction") => {

@@ -28,9 +28,20 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 pub(crate) fn object(resource: Resource, request: &ApiRequest) -> Result<Value, StatusError> {
     let mut object = any_object(request, resource.kind())?;
     check_kind(resource, &object)?;
-    schema::check(resource, &object).map_err(|why| StatusError::not_handled_as(resource, &why))?;
+    let unfit = |why: String| StatusError::not_handled_as(resource.kind(), &why);
+    schema::check(resource, &object).map_err(unfit)?;
     strip_kind(&mut object);
     Ok(resource.to_stored(object))
+}
+
+/// Decodes the object in the body, of a kind that is not stored.
+pub(crate) fn unstored_object(
+    request: &ApiRequest,
+    kind: &'static str,
+) -> Result<Value, StatusError> {
+    let object = any_object(request, kind)?;
+    schema::check_as(kind, &object).map_err(|why| StatusError::not_handled_as(kind, &why))?;
+    Ok(object)
 }
 
 /// Decodes the object in the body, of any kind; error messages name the kind `expected`.
@@ -220,7 +231,7 @@ impl WriteOptions {
         object: &Value,
     ) -> Result<Vec<String>, StatusError> {
         self.unknown_fields(resource, None, object, |why| {
-            StatusError::not_handled_as(resource, why)
+            StatusError::not_handled_as(resource.kind(), why)
         })
     }
 }

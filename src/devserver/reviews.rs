@@ -102,7 +102,7 @@ pub(crate) fn response(
         }
         Response::object(201, &object)
     };
-    Some(body::any_object(request, kind).map(reviewed))
+    Some(body::unstored_object(request, kind).map(reviewed))
 }
 
 /// Gives a service account a token, as its subresource `token` does.

@@ -149,8 +149,13 @@ pub(crate) fn type_named(api_version: &str, kind: &str) -> Option<&'static str> 
 /// Checks the field types of `object`; the error has the text of Go's decoder. `null` fits every
 /// type.
 pub(crate) fn check(resource: Resource, object: &Value) -> Result<(), String> {
+    check_as(row_of(resource), object)
+}
+
+/// [`check`] for a type of the table.
+pub(crate) fn check_as(kind: &'static str, object: &Value) -> Result<(), String> {
     check_lengths(object)?;
-    walk(resource, object).map(drop)
+    walk(kind, object).map(drop)
 }
 
 /// The unknown fields of `object`, by path, such as `spec.template.spec.containers[0].imagee`.
@@ -160,17 +165,20 @@ pub(crate) fn unknown_fields(resource: Resource, object: &Value) -> Vec<String> 
     if schema.is_object() {
         return structural::prune(schema, &mut object.clone());
     }
-    let unknown = walk(resource, object).unwrap_or_default();
+    let unknown = walk(row_of(resource), object).unwrap_or_default();
     Some(unknown)
         .filter(|_| !resource.is_custom())
         .unwrap_or_default()
 }
 
-fn walk(resource: Resource, object: &Value) -> Result<Vec<String>, String> {
+fn row_of(resource: Resource) -> &'static str {
     let named = type_named(&resource.api_version(), resource.kind());
-    let kind = named
+    named
         .filter(|_| !resource.is_custom())
-        .unwrap_or("CustomObject");
+        .unwrap_or("CustomObject")
+}
+
+fn walk(kind: &'static str, object: &Value) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(object) = object.as_object() {
         walk_message(kind, object, None, &mut unknown)?;

@@ -346,8 +346,7 @@ impl StatusError {
     }
 
     /// 400 for an object that does not decode as its kind.
-    pub(crate) fn not_handled_as(resource: Resource, why: &str) -> Self {
-        let kind = resource.kind();
+    pub(crate) fn not_handled_as(kind: &str, why: &str) -> Self {
         Self::bad_request(format!(
             "{kind} in version \"v1\" cannot be handled as a {kind}: {why}"
         ))

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::rig::{PODS, REPLICA_SETS, Rig, names, pod};
+use super::rig::{PODS, REPLICA_SETS, Rig, check_error, names, pod};
 use crate::stdx::stop::Stop;
 use crate::{DevServer, DevServerOptions};
 
@@ -245,8 +245,8 @@ fn a_token_says_whose_it_is_while_the_account_exists() {
         json!({"audiences": [audience], "expirationSeconds": 3600})
     );
     assert!(given["status"]["expirationTimestamp"].is_string());
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
     let review = |token: &Value| {
-        let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
         rig.ok("POST", reviews, &json!({"spec": {"token": token}}))["status"].take()
     };
     let reviewed = review(&given["status"]["token"]);
@@ -257,6 +257,8 @@ fn a_token_says_whose_it_is_while_the_account_exists() {
     );
     for (spec, code, is_known) in [
         (json!({"expirationSeconds": 599}), 422, false),
+        (json!({"expirationSeconds": "600"}), 400, false),
+        (json!({"audiences": "vault"}), 400, false),
         (json!({"expirationSeconds": 600}), 201, true),
         (json!({"audiences": ["vault"]}), 201, false),
     ] {
@@ -265,6 +267,14 @@ fn a_token_says_whose_it_is_while_the_account_exists() {
         let of_other = review(&json!(other["status"]["token"].as_str().unwrap_or("none")));
         assert_eq!(of_other["authenticated"] == json!(true), is_known, "{spec}");
     }
+    let message = "TokenReview in version \"v1\" cannot be handled as a TokenReview: json: cannot \
+                   unmarshal number into Go struct field TokenReviewSpec.spec.token of type string";
+    check_error(
+        &rig.send("POST", reviews, &json!({"spec": {"token": 5}})),
+        400,
+        "BadRequest",
+        message,
+    );
     rig.delete(&format!("{accounts}/robot"), &json!({}));
     assert_eq!(review(&given["status"]["token"])["user"], json!({}));
     assert_eq!(rig.send("POST", &path, &json!({})).0, 404);
