@@ -12,35 +12,11 @@ logs=$repo/target/$rig
 rigs=${XDG_CACHE_HOME:-$HOME/.cache}/replicaset-controller/rigs
 objects=$logs/$kind.objects
 
-say() { printf '%s: %s\n' "$rig" "$*" >&2; }
-die() { say "$*"; exit 1; }
+audit_log=${CONTROL_PLANE_AUDIT_LOG:-}
+patience=1800
 
-note() { printf '%s|%s|%s\n' "$kind" "$1" "$2" | tee -a "$logs/steps"; }
-
-# step WHAT COMMAND...: notes how long it takes.
-step() {
-    local what=$1 began=$EPOCHREALTIME verdict=pass
-    shift
-    "$@" >>"$logs/$kind.kubectl.log" 2>&1 || verdict=FAIL
-    local ms=$((${EPOCHREALTIME/[.,]/} / 1000 - ${began/[.,]/} / 1000))
-    note "$what" "$verdict $((ms / 1000)).$((ms % 1000 / 100)) s"
-}
-
-# sent WHAT VERB RESOURCE CODE: notes how many such requests of the controller the audit log has.
-sent() {
-    note "$1" "$(grep -F replicaset-controller "$CONTROL_PLANE_AUDIT_LOG" | grep -F "\"verb\":\"$2\"" |
-        grep -F "\"resource\":\"$3\"" | grep -cF "\"code\":$4" || true)"
-}
-
-# eventually COMMAND...: within a bound that only a hang meets.
-eventually() {
-    local deadline=$((SECONDS + 1800))
-    until "$@"; do
-        ((SECONDS < deadline)) || return 1
-        sleep 1
-    done
-}
-has_account() { kubectl get serviceaccount default >/dev/null 2>&1; }
+# shellcheck source=tests/rigs/steps.sh
+source "$here/../steps.sh"
 
 # pass_if CONDITION VALUE
 pass_if() { if (($1)); then echo "pass, $2"; else echo "FAIL, $2"; fi; }
@@ -94,17 +70,4 @@ prepare() {
         die "$REPLICASET_CONTROLLER is not there; run 'cargo build' first"
     mkdir -p "$rigs" "$logs"
     rm -f "$logs"/*
-}
-
-# table TITLE: exits with 1 if a step failed beside the daemon.
-table() {
-    awk -F'|' -v title="$1" '
-        !($2 in seen) { seen[$2]; rows[++n] = $2 }
-        { cell[$2, $1] = $3; failed += $1 == "ours" && /FAIL/ }
-        END {
-            printf "%-48s %-16s %s\n", title, "ours", "upstream"
-            for (i = 1; i <= n; i++)
-                printf "%-48s %-16s %s\n", rows[i], cell[rows[i], "ours"], cell[rows[i], "upstream"]
-            exit n == 0 || failed > 0
-        }' "$logs/steps" | tee "$logs/table.txt"
 }

@@ -18,10 +18,12 @@ scenario=${1:-deployment}
 pods=${PODS:-1000}
 sets=${SETS:-500}
 : "${REPLICASET_CONTROLLER:=$repo/target/debug/replicaset-controller}"
-logs=$repo/target/kwokctl
+rig=kwokctl
+logs=$repo/target/$rig
+patience=1200
 
-say() { printf 'kwokctl: %s\n' "$*" >&2; }
-die() { say "$*"; exit 1; }
+# shellcheck source=tests/rigs/steps.sh
+source "$here/../steps.sh"
 
 [[ -x $REPLICASET_CONTROLLER ]] || die "$REPLICASET_CONTROLLER is not there; run 'cargo build' first"
 
@@ -74,32 +76,7 @@ POLICY
 
 # What the functions below note is of this controller: ours or upstream's.
 kind=ours
-note() { printf '%s|%s|%s\n' "$kind" "$1" "$2" | tee -a "$logs/steps"; }
-
-# step WHAT COMMAND...: notes how long it takes.
-step() {
-    local what=$1 began=$EPOCHREALTIME verdict=pass
-    shift
-    "$@" >>"$logs/$kind.kubectl.log" 2>&1 || verdict=FAIL
-    local ms=$((${EPOCHREALTIME/[.,]/} / 1000 - ${began/[.,]/} / 1000))
-    note "$what" "$verdict $((ms / 1000)).$((ms % 1000 / 100)) s"
-}
-
-# requests AGENT VERB RESOURCE CODE: how many the audit log has.
-requests() {
-    grep -F "$1" "$KWOK_WORKDIR/clusters/kwok/logs/audit.log" | grep -F "\"verb\":\"$2\"" |
-        grep -F "\"resource\":\"$3\"" | grep -cF "\"code\":$4" || true
-}
-sent() { note "$1" "$(requests replicaset-controller "$2" "$3" "$4")"; }
-
-# eventually COMMAND...: within a bound that only a hang meets.
-eventually() {
-    local deadline=$((SECONDS + 1200))
-    until "$@"; do
-        ((SECONDS < deadline)) || return 1
-        sleep 0.5
-    done
-}
+audit_log=$KWOK_WORKDIR/clusters/kwok/logs/audit.log
 
 scale_up() {
     kubectl create deployment web --image=nginx --replicas="$pods"
@@ -217,7 +194,6 @@ crash() {
     fi
 }
 answers() { kubectl get --raw /readyz >/dev/null 2>&1; }
-has_account() { kubectl get serviceaccount default >/dev/null 2>&1; }
 
 unlimited=()
 if [[ $scenario == room ]]; then
@@ -240,11 +216,4 @@ for kind in ours upstream; do
     rm -rf "$work/kwok"
 done
 
-awk -F'|' -v title="kwok $kwok" '
-    !($2 in seen) { seen[$2]; rows[++n] = $2 }
-    { cell[$2, $1] = $3; failed += $3 ~ /FAIL/ && $1 == "ours" }
-    END {
-        printf "%-40s %-16s %s\n", title, "ours", "upstream"
-        for (i = 1; i <= n; i++) printf "%-40s %-16s %s\n", rows[i], cell[rows[i], "ours"], cell[rows[i], "upstream"]
-        exit n == 0 || failed > 0
-    }' "$logs/steps" | tee "$logs/table.txt"
+table "kwok $kwok"
