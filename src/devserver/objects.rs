@@ -162,15 +162,13 @@ pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
         Resource::Plain(row) if row.template == Template::Pod => workload::validate_job(object),
         _ => Vec::new(),
     });
-    if !resource.is_custom() {
-        errors.extend(rules::validate(resource, object));
-    }
+    errors.extend(rules::validate(resource, object));
     errors
 }
 
 /// The validation errors of a change from `old` to `new`, without those of the metadata.
 pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
-    let errors = match resource {
+    let mut errors = match resource {
         Resource::Pods => return workload::validate_pod_update(old, new),
         Resource::ReplicaSets => workload::validate_replica_set_update(old, new),
         Resource::ReplicationControllers => workload::validate_controller(new),
@@ -188,12 +186,8 @@ pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> V
         }
         _ => Vec::new(),
     };
-    let is_custom = resource.is_custom();
-    let of_fields = (!is_custom).then(|| rules::validate(resource, new));
+    errors.extend(rules::validate(resource, new));
     errors
-        .into_iter()
-        .chain(of_fields.into_iter().flatten())
-        .collect()
 }
 
 pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {

@@ -76,10 +76,11 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
     rules
 });
 
-/// The errors of all fields in `object` that have a rule.
+/// The errors of all fields in `object` that have a rule; none in a custom resource.
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let kind = type_named(&resource.api_version(), resource.kind());
+    let kind = kind.filter(|_| !resource.is_custom());
     if let (Some(kind), Some(object)) = (kind, object.as_object()) {
         walk(kind, object, "", &mut errors);
     }
@@ -115,31 +116,26 @@ fn walk(kind: &'static str, object: &Map<String, Value>, path: &str, errors: &mu
 }
 
 fn check(field: &str, value: &Value, word: &str, rest: &str, errors: &mut Vec<FieldError>) {
-    let mut words = rest.split(' ');
+    let words = || rest.split(' ');
+    let is_empty = match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    };
     match (word, value) {
-        ("required", Value::Null) => errors.push(FieldError::required(field, rest)),
-        ("required", Value::String(text)) if text.is_empty() => {
-            errors.push(FieldError::required(field, rest));
-        }
-        ("required", Value::Array(list)) if list.is_empty() => {
-            errors.push(FieldError::required(field, rest));
-        }
-        ("is", Value::String(own)) if !own.is_empty() && words.all(|word| word != own) => {
-            let supported: Vec<&str> = rest.split(' ').collect();
+        ("required", _) if is_empty => errors.push(FieldError::required(field, rest)),
+        ("is", Value::String(own)) if !is_empty && words().all(|word| word != own) => {
+            let supported: Vec<&str> = words().collect();
             errors.push(FieldError::not_supported(field, own, &supported));
         }
         ("to", Value::Number(number)) => {
-            let mut bound = || {
-                words
-                    .next()
-                    .and_then(|it| it.parse::<i64>().ok())
-                    .expect("two")
+            let bounds: Vec<i64> = words().map(|it| it.parse().expect("a number")).collect();
+            let [least, most] = bounds[..] else {
+                panic!("two bounds of {field}");
             };
-            let (least, most) = (bound(), bound());
-            if !number
-                .as_i64()
-                .is_some_and(|it| (least..=most).contains(&it))
-            {
+            let is_within = |it: i64| (least..=most).contains(&it);
+            if !number.as_i64().is_some_and(is_within) {
                 let why = format!("must be between {least} and {most}, inclusive");
                 errors.push(FieldError::invalid(field, value, &why));
             }
