@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use self::history::History;
 use self::own_writes::OwnWrites;
 use self::positions::{Positions, Resource, Versions, Waiting};
-use self::rejections::{QuotaQueues, QuotaWatch, Rejected, Rejection};
+use self::rejections::{QuotaQueue, QuotaWatch, Rejected, Rejection};
 use crate::api::{ArcStr, ObjectKey, ReplicaSet, ReplicaSetStatus, Uid};
 use crate::stdx::clock::Clock;
 use crate::stdx::{HashMap, turns};
@@ -47,7 +47,8 @@ struct State {
     records: Records,
     /// Keys with written versions that the caches lacked at [`Memories::capture`].
     waiting: Waiting,
-    queues: QuotaQueues,
+    /// By quota. An empty one disappears when its namespace is next served.
+    queues: HashMap<ObjectKey, QuotaQueue>,
     /// What a new leader has to prove before it acts: that both caches have reached these
     /// positions, which are those of its failover; empty while unknown. `None` once they have.
     ///

@@ -1,19 +1,15 @@
-//! Rejected creates. After one, a sync postpones further creates until one may succeed
-//! ([`Rejection`]); everything else continues. ReplicaSets that one quota rejects wait in that
-//! quota's queue ([`Memories`](super::memory::Memories)); event handlers and the worker let its
-//! head retry.
+//! Rejected creates: which outcomes of a sync go into the record, and what wakes the queues of
+//! quotas. The rules are in [`memory::rejections`](super::memory::rejections).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::act::Writer;
 use super::decide::plan::Plan;
-use super::decide::status::Failure;
 use super::decide::{May, Step, View};
-use super::memory::Memory;
 use super::memory::rejections::{BackedOff, Rejection};
 use super::{Core, SyncError};
-use crate::api::{ObjectKey, ReplicaSet, RetryBackoff};
+use crate::api::{ObjectKey, RetryBackoff};
 use crate::stdx::escape::bounded;
 use crate::workqueue::Priority;
 
@@ -36,9 +32,8 @@ impl Writer {
         }
         let rejected = match managed {
             Ok(()) => None,
-            Err(SyncError::Batch { error, .. })
-                if self.options.retry_backoff != RetryBackoff::Kcm =>
-            {
+            Err(_) if self.options.retry_backoff == RetryBackoff::Kcm => return,
+            Err(SyncError::Batch { error, .. }) => {
                 Rejection::of(error).map(|it| (it, bounded(&error.to_string())))
             }
             Err(_) => return,
@@ -50,24 +45,6 @@ impl Writer {
         if is_of_quota {
             self.memories.quota_watch.is_needed.set();
         }
-    }
-
-    /// The failure that the status reports while creates of `rs` wait: upstream would try, fail and
-    /// report it.
-    pub(super) fn lasting_failure(&self, rs: &ReplicaSet, step: &Step) -> Option<Failure> {
-        let creates_later = matches!(step.plan, Plan::Create(_)) && !step.acts();
-        if !creates_later && !matches!(step.may, May::Report(_)) {
-            return None;
-        }
-        let message = |it: &mut Memory| Some(it.rejected.as_ref()?.message.to_string());
-        let message = self.memories.get(rs, message);
-        let message = message.flatten()?;
-        Some(self.failure(Plan::Create(1), &message))
-    }
-
-    pub(super) fn failure(&self, plan: Plan, message: &str) -> Failure {
-        let (message, at) = (bounded(message), self.clock.wall());
-        Failure { plan, message, at }
     }
 }
 

@@ -9,12 +9,13 @@ use crate::api::conditions::{
 };
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::SyncError;
-use crate::controller::decide::Step;
 use crate::controller::decide::optional::is_own as is_of_opt_in;
-use crate::controller::decide::plan::Next;
-use crate::controller::decide::status::Counts;
-use crate::controller::decide::status::{Failure, StatusChange, calculate_status};
+use crate::controller::decide::plan::{Next, Plan};
+use crate::controller::decide::status::{Counts, Failure, StatusChange, calculate_status};
+use crate::controller::decide::{May, Step};
+use crate::controller::memory::Memory;
 use crate::controller::memory::positions::Resource;
+use crate::stdx::escape::bounded;
 use crate::writes::WriteError;
 
 /// Pause per pod after a status write, before a status with mere progress. So small ReplicaSets are
@@ -27,6 +28,27 @@ const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 const STATUS_UPDATE_TRIES: usize = 2;
 
 impl Writer {
+    /// The failure that the status reports while creates of `rs` wait after a rejection: upstream
+    /// would try, fail and report it.
+    pub(in crate::controller) fn lasting_failure(
+        &self,
+        rs: &ReplicaSet,
+        step: &Step,
+    ) -> Option<Failure> {
+        let creates_later = matches!(step.plan, Plan::Create(_)) && !step.acts();
+        if !creates_later && !matches!(step.may, May::Report(_)) {
+            return None;
+        }
+        let message = |it: &mut Memory| Some(it.rejected.as_ref()?.message.to_string());
+        let message = self.memories.get(rs, message).flatten()?;
+        Some(self.failure(Plan::Create(1), &message))
+    }
+
+    pub(in crate::controller) fn failure(&self, plan: Plan, message: &str) -> Failure {
+        let (message, at) = (bounded(message), self.clock.wall());
+        Failure { plan, message, at }
+    }
+
     /// Writes the status if it changed, unless it waits: then it adds the time to `next`. Blocks as
     /// [`update_replica_set_status`](Self::update_replica_set_status).
     pub(in crate::controller) fn sync_status(

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use super::{Memories, Memory, Records, State};
 use crate::api::status::RETRY_AFTER_MAX;
 use crate::api::{ArcStr, ObjectKey, ReplicaSet, Uid};
+use crate::stdx::hash;
 use crate::stdx::stop::Latch;
-use crate::stdx::{HashMap, hash};
 use crate::writes::WriteError;
 
 /// The longest delay between two attempts of a quota's queue.
@@ -134,17 +134,11 @@ pub(in crate::controller) struct Rejected {
 }
 
 impl Rejected {
-    fn remaining(&self, now: Instant) -> Option<Duration> {
-        let remaining = self.until.saturating_duration_since(now);
-        (!remaining.is_zero()).then_some(remaining)
-    }
-
     fn quota(&self, key: &ObjectKey) -> Option<ObjectKey> {
-        let Rejection::Quota(name) = &self.rejection else {
-            return None;
-        };
-        let (namespace, name) = (key.namespace.clone(), name.clone());
-        Some(ObjectKey { namespace, name })
+        match &self.rejection {
+            Rejection::Quota(name) => Some(ObjectKey::new(key.namespace.clone(), name.clone())),
+            _ => None,
+        }
     }
 }
 
@@ -170,9 +164,6 @@ pub struct QueuePosition {
     pub next_try_in: Duration,
 }
 
-/// The queues by quota. An empty one disappears when its namespace is next served.
-pub(super) type QuotaQueues = HashMap<ObjectKey, QuotaQueue>;
-
 /// The ReplicaSets whose pods one quota rejects, in the order of their turns.
 #[derive(Debug)]
 pub(super) struct QuotaQueue {
@@ -186,17 +177,6 @@ pub(super) struct QuotaQueue {
 }
 
 impl QuotaQueue {
-    /// The queue after the first rejection. Quota may have become free just before it.
-    fn new(now: Instant) -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            due: now + PACE,
-            paced_until: now + PACE,
-            lively_until: now + LIVELY,
-            armed: None,
-        }
-    }
-
     fn pause(&self, pace: Duration) -> Duration {
         let len = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         (CYCLE / len.max(1)).min(PAUSE_MAX).max(pace)
@@ -215,12 +195,8 @@ impl QuotaQueue {
         let rejected = records.get_mut(&head)?.rejected.as_mut()?;
         // Also if it is armed: a create of a new generation may have been rejected since then.
         rejected.until = rejected.until.min(self.due);
-        let armed = Some((head.clone(), self.due));
-        if self.armed == armed {
-            return None;
-        }
-        self.armed = armed;
-        Some(head)
+        let before = self.armed.replace((head.clone(), self.due));
+        (before != self.armed).then_some(head)
     }
 }
 
@@ -275,9 +251,9 @@ impl Memories {
             return;
         };
         let row = last.filter(|it| it.n > 0 && it.rejection.kind() == rejection.kind());
-        let n = row.as_ref().map_or(1, |it| it.n.saturating_add(1));
+        let (since, n) = row.map_or((now, 1), |it| (it.since, it.n.saturating_add(1)));
         let rejected = Box::new(Rejected {
-            since: row.map_or(now, |it| it.since),
+            since,
             until: now + rejection.wait(&rs.uid, n),
             n,
             generation: rs.generation,
@@ -285,8 +261,14 @@ impl Memories {
             message: message.into(),
         });
         if let Some(quota) = rejected.quota(&rs.key) {
-            let queue = state.queues.entry(quota);
-            let queue = queue.or_insert_with(|| QuotaQueue::new(now));
+            // Quota may have become free just before the first rejection.
+            let queue = state.queues.entry(quota).or_insert_with(|| QuotaQueue {
+                waiting: VecDeque::new(),
+                due: now + PACE,
+                paced_until: now + PACE,
+                lively_until: now + LIVELY,
+                armed: None,
+            });
             queue.waiting.push_back(rs.key.clone());
         }
         if let Some(memory) = state.of(&rs.key, &rs.uid) {
@@ -343,14 +325,12 @@ impl Memories {
     pub fn backed_off(&self, rs: &ReplicaSet) -> Option<BackedOff> {
         let now = self.clock.now();
         let state = self.state.lock();
-        let memory = state.records.get(&rs.key)?;
-        let rejected = memory.rejected.as_deref();
-        let is_its = |it: &&Rejected| memory.owner == rs.uid && it.generation == rs.generation;
-        let rejected = rejected.filter(is_its)?;
-        let mut remaining = rejected.remaining(now)?;
-        let quota = rejected.quota(&rs.key);
-        let queue = quota.and_then(|quota| state.queues.get(&quota));
-        let position = queue.and_then(|queue| {
+        let memory = state.records.get(&rs.key).filter(|it| it.owner == rs.uid)?;
+        let (generation, remaining) = memory.rejected(now)?;
+        let mut remaining = remaining.filter(|_| generation == rs.generation)?;
+        let rejected = memory.rejected.as_ref()?;
+        let position = rejected.quota(&rs.key).and_then(|quota| {
+            let queue = state.queues.get(&quota)?;
             let n_before = queue.waiting.iter().position(|it| *it == rs.key)?;
             let next_try_in = queue.due.saturating_duration_since(now);
             let pauses = u32::try_from(n_before).unwrap_or(u32::MAX);
@@ -376,7 +356,8 @@ impl Memory {
     /// At which generation a create was rejected, and the remaining back-off at that generation.
     pub fn rejected(&self, now: Instant) -> Option<(i64, Option<Duration>)> {
         let last = self.rejected.as_ref()?;
-        Some((last.generation, last.remaining(now)))
+        let remaining = last.until.saturating_duration_since(now);
+        Some((last.generation, (!remaining.is_zero()).then_some(remaining)))
     }
 
     /// Records that a create was accepted: a later rejection counts as the first.
