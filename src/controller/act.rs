@@ -21,12 +21,12 @@ mod old_failed_pods;
 mod status;
 mod verify;
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
+use super::decide::plan::Plan;
 use super::memory::Memory;
 use super::memory::own_writes::OwnWrites;
 use super::memory::positions::Resource;
@@ -66,8 +66,6 @@ impl Writer {
         self.memories.with(rs, wrote);
     }
 
-    /// Expects pods with these names to appear and pods with these UIDs to terminate. Replaces all
-    /// earlier expectations.
     pub(in crate::controller) fn expect(
         &self,
         rs: &ReplicaSet,
@@ -87,30 +85,6 @@ impl Writer {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Did {
-    Created,
-    Deleted,
-}
-
-/// How much of a batch of creates or deletes succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
-    pub did: Did,
-    pub done: usize,
-    pub count: usize,
-}
-
-impl fmt::Display for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let did = match self.did {
-            Did::Created => "created",
-            Did::Deleted => "deleted",
-        };
-        write!(f, "{did} {} of {} pods", self.done, self.count)
-    }
-}
-
 /// An error that ended a sync early. The worker requeues the key with back-off.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -122,8 +96,12 @@ pub enum SyncError {
         /// The longest time after which the API server asks for another try.
         retry_after: Option<Duration>,
     },
-    #[error("{}{error}", if batch.did == Did::Deleted { "unable to delete pods: " } else { "" })]
-    Batch { batch: Batch, error: WriteError },
+    #[error("{}{error}", if let Plan::Delete(_) = plan { "unable to delete pods: " } else { "" })]
+    Batch {
+        plan: Plan,
+        done: usize,
+        error: WriteError,
+    },
     /// The ReplicaSet was deleted, or is being deleted, and the cache did not show it yet.
     #[error("{0}")]
     Deleted(String),
@@ -151,9 +129,10 @@ impl SyncError {
         }
     }
 
-    pub(super) fn batch(&self) -> Option<Batch> {
+    /// The plan of a batch that failed, and how many of its pods succeeded.
+    pub(super) fn batch(&self) -> Option<(Plan, usize)> {
         match self {
-            Self::Batch { batch, .. } => Some(*batch),
+            Self::Batch { plan, done, .. } => Some((*plan, *done)),
             _ => None,
         }
     }
@@ -196,6 +175,15 @@ pub(super) fn aggregate(mut errors: Vec<WriteError>) -> Option<SyncError> {
     } else {
         errors.pop().map(SyncError::Write)
     }
+}
+
+/// Describes a batch of creates or deletes for the log.
+pub(super) fn describe_batch(plan: Plan, done: usize) -> String {
+    let did = match plan {
+        Plan::Delete(_) => "deleted",
+        Plan::Create(_) | Plan::Nothing => "created",
+    };
+    format!("{did} {done} of {} pods", plan.n_pods())
 }
 
 fn retry_after(error: &WriteError) -> Option<Duration> {

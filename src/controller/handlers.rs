@@ -297,10 +297,7 @@ impl ReplicaSetController {
         if *controller.kind != *self.kind.kind {
             return None;
         }
-        let key = ObjectKey {
-            namespace: pod.key.namespace.clone(),
-            name: controller.name.clone(),
-        };
+        let key = ObjectKey::new(pod.key.namespace.clone(), controller.name.clone());
         self.cache
             .replica_set(&key)
             .filter(|rs| rs.uid == controller.uid)

@@ -30,7 +30,8 @@ impl Core {
         };
         let (mut seen, mut is_missing) = (Vec::new(), false);
         for name in &record.passed {
-            match self.cache.pod(&pod_key(key, name)) {
+            let pod = ObjectKey::new(key.namespace.clone(), name.clone());
+            match self.cache.pod(&pod) {
                 // Its event may have come before the create was expected.
                 Some(pod) if pod.is_controlled_by(owner) => seen.push(&**name),
                 Some(_) => {}
@@ -150,13 +151,6 @@ impl Core {
         }
         let next_check = availability.next_check;
         Pods::Counted { counts, next_check }
-    }
-}
-
-pub(super) fn pod_key(owner: &ObjectKey, name: &str) -> ObjectKey {
-    ObjectKey {
-        namespace: owner.namespace.clone(),
-        name: name.into(),
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::act::Writer;
-use super::act::{Batch, Did};
+use super::act::{Writer, describe_batch};
+use super::decide::plan::Plan;
 use super::decide::{May, Step, View};
 use super::memory::Memory;
 use super::memory::history::{LastSync, Mistake, SyncEnd};
@@ -111,7 +111,7 @@ impl ReplicaSetController {
     /// 100, … tries.
     fn retry(&self, key: &ObjectKey, error: &SyncError, is_news: bool) {
         let batch = error.batch();
-        let is_create = batch.is_some_and(|batch| batch.did == Did::Created);
+        let is_create = matches!(batch, Some((Plan::Create(_), _)));
         let backed_off = is_create.then(|| self.backed_off_of(key)).flatten();
         let (n_failures, retry_in) = if let Some(backed_off) = &backed_off {
             // No token of the bucket that all failed keys share: another ReplicaSet's first retry
@@ -144,23 +144,24 @@ impl ReplicaSetController {
         }
         let object = self.kind.named(key);
         let (next, next_in) = (next_attempt(retry_in), in_milliseconds(retry_in));
-        let Some(batch @ Batch { done, count, .. }) = batch else {
+        let Some((plan, done)) = batch else {
             return log::log!(
                 level, object:% = object, error:%, nextTry:? = next_in; "sync failed, {next}"
             );
         };
-        let full = backed_off.and_then(|it| describe_full_quota(&it, error, count - done));
+        let (wanted, did) = (plan.n_pods(), describe_batch(plan, done));
+        let full = backed_off.and_then(|it| describe_full_quota(&it, error, wanted - done));
         if let Some(what) = full {
             return log::log!(level, object:% = object; "{what}");
         }
-        match batch.did {
-            Did::Created => log::log!(
-                level, object:% = object, error:%, created = done, wanted = count,
-                nextTry:? = next_in; "{batch}, {next}"
+        match plan {
+            Plan::Delete(_) => log::log!(
+                level, object:% = object, error:%, deleted = done, wanted,
+                nextTry:? = next_in; "{did}, {next}"
             ),
-            Did::Deleted => log::log!(
-                level, object:% = object, error:%, deleted = done, wanted = count,
-                nextTry:? = next_in; "{batch}, {next}"
+            Plan::Create(_) | Plan::Nothing => log::log!(
+                level, object:% = object, error:%, created = done, wanted,
+                nextTry:? = next_in; "{did}, {next}"
             ),
         }
     }

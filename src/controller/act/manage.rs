@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use log::Level;
 
 use super::Writer;
-use crate::api::{ArcStr, Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{ArcStr, ObjectKey, Pod, ReplicaSet, ResourceVersion, Uid};
 use crate::batches::{Jobs, SLOW_START_INITIAL_BATCH_SIZE, slow_start_batch};
-use crate::controller::act::{Batch, Did};
+use crate::controller::act::describe_batch;
 use crate::controller::decide::deletion_order::age_ratios;
 use crate::controller::decide::optional::respects_marks;
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Step, View};
 use crate::controller::memory::own_writes::{self, Returned};
-use crate::controller::view::pod_key;
 use crate::controller::{SyncError, outcome_of};
 use crate::stdx::{thread, turns};
 use crate::telemetry::metrics::controller::WriteOutcome;
@@ -33,6 +32,14 @@ pub(super) enum Deleted {
     Gone,
     /// The pod has changed since it was chosen, so another sync must choose again.
     Superseded,
+}
+
+pub(super) fn outcome_of_delete(deleted: &Result<Deleted, WriteError>) -> WriteOutcome {
+    match deleted {
+        Ok(Deleted::Success) => WriteOutcome::Success,
+        Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::NotNeeded,
+        Err(error) => outcome_of(error),
+    }
 }
 
 impl Writer {
@@ -65,7 +72,8 @@ impl Writer {
         // ORDER: a pod of its own that came after the plan takes up the create of its name, which
         // finds it. With another name it would be one pod too many.
         let is_taken = |name: &str| {
-            let cached = self.cache.pod(&pod_key(&rs.key, name));
+            let pod = ObjectKey::new(rs.key.namespace.clone(), name);
+            let cached = self.cache.pod(&pod);
             cached.is_some_and(|pod| !pod.is_controlled_by(&rs.uid) || view.lists(&pod))
         };
         let names = own_writes::take(names, count, choose, is_taken);
@@ -82,7 +90,7 @@ impl Writer {
             self.create_pod(rs, &names[index])
         };
         let first = SLOW_START_INITIAL_BATCH_SIZE;
-        let result = self.run_batch(rs, (Did::Created, count, first), &create);
+        let result = self.run_batch(rs, Plan::Create(count), first, &create);
         // Batches run in order, so the unsent names are the last ones.
         let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         self.own_writes(rs, |writes| {
@@ -214,7 +222,7 @@ impl Writer {
             Ok(!matches!(deleted, Deleted::Superseded))
         };
         let _batch = thread::enter("waits for a batch of deletes", pods.len());
-        self.run_batch(rs, (Did::Deleted, pods.len(), pods.len()), &delete)
+        self.run_batch(rs, Plan::Delete(pods.len()), pods.len(), &delete)
     }
 
     /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
@@ -227,11 +235,7 @@ impl Writer {
         let _job = thread::enter("deletes a pod of", &rs.key);
         let deleted = self.try_delete(rs, pod, precondition);
         self.queue.progressed(&rs.key);
-        self.metrics.pods_deleted.count(match &deleted {
-            Ok(Deleted::Success) => WriteOutcome::Success,
-            Ok(Deleted::Gone | Deleted::Superseded) => WriteOutcome::NotNeeded,
-            Err(error) => outcome_of(error),
-        });
+        self.metrics.pods_deleted.count(outcome_of_delete(&deleted));
         if !matches!(deleted, Ok(Deleted::Success | Deleted::Gone)) {
             if deleted.as_ref().is_err_and(WriteError::is_unknown) {
                 self.deletion_is_unknown(rs, pod);
@@ -331,25 +335,23 @@ impl Writer {
     fn run_batch(
         &self,
         rs: &ReplicaSet,
-        (did, count, n_first): (Did, usize, usize),
+        plan: Plan,
+        n_first: usize,
         write: &(dyn Fn(usize) -> Result<bool, WriteError> + Sync),
     ) -> Result<(), SyncError> {
+        let wanted = plan.n_pods();
         let jobs = Jobs {
-            count,
+            count: wanted,
             tenant: rs.key.namespace_hash(),
         };
         let (done, result) = slow_start_batch(jobs, n_first, &*self.batches, write);
-        let (batch, level) = (Batch { did, done, count }, level_of_batch(done, &result));
+        let (level, did) = (level_of_batch(done, &result), describe_batch(plan, done));
         let object = self.kind.named(&rs.key);
-        match did {
-            Did::Created => {
-                log::log!(level, object:% = object, created = done, wanted = count; "{batch}");
-            }
-            Did::Deleted => {
-                log::log!(level, object:% = object, deleted = done, wanted = count; "{batch}");
-            }
+        match plan {
+            Plan::Delete(_) => log::log!(level, object:%, deleted = done, wanted; "{did}"),
+            _ => log::log!(level, object:%, created = done, wanted; "{did}"),
         }
-        result.map_err(|error| SyncError::Batch { batch, error })
+        result.map_err(|error| SyncError::Batch { plan, done, error })
     }
 
     fn note_first_request(&self, rs: &ReplicaSet) {

@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use super::Writer;
-use super::manage::Deleted;
+use super::manage::{Deleted, outcome_of_delete};
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::plan::Next;
-use crate::controller::outcome_of;
-use crate::telemetry::metrics::controller::WriteOutcome;
 use crate::writes::{Precondition, WriteError};
 
 /// Maximum old Failed pods that one sync deletes, one after the other, so that the worker soon
@@ -94,16 +92,16 @@ impl Writer {
     /// or another owner.
     fn delete_old_failed_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Deleted, WriteError> {
         let precondition = Precondition::SameVersion;
-        let deleted = self.pod_control.delete_pod_quietly(rs, pod, precondition);
-        self.queue.progressed(&rs.key);
-        let (outcome, result) = match deleted {
-            Ok(()) => (WriteOutcome::Success, Ok(Deleted::Success)),
-            Err(error) if error.is_not_found() => (WriteOutcome::NotNeeded, Ok(Deleted::Gone)),
-            Err(error) if error.is_conflict() => (WriteOutcome::NotNeeded, Ok(Deleted::Superseded)),
-            Err(error) => (outcome_of(&error), Err(error)),
+        let deleted = match self.pod_control.delete_pod_quietly(rs, pod, precondition) {
+            Ok(()) => Ok(Deleted::Success),
+            Err(error) if error.is_not_found() => Ok(Deleted::Gone),
+            Err(error) if error.is_conflict() => Ok(Deleted::Superseded),
+            Err(error) => Err(error),
         };
+        self.queue.progressed(&rs.key);
+        let outcome = outcome_of_delete(&deleted);
         self.metrics.old_failed_pods_deleted.count(outcome);
-        result
+        deleted
     }
 }
 

@@ -16,10 +16,11 @@ use jiff::Timestamp;
 use self::failed_pods::{BackOff, OldFailedPods, report_back_off};
 pub use self::order::prefer;
 pub use self::protection::Marks;
+/// True for a condition that only an opt-in sets, and removes.
+pub use self::protection::is_block as is_own;
 use self::protection::{Block, is_block, show_block};
 use super::plan::{Next, Plan};
 use super::status::Failure;
-use crate::api::conditions::Condition;
 use crate::api::policy::Preference;
 use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, Selector};
 
@@ -146,9 +147,4 @@ pub fn flags_of(rs: &ReplicaSet) -> Policy {
         scale_down_protection: rs.status.conditions.iter().any(is_block),
         ..Policy::default()
     }
-}
-
-/// True for a condition that only an opt-in sets, and removes.
-pub fn is_own(condition: &Condition) -> bool {
-    is_block(condition)
 }
