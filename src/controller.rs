@@ -28,7 +28,7 @@
 //! | orders | a scale-down leaves zones uneven (#124306) | `decide/optional/order.rs` |
 //! | other writers | two controllers undo each other's work unseen | [`other_writers`] |
 //!
-//! [`dry_run`], [`inspect`], [`warnings`] and `memory/history` report, and decide nothing.
+//! [`dry_run`], [`warnings`] and `memory/history` report, and decide nothing.
 //!
 //! # Locks
 //!
@@ -44,7 +44,6 @@ pub mod decide;
 pub mod dry_run;
 mod enqueue;
 pub mod handlers;
-pub mod inspect;
 pub mod memory;
 pub mod other_writers;
 mod rejections;
@@ -55,6 +54,8 @@ mod worker;
 
 #[cfg(test)]
 mod feature_gates_tests;
+#[cfg(test)]
+mod inspect_tests;
 #[cfg(test)]
 mod replication_tests;
 #[cfg(test)]
@@ -69,7 +70,6 @@ use std::time::Duration;
 use self::act::Writer;
 use self::decide::plan::BURST_REPLICAS;
 use self::dry_run::DryRun;
-use self::inspect::Inspector;
 use self::memory::Memories;
 use self::memory::rejections::QuotaWatch;
 use self::other_writers::OtherWriters;
@@ -84,6 +84,7 @@ use crate::workqueue::WorkQueue;
 use crate::writes::{PodControl, ReplicaSetControl, WriteError};
 
 pub use self::act::SyncError;
+pub(crate) use self::view::Siblings;
 
 pub struct Parts {
     pub kind: &'static WorkloadKind,
@@ -155,15 +156,15 @@ enum Mode {
     DryRun(Arc<DryRun>),
 }
 
-/// What the parts of one controller share.
+/// What the parts of one controller share. `explain` reads it.
 pub struct Core {
-    kind: &'static WorkloadKind,
-    cache: Cache,
-    queue: Arc<WorkQueue<ObjectKey>>,
-    clock: Arc<dyn Clock>,
-    options: Options,
+    pub(crate) kind: &'static WorkloadKind,
+    pub(crate) cache: Cache,
+    pub(crate) queue: Arc<WorkQueue<ObjectKey>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
     metrics: ControllerMetrics,
-    memories: Memories,
+    pub(crate) memories: Memories,
 }
 
 /// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch
@@ -230,10 +231,6 @@ impl ReplicaSetController {
         // change from after enqueues its key by its own event.
         turns::reached("failover: before the standby ends");
         self.memories.set_standby(false);
-    }
-
-    pub fn inspector(&self) -> Inspector<'_> {
-        Inspector(self)
     }
 }
 

@@ -3,11 +3,13 @@
 //!
 //! [`report()`] is pure and decides with the controller's own code (`plan`, `deletion_order` and
 //! `claim` of `controller::decide`). A [`Table`] has one row for each object that has not
-//! converged. [`api_facts`] reads the input of both from an API server. The daemon's debug pages
+//! converged. [`inspect`] reads the input of both
+//! from a running controller, [`api_facts`] from an API server. The daemon's debug pages
 //! run on the connection's thread, and the command `explain` on its main thread.
 
 pub mod api_facts;
 pub mod findings;
+pub mod inspect;
 pub mod model;
 pub mod report;
 
@@ -17,7 +19,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::controller::inspect::ReplicaSetFacts;
+use self::inspect::ReplicaSetFacts;
 use crate::stdx::escape::{escaped, escaped_html};
 
 pub use api_facts::{ApiError, ApiFacts, read_table, rollout};

@@ -140,7 +140,7 @@ impl Core {
 
     /// Returns the counts that a sync would find with this tally of its own pods, with every Ready
     /// pod as available. `None` if some pod must be adopted or released.
-    pub(super) fn count(
+    pub(crate) fn count(
         &self,
         rs: &ReplicaSet,
         selector: &Selector,

@@ -141,7 +141,7 @@ impl ReplicaSetController {
             } else {
                 // ORDER: read before the next line removes the expectation that distinguishes own
                 // pods from foreign ones.
-                self.mode.note_foreign(memory, pod);
+                self.note_foreign(memory, pod);
                 memory.own_writes.creation_seen(&pod.key.name);
             }
         });

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
-use crate::controller::Mode;
 use crate::controller::act::Writer;
 use crate::controller::memory::Memory;
+use crate::controller::{Mode, ReplicaSetController};
 use crate::live::{MANAGER, Manager};
 
 /// Minimum time between two queries, over all ReplicaSets.
@@ -63,17 +63,18 @@ impl OtherWriters {
     }
 }
 
-impl Mode {
-    pub(super) fn other_writer(&self, now: Instant) -> Option<String> {
-        match self {
-            Self::Writes(writer) => writer.others.reported_within(EXPLAINED_FOR, now),
-            Self::DryRun(_) => None,
+impl ReplicaSetController {
+    /// What another controller wrote lately, for `explain`.
+    pub(crate) fn other_writer(&self, now: Instant) -> Option<String> {
+        match &self.mode {
+            Mode::Writes(writer) => writer.others.reported_within(EXPLAINED_FOR, now),
+            Mode::DryRun(_) => None,
         }
     }
 
     /// Records in `memory` that the watch showed this new pod, if this daemon did not create it.
     pub(super) fn note_foreign(&self, memory: &mut Memory, pod: &Pod) {
-        if let Self::Writes(writer) = self
+        if let Mode::Writes(writer) = &self.mode
             && let Some(armed) = writer.others.armed.get()
             && !armed.is_as_new_as(&pod.resource_version)
             && !memory.own_writes.has_creation(&pod.key.name)

@@ -109,14 +109,14 @@ impl Core {
         }
     }
 
-    pub(super) fn cached_versions(&self) -> Versions {
+    pub(crate) fn cached_versions(&self) -> Versions {
         Versions {
             pods: self.cache.pods_resource_version(),
             replica_sets: self.cache.replica_sets_resource_version(),
         }
     }
 
-    pub(super) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
+    pub(crate) fn rules_for(&self, rs: &ReplicaSet) -> Rules {
         Rules {
             burst_replicas: self.options.burst_replicas,
             uses_deletion_cost: self.options.gates.pod_deletion_cost,
@@ -129,7 +129,7 @@ impl Core {
         self.kind.has_terminating_replicas && self.options.gates.terminating_replicas
     }
 
-    pub(super) fn owner_key(&self, rs: &ReplicaSet) -> OwnerKey {
+    pub(crate) fn owner_key(&self, rs: &ReplicaSet) -> OwnerKey {
         OwnerKey::new(self.kind.kind, &rs.key, &rs.uid)
     }
 
@@ -161,7 +161,7 @@ impl Core {
 /// controllers do not count, so the cost follows the pods found. A ReplicaSet without a controller
 /// has no related pods; upstream logs an error in that case, this controller does not.
 #[derive(Debug)]
-pub(super) struct Siblings<'a> {
+pub(crate) struct Siblings<'a> {
     kind: &'static WorkloadKind,
     cache: &'a Cache,
     rs: &'a ReplicaSet,
@@ -169,7 +169,7 @@ pub(super) struct Siblings<'a> {
 }
 
 impl<'a> Siblings<'a> {
-    pub(super) fn of(
+    pub(crate) fn of(
         kind: &'static WorkloadKind,
         cache: &'a Cache,
         rs: &'a ReplicaSet,

@@ -13,11 +13,11 @@ use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
 use crate::controller::decide::optional::protection::Block;
-use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::rejections::{BackedOff, PAUSE_MAX, Rejection};
 use crate::controller::other_writers;
 use crate::controller::warnings::{back_off_command, no_gang};
+use crate::explain::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::stdx::escape::shell_word;
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its

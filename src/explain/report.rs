@@ -18,8 +18,8 @@ use crate::controller::decide::optional::order::{
 };
 use crate::controller::decide::plan::{Plan, plan};
 use crate::controller::decide::{Claim, Pods, Step, claim_of};
-use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::RecordView;
+use crate::explain::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::stdx::HashMap;
 
 /// Maximum pods in a list; the counts cover all pods.

@@ -14,9 +14,9 @@ use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{Pod, ReplicaSet, ScaleDownMark};
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, count_on_node};
-use crate::controller::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
+use crate::explain::inspect::{RecordFacts, ReplicaSetFacts};
 use crate::workqueue::KeyState;
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);

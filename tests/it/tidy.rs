@@ -62,6 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "deployment",
             "live",
             "stdx",
+            "workqueue",
         ],
     ),
     (

@@ -4,7 +4,7 @@ use super::objects::{Kind, NAMESPACE, is_terminating};
 use super::world::World;
 use crate::api::ObjectKey;
 use crate::controller::ReplicaSetController;
-use crate::controller::inspect::RecordFacts;
+use crate::explain::inspect::RecordFacts;
 use crate::stdx::turns::simulation::in_process;
 
 impl World {

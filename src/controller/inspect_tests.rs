@@ -18,7 +18,7 @@ impl ReplicaSetController {
     /// Checks that a ReplicaSet without a line in the table has nothing to report. The cache must
     /// not change meanwhile.
     #[track_caller]
-    pub(in crate::controller) fn check_settled(&self, now: Timestamp) {
+    pub(super) fn check_settled(&self, now: Timestamp) {
         let mut unsettled = Vec::new();
         self.inspector().inspect_unsettled(None, &mut |facts| {
             unsettled.push(facts.replica_set.key.clone());

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use crate::api::conditions::{REPLICA_FAILURE, get_condition};
 use crate::api::{ArcStr, Labels, ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Uid, WorkloadKind};
 use crate::cache::Cache;
-use crate::controller::ReplicaSetController;
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
 use crate::controller::decide::optional::{counts_all_pods, is_own};
@@ -17,7 +16,7 @@ use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::memory::rejections::BackedOff;
 use crate::controller::memory::{Memory, Totals};
-use crate::controller::view::Siblings;
+use crate::controller::{ReplicaSetController, Siblings};
 use crate::workqueue::KeyState;
 
 /// The input of the decisions about a ReplicaSet.
@@ -132,7 +131,13 @@ impl RecordFacts {
 }
 
 /// Reads what a controller knows, for `explain` and telemetry.
-pub struct Inspector<'a>(pub(super) &'a ReplicaSetController);
+pub struct Inspector<'a>(&'a ReplicaSetController);
+
+impl ReplicaSetController {
+    pub fn inspector(&self) -> Inspector<'_> {
+        Inspector(self)
+    }
+}
 
 impl Inspector<'_> {
     /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
@@ -232,7 +237,7 @@ impl Inspector<'_> {
         let (cached, now) = (self.0.cached_versions(), self.0.clock.now());
         let backed_off = self.0.memories.backed_off(rs);
         let quotas_are_watched = self.0.memories.quota_watch.is_open.load(Ordering::Relaxed);
-        let other_writer = self.0.mode.other_writer(now);
+        let other_writer = self.0.other_writer(now);
         let queue = self.0.queue.state_of(&rs.key);
         let copy = |memory: &mut Memory| {
             let (writes, positions) = (&memory.own_writes, &memory.positions);
@@ -287,6 +292,3 @@ pub fn current_of_deployment<'a>(
     let sets = sets.iter().filter(is_its);
     sets.max_by_key(|rs| (rs.replicas > 0, rs.creation, &rs.key.name))
 }
-
-#[cfg(test)]
-mod tests;
