@@ -12,7 +12,7 @@ use crate::client::ClientError;
 
 pub use crate::event_recorder::{EventRecorder, EventType, ObjectReference};
 pub use pod_control::{
-    PodControl, Precondition, RealPodControl, RealReplicaSetControl, ReplicaSetControl, WrittenPod,
+    PodControl, RealPodControl, RealReplicaSetControl, ReplicaSetControl, WrittenPod,
 };
 
 #[derive(Clone, Debug, thiserror::Error)]

@@ -55,11 +55,7 @@ impl Deref for Writer {
 }
 
 impl Writer {
-    /// Records that a response showed the pod of this `version`. No sync acts on an older cache.
-    pub(super) fn wrote_pod(&self, rs: &ReplicaSet, version: &ResourceVersion) {
-        self.wrote_at(rs, Resource::Pods, version);
-    }
-
+    /// Records that a response showed this `version`. No sync acts on an older cache.
     fn wrote_at(&self, rs: &ReplicaSet, resource: Resource, version: &ResourceVersion) {
         let now = self.clock.now();
         let wrote = |it: &mut Memory| it.positions.wrote_at(resource, version, now);

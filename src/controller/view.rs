@@ -103,7 +103,12 @@ impl Core {
             selector,
             record: RecordView::default(),
             pods,
-            related_pods: Box::new(Siblings::of(self.kind, &self.cache, rs, selector)),
+            related_pods: Box::new(Siblings {
+                kind: self.kind,
+                cache: &self.cache,
+                rs,
+                selector,
+            }),
             rules: self.rules_for(rs),
             now: self.clock.wall(),
         }
@@ -162,26 +167,10 @@ impl Core {
 /// has no related pods; upstream logs an error in that case, this controller does not.
 #[derive(Debug)]
 pub(crate) struct Siblings<'a> {
-    kind: &'static WorkloadKind,
-    cache: &'a Cache,
-    rs: &'a ReplicaSet,
-    selector: &'a Selector,
-}
-
-impl<'a> Siblings<'a> {
-    pub(crate) fn of(
-        kind: &'static WorkloadKind,
-        cache: &'a Cache,
-        rs: &'a ReplicaSet,
-        selector: &'a Selector,
-    ) -> Self {
-        Self {
-            kind,
-            cache,
-            rs,
-            selector,
-        }
-    }
+    pub(crate) kind: &'static WorkloadKind,
+    pub(crate) cache: &'a Cache,
+    pub(crate) rs: &'a ReplicaSet,
+    pub(crate) selector: &'a Selector,
 }
 
 impl RelatedPods for Siblings<'_> {

@@ -48,7 +48,12 @@ impl ReplicaSetFacts {
         let rs = Arc::clone(&replica_set);
         let mut facts = Self::in_table(kind, cache, replica_set, rules, memory);
         if let Ok(selector) = &rs.selector {
-            let siblings = Siblings::of(kind, cache, &rs, selector);
+            let siblings = Siblings {
+                kind,
+                cache,
+                rs: &rs,
+                selector,
+            };
             facts.related = siblings.related_pods();
             // Counting takes time in proportion to all pods.
             if counts_all_pods(&rules.policy) {

@@ -26,14 +26,14 @@ pub trait PodControl: Send + Sync {
     /// Creates the pod `name` from the template of `rs`, owned by `rs`.
     fn create_pod(&self, rs: &ReplicaSet, name: &str) -> Result<WrittenPod, WriteError>;
 
-    /// Deletes the pod with exactly this UID, and with this precondition. A pod that does not meet
-    /// them stays, such as one recreated under the same name. The call then returns a conflict, for
+    /// Deletes the pod with exactly this UID, and at this version if there is one. Another pod
+    /// stays, such as one recreated under the same name. The call then returns a conflict, for
     /// which it records no event.
     fn delete_pod(
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError>;
 
     /// As [`delete_pod`](Self::delete_pod), but records no event.
@@ -41,9 +41,9 @@ pub trait PodControl: Send + Sync {
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError> {
-        self.delete_pod(rs, pod, precondition)
+        self.delete_pod(rs, pod, version)
     }
 
     /// Returns how many requests may be sent at once without delaying others. Never blocks.
@@ -77,24 +77,6 @@ pub trait PodControl: Send + Sync {
         pod: &Pod,
         patch: Vec<u8>,
     ) -> Result<WrittenPod, WriteError>;
-}
-
-/// What must hold for a delete besides the UID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precondition {
-    None,
-    /// The stored pod has the version of the given one, so it has not changed since.
-    SameVersion,
-}
-
-impl Precondition {
-    /// The version that the stored pod must have; `None` if any will do.
-    pub fn version_of(self, pod: &Pod) -> Option<&ResourceVersion> {
-        match self {
-            Self::None => None,
-            Self::SameVersion => Some(&pod.resource_version),
-        }
-    }
 }
 
 const CORE: &str = "/api/v1";
@@ -167,10 +149,10 @@ impl PodControl for RealPodControl {
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError> {
         let name = &pod.key.name;
-        match self.delete_pod_quietly(rs, pod, precondition) {
+        match self.delete_pod_quietly(rs, pod, version) {
             Ok(()) => {
                 let message = format!("Deleted pod: {name}");
                 self.record(rs, EventType::Normal, "SuccessfulDelete", &message);
@@ -189,9 +171,9 @@ impl PodControl for RealPodControl {
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError> {
-        let body = delete_body(&pod.uid, precondition.version_of(pod));
+        let body = delete_body(&pod.uid, version);
         let request = Request::delete(pod_path(&pod.key))
             .body("application/json", body)
             .accept(ACCEPT);

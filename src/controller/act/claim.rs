@@ -9,6 +9,7 @@ use super::Writer;
 use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
 use crate::controller::SyncError;
 use crate::controller::decide::{Step, View};
+use crate::controller::memory::positions::Resource;
 use crate::controller::outcome_of;
 use crate::stdx::HashSet;
 use crate::telemetry::metrics::controller::{ByOutcome, WriteOutcome};
@@ -114,7 +115,7 @@ impl Writer {
                 // No sync waits for a pod that ends up with another controller or none (kubernetes
                 // `pkg/controller/controller_utils.go:RealPodControl.PatchPod`).
                 if written.controller.as_ref() == Some(&rs.uid) {
-                    self.wrote_pod(rs, &written.resource_version);
+                    self.wrote_at(rs, Resource::Pods, &written.resource_version);
                 }
                 let object = self.kind.named(&rs.key);
                 log::debug!(object:% = object; "{done} pod {}", pod.key.name);

@@ -13,10 +13,11 @@ use crate::controller::decide::optional::respects_marks;
 use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Step, View};
 use crate::controller::memory::own_writes::{self, Returned};
+use crate::controller::memory::positions::Resource;
 use crate::controller::{SyncError, outcome_of};
 use crate::stdx::{thread, turns};
 use crate::telemetry::metrics::controller::WriteOutcome;
-use crate::writes::{Precondition, WriteError};
+use crate::writes::WriteError;
 
 /// Names tried for one pod before its creation counts as failed
 /// (apiserver `pkg/registry/generic/registry/store.go:maxNameGenerationCreateAttempts`).
@@ -154,7 +155,7 @@ impl Writer {
             memory.create_was_accepted();
             memory.own_writes.creation_answered(name, version);
         });
-        self.wrote_pod(rs, version);
+        self.wrote_at(rs, Resource::Pods, version);
     }
 
     /// Records a failed create. Returns `Ok(false)` for a permanent failure that must not be
@@ -212,28 +213,25 @@ impl Writer {
         }
         // The annotation may be set after the choice. The API server then rejects a delete of the
         // version that was chosen.
-        let precondition = if respects_marks(&view.rules.policy) {
-            Precondition::SameVersion
-        } else {
-            Precondition::None
-        };
+        let unchanged = respects_marks(&view.rules.policy);
         let delete = |index: usize| {
-            let deleted = self.delete_pod_of(rs, &pods[index], precondition)?;
+            let deleted = self.delete_pod_of(rs, &pods[index], unchanged)?;
             Ok(!matches!(deleted, Deleted::Superseded))
         };
         let _batch = thread::enter("waits for a batch of deletes", pods.len());
         self.run_batch(rs, Plan::Delete(pods.len()), pods.len(), &delete)
     }
 
-    /// Deletes one pod. Its expectation stays if and only if the watch will show the deletion.
+    /// Deletes one pod, or only an `unchanged` one. Its expectation stays if and only if the watch
+    /// will show the deletion.
     fn delete_pod_of(
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        unchanged: bool,
     ) -> Result<Deleted, WriteError> {
         let _job = thread::enter("deletes a pod of", &rs.key);
-        let deleted = self.try_delete(rs, pod, precondition);
+        let deleted = self.try_delete(rs, pod, unchanged);
         self.queue.progressed(&rs.key);
         self.metrics.pods_deleted.count(outcome_of_delete(&deleted));
         if !matches!(deleted, Ok(Deleted::Success | Deleted::Gone)) {
@@ -262,13 +260,14 @@ impl Writer {
         &self,
         rs: &ReplicaSet,
         chosen: &Pod,
-        precondition: Precondition,
+        unchanged: bool,
     ) -> Result<Deleted, WriteError> {
         let mut newer: Option<Pod> = None;
         let mut tries = 1;
         loop {
             let pod = newer.as_ref().unwrap_or(chosen);
-            let conflict = match self.pod_control.delete_pod(rs, pod, precondition) {
+            let version = unchanged.then_some(&pod.resource_version);
+            let conflict = match self.pod_control.delete_pod(rs, pod, version) {
                 Ok(()) => return Ok(Deleted::Success),
                 // DIFFERS: upstream drops the expectation of a pod that is not found. While the
                 // cache still shows that pod, its next sync may delete another one in its place.
@@ -279,9 +278,8 @@ impl Writer {
             let Some(live) = self.find_conflicting(rs, pod)? else {
                 return Ok(Deleted::Gone);
             };
-            let expected = precondition.version_of(pod);
             // Without a change the conflict is a rejection: an admission webhook may use any code.
-            let is_changed = expected.is_some_and(|expected| *expected != live.resource_version);
+            let is_changed = version.is_some_and(|version| *version != live.resource_version);
             let is_superseded = is_changed && !live.differs_in_version_only(chosen);
             if is_superseded && self.await_in_cache(rs, chosen, &live) {
                 return Ok(Deleted::Superseded);
@@ -327,7 +325,7 @@ impl Writer {
         }
         let waits = self.options.gates.stale_controller_consistency;
         if waits {
-            self.wrote_pod(rs, version);
+            self.wrote_at(rs, Resource::Pods, version);
         }
         waits
     }

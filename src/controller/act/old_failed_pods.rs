@@ -8,7 +8,7 @@ use super::manage::{Deleted, outcome_of_delete};
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::decide::Step;
 use crate::controller::decide::plan::Next;
-use crate::writes::{Precondition, WriteError};
+use crate::writes::WriteError;
 
 /// Maximum old Failed pods that one sync deletes, one after the other, so that the worker soon
 /// serves other keys.
@@ -91,8 +91,8 @@ impl Writer {
     /// Deletes one pod unless it has changed since the cache saw it: it may have a finalizer now,
     /// or another owner.
     fn delete_old_failed_pod(&self, rs: &ReplicaSet, pod: &Pod) -> Result<Deleted, WriteError> {
-        let precondition = Precondition::SameVersion;
-        let deleted = match self.pod_control.delete_pod_quietly(rs, pod, precondition) {
+        let version = Some(&pod.resource_version);
+        let deleted = match self.pod_control.delete_pod_quietly(rs, pod, version) {
             Ok(()) => Ok(Deleted::Success),
             Err(error) if error.is_not_found() => Ok(Deleted::Gone),
             Err(error) if error.is_conflict() => Ok(Deleted::Superseded),

@@ -7,7 +7,7 @@ use crate::controller::decide::status::Counts;
 use crate::controller::testing::rejected;
 use crate::live::{LiveReader, Manager};
 use crate::stdx::clock::Clock;
-use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod};
+use crate::writes::{PodControl, ReplicaSetControl, WriteError, WrittenPod};
 
 /// What happens to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +89,7 @@ impl PodControl for World {
         &self,
         rs: &ReplicaSet,
         pod: &Pod,
-        _precondition: Precondition,
+        _version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError> {
         let now = self.clock.wall();
         let late = Late::Delete(pod.clone(), now);

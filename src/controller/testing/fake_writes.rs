@@ -7,14 +7,15 @@ use serde_json::Value;
 
 use crate::api::{ObjectKey, Pod, ReplicaSet, ReplicaSetStatus, ResourceVersion, Selector, Status};
 use crate::live::{LiveReader, Manager};
-use crate::writes::{PodControl, Precondition, ReplicaSetControl, WriteError, WrittenPod};
+use crate::writes::{PodControl, ReplicaSetControl, WriteError, WrittenPod};
 
 /// One recorded write or live read.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::controller) enum Write {
     Create(String),
     Delete(String),
-    DeleteQuietly(String, Precondition),
+    /// The pod, and whether it must have its version.
+    DeleteQuietly(String, bool),
     Patch(String, Value),
     GetReplicaSet(String),
     GetVersions,
@@ -203,9 +204,9 @@ impl PodControl for FakeWrites {
         &self,
         _rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError> {
-        let version = precondition.version_of(pod).map(ToString::to_string);
+        let version = version.map(ToString::to_string);
         self.lock().delete_versions.push(version);
         let write = Write::Delete(pod.key.name.to_string());
         let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
@@ -216,9 +217,10 @@ impl PodControl for FakeWrites {
         &self,
         _rs: &ReplicaSet,
         pod: &Pod,
-        precondition: Precondition,
+        version: Option<&ResourceVersion>,
     ) -> Result<(), WriteError> {
-        let write = Write::DeleteQuietly(pod.key.name.to_string(), precondition);
+        let is_same = version == Some(&pod.resource_version);
+        let write = Write::DeleteQuietly(pod.key.name.to_string(), is_same);
         let response = self.call(write, &pod.key.name, |state| &mut state.on_delete);
         response.unwrap_or(Ok(()))
     }

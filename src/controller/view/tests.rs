@@ -32,7 +32,12 @@ fn related(fixture: &Fixture, rs: &ReplicaSet) -> Vec<String> {
     use super::Siblings;
     use crate::controller::decide::deletion_order::RelatedPods;
     let selector = rs.selector.as_ref().expect("a valid selector");
-    let siblings = Siblings::of(&REPLICA_SET, &fixture.cache, rs, selector);
+    let siblings = Siblings {
+        kind: &REPLICA_SET,
+        cache: &fixture.cache,
+        rs,
+        selector,
+    };
     let pods = siblings.related_pods();
     let mut names: Vec<String> = pods.iter().map(|pod| pod.key.name.to_string()).collect();
     names.sort();

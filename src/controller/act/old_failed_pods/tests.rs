@@ -14,7 +14,7 @@ use crate::controller::testing::{
     replica_set_json, seconds_ago,
 };
 use crate::telemetry::metrics::controller::WriteOutcome;
-use crate::writes::{Precondition, WriteError};
+use crate::writes::WriteError;
 
 /// A ReplicaSet that keeps one Failed pod.
 fn keeps_one(replicas: i32) -> ReplicaSet {
@@ -47,7 +47,7 @@ fn with_failed(n: i64) -> (Fixture, ReplicaSet) {
 /// Takes the names of the deleted old Failed pods; each delete must name the version.
 fn discarded(fixture: &Fixture) -> Vec<String> {
     let name = |write: Write| match write {
-        Write::DeleteQuietly(name, Precondition::SameVersion) => Some(name),
+        Write::DeleteQuietly(name, true) => Some(name),
         Write::UpdateStatus(_) => None,
         other => panic!("{other:?}"),
     };
