@@ -37,13 +37,19 @@ impl Core {
     }
 
     /// Enqueues `rs` after a change of it or of its pods that the cache shows already. `observe`
-    /// updates the record of `rs` first. The key has high priority if pods must be created or
-    /// deleted, or if the status hides a loss; otherwise it waits until the status may be written.
+    /// updates the record of `rs` first. The key has high priority if `is_first`, if pods must be
+    /// created or deleted, or if the status hides a loss; otherwise it waits until the status may
+    /// be written.
     ///
     /// INVARIANT: a loss that the tallies cannot show, because it depends on the time or on pods to
     /// adopt or release, is never delayed. The sync finds it, and defers the status if there is no
     /// loss.
-    pub(super) fn observe_and_enqueue(&self, rs: &ReplicaSet, observe: impl FnOnce(&mut Memory)) {
+    pub(super) fn observe_and_enqueue(
+        &self,
+        rs: &ReplicaSet,
+        is_first: bool,
+        observe: impl FnOnce(&mut Memory),
+    ) {
         let owned = self.cache.tally_of_pods_owned_by(&self.owner_key(rs));
         let counts = rs.selector.as_ref().ok();
         let counts = counts.and_then(|selector| self.count(rs, selector, &owned));
@@ -57,39 +63,20 @@ impl Core {
             plan => plan,
         };
         let (has_synced, now) = (self.cache.has_synced(), self.clock.now());
-        self.enqueue_with(rs, |memory| {
+        let place = |memory: &mut Memory| {
             observe(memory);
             let is_urgent = is_loss || may_act(memory, rs, plan, now);
             let delay = memory.next_status.filter(|_| can_wait);
             let delay = delay.map(|at| at.saturating_duration_since(now));
             match delay {
+                _ if is_first => (Priority::High, Duration::ZERO),
                 // The first list may still bring more pods. `enqueue_all` finds the work
                 // afterwards.
                 _ if !has_synced => (Priority::Low, Duration::ZERO),
                 _ if is_urgent => (Priority::High, Duration::ZERO),
                 delay => (Priority::Low, delay.unwrap_or_default()),
             }
-        });
-    }
-
-    /// Enqueues the key of `rs` before all keys that can wait. `observe` updates the record of `rs`
-    /// first.
-    pub(super) fn observe_and_enqueue_first(
-        &self,
-        rs: &ReplicaSet,
-        observe: impl FnOnce(&mut Memory),
-    ) {
-        self.enqueue_with(rs, |memory| {
-            observe(memory);
-            (Priority::High, Duration::ZERO)
-        });
-    }
-
-    fn enqueue_with(
-        &self,
-        rs: &ReplicaSet,
-        place: impl FnOnce(&mut Memory) -> (Priority, Duration),
-    ) {
+        };
         if self.memories.is_standby() {
             self.memories.get(rs, place);
             return;

@@ -98,7 +98,7 @@ impl ReplicaSetController {
             // An update without a relevant change still enqueues: a periodic resync repairs missed
             // events this way, and a written status may hide a change that came before the cache
             // showed it.
-            self.observe_and_enqueue(new, |_| {});
+            self.observe_and_enqueue(new, false, |_| {});
         }
     }
 
@@ -131,7 +131,7 @@ impl ReplicaSetController {
             return;
         };
         let shown = self.cache.pods_resource_version();
-        self.observe_and_enqueue(&rs, |memory| {
+        self.observe_and_enqueue(&rs, false, |memory| {
             if pod.is_terminating() {
                 // After a restart of the daemon the first event of a pod may show it terminating. A
                 // deletion event does not prove that the pod was created: an earlier pod may have
@@ -170,7 +170,7 @@ impl ReplicaSetController {
             // The deletion counts from its start, because a pod may take long to terminate.
             if let Some(rs) = self.controller_of(new) {
                 let shown = self.cache.pods_resource_version();
-                self.observe_and_enqueue(&rs, |memory| {
+                self.observe_and_enqueue(&rs, false, |memory| {
                     if controller_changed {
                         memory.own_writes.creation_seen(&new.key.name);
                     }
@@ -188,7 +188,7 @@ impl ReplicaSetController {
         }
         if controller_changed && let Some(rs) = self.controller_of(old) {
             // The event of its final deletion will no longer name this controller.
-            self.observe_and_enqueue_first(&rs, |memory| memory.own_writes.deletion_seen(&old.uid));
+            self.observe_and_enqueue(&rs, true, |it| it.own_writes.deletion_seen(&old.uid));
         }
         if let Some(rs) = self.controller_of(new) {
             let mut failures = None;
@@ -205,11 +205,7 @@ impl ReplicaSetController {
                     failures = self.note_failure(memory, &rs, old, new);
                 }
             };
-            if affects_others {
-                self.observe_and_enqueue_first(&rs, observe);
-            } else {
-                self.observe_and_enqueue(&rs, observe);
-            }
+            self.observe_and_enqueue(&rs, affects_others, observe);
             if let Some(failures) = failures {
                 warn_of_failures(self.kind, &rs, new, failures);
             }
@@ -230,7 +226,7 @@ impl ReplicaSetController {
         let shown = self.cache.pods_resource_version();
         let observe = |memory: &mut Memory| self.observe_deletion(memory, pod, &shown);
         if let Some(rs) = self.controller_of(pod) {
-            self.observe_and_enqueue(&rs, observe);
+            self.observe_and_enqueue(&rs, false, observe);
         } else if pod.controller.is_none() {
             // DIFFERS: upstream handles no orphan that is gone. It may have been adopted, and then
             // deleted, since its last event: a relist shows only the deletion. Match it to its
@@ -239,9 +235,9 @@ impl ReplicaSetController {
                 let expects = |memory: &mut Memory| memory.own_writes.expects_deletion(&pod.uid);
                 let selects = |selector: &Selector| selector.matches(&pod.labels);
                 if self.memories.get(&rs, expects) == Some(true) {
-                    self.observe_and_enqueue(&rs, observe);
+                    self.observe_and_enqueue(&rs, false, observe);
                 } else if rs.selector.as_ref().is_ok_and(selects) {
-                    self.observe_and_enqueue(&rs, |_| {});
+                    self.observe_and_enqueue(&rs, false, |_| {});
                 }
             }
         }
