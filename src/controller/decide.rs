@@ -13,9 +13,9 @@ use jiff::Timestamp;
 
 use self::deletion_order::{DeletionContext, DeletionOrder, RelatedPods, pods_to_delete};
 use self::optional::{Effects, reads_failed_pods, respects_marks};
-use self::plan::{BURST_REPLICAS, Next, Plan, plan};
+use self::plan::{Next, Plan, plan};
 use self::status::{Availability, Counts};
-use crate::api::{ArcStr, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
+use crate::api::{ArcStr, Pod, Policy, ReplicaSet, Selector, Uid};
 use crate::controller::memory::RecordView;
 use crate::stdx::HashSet;
 
@@ -28,18 +28,6 @@ pub struct Rules {
     pub uses_deletion_cost: bool,
     pub counts_terminating: bool,
     pub policy: Policy,
-}
-
-impl Rules {
-    /// The settings of a daemon with default flags, unless the status of `rs` shows others.
-    pub fn by_default(kind: &WorkloadKind, rs: &ReplicaSet) -> Self {
-        Self {
-            burst_replicas: BURST_REPLICAS,
-            uses_deletion_cost: true,
-            counts_terminating: kind.has_terminating_replicas,
-            policy: Policy::of(&rs.opt_ins, &optional::flags_of(rs)),
-        }
-    }
 }
 
 /// Everything that a sync decides from, captured once.
@@ -94,7 +82,6 @@ impl Step {
         self.may == May::Act && self.plan != Plan::Nothing
     }
 
-    /// True if the ReplicaSet has what its spec asks for.
     pub fn has_converged(&self) -> bool {
         self.may == May::Act && self.plan == Plan::Nothing && self.effects.allow_convergence()
     }

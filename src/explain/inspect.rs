@@ -11,6 +11,7 @@ use crate::cache::Cache;
 use crate::controller::decide::Rules;
 use crate::controller::decide::deletion_order::{NodeCounts, RelatedPods};
 use crate::controller::decide::optional::{counts_all_pods, is_own};
+use crate::controller::decide::plan::BURST_REPLICAS;
 use crate::controller::memory::history::{LastError, LastSync};
 use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
@@ -35,6 +36,22 @@ pub struct ReplicaSetFacts {
     /// The record of a running daemon; `None` without one.
     pub memory: Option<RecordFacts>,
     pub replica_set: Arc<ReplicaSet>,
+}
+
+impl Rules {
+    /// The settings of a daemon with default flags, unless the status of `rs` shows others.
+    pub fn by_default(kind: &WorkloadKind, rs: &ReplicaSet) -> Self {
+        let flags = Policy {
+            scale_down_protection: rs.status.conditions.iter().any(is_own),
+            ..Policy::default()
+        };
+        Self {
+            burst_replicas: BURST_REPLICAS,
+            uses_deletion_cost: true,
+            counts_terminating: kind.has_terminating_replicas,
+            policy: Policy::of(&rs.opt_ins, &flags),
+        }
+    }
 }
 
 impl ReplicaSetFacts {

@@ -88,9 +88,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes `status` as the status of `rs`. Returns the resulting ReplicaSet.
-    /// Blocks for at most three requests: an update, and after a failure a read and one more
-    /// update. If `rs` is not complete, a read precedes them.
+    /// Returns the resulting ReplicaSet. Blocks for at most three requests: an update, and after a
+    /// failure a read and one more update. If `rs` is not complete, a read precedes them.
     fn update_replica_set_status(
         &self,
         rs: &Arc<ReplicaSet>,

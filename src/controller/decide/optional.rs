@@ -18,7 +18,7 @@ pub use self::order::prefer;
 pub use self::protection::Marks;
 /// True for a condition that only an opt-in sets, and removes.
 pub use self::protection::is_block as is_own;
-use self::protection::{Block, is_block, show_block};
+use self::protection::{Block, show_block};
 use super::plan::{Next, Plan};
 use super::status::Failure;
 use crate::api::policy::Preference;
@@ -139,12 +139,4 @@ pub fn respects_marks(policy: &Policy) -> bool {
 /// True if a scale-down counts the pods of all owners on each node.
 pub fn counts_all_pods(policy: &Policy) -> bool {
     policy.scale_down_order.includes(Preference::Consolidate)
-}
-
-/// The daemon's flags as far as the status of `rs` reveals them; for `explain` without a daemon.
-pub fn flags_of(rs: &ReplicaSet) -> Policy {
-    Policy {
-        scale_down_protection: rs.status.conditions.iter().any(is_block),
-        ..Policy::default()
-    }
 }

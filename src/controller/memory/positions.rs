@@ -130,7 +130,6 @@ impl Positions {
         self.written.as_ref().map(|written| &written.versions)
     }
 
-    /// The cache that lacks an own write at these positions; the pod cache if both do.
     pub fn lagging(&self, cached: &Versions) -> Option<Resource> {
         cached.lagging(self.written()?)
     }
@@ -196,7 +195,6 @@ impl Positions {
         delay
     }
 
-    /// True if no wait remains.
     pub fn are_over(&self, now: Instant) -> bool {
         let spec = self.spec.as_ref().map(|(_, spec)| spec);
         let mut waits = spec.into_iter().chain(&self.loss);
