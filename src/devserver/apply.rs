@@ -4,12 +4,12 @@
 //! A field is a path of tokens in upstream's notation: `f:NAME` for a member, `k:{"name":"c"}` for
 //! an entry of a keyed list, `v:"x"` for a value of a set, and `.` for the entry itself.
 //!
-//! DIFFERS: the server tracks managers from an object's first apply on, not from its creation. An
-//! update takes over the applied fields that it changes; its other changes have no manager. Lists
-//! merge by the rules of the strategic merge patch.
+//! DIFFERS: the server tracks managers from an object's first apply on, not from its creation: what
+//! was set before then belongs to the manager `before-first-apply`. An update takes over applied
+//! fields that it changes; its other changes have no manager. Lists merge by the rules of the
+//! strategic merge patch.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -49,9 +49,13 @@ pub(crate) fn apply(
     set_default(map_of(&mut config, "metadata"), "name", name);
     check(params, &config)?;
     strip_kind(&mut config);
-    let fields = fields_of(resource, &config);
+    map_of(&mut config, "metadata").remove("managedFields");
+    let mut fields = fields_of(resource, &config);
+    fields.retain(|path, _| is_of(params.part, path));
+    let names: BTreeSet<Path> = fields.keys().cloned().collect();
+    let own_entry = || entry(resource, params.part, params.manager, "Apply", &names);
     let Ok(object) = state.current(resource, params.key) else {
-        let managers = Some(vec![own_entry(params, &fields)]);
+        let managers = Some(vec![own_entry()]);
         return Ok(Applied {
             object: create_managed(state, resource, params.namespace, config, managers)?,
             is_new: true,
@@ -59,34 +63,48 @@ pub(crate) fn apply(
     };
     let mut live = object.value();
     let mut managers = entries(&live, "/metadata/managedFields").to_vec();
-    let conflicts = conflicts(params, &managers, &live, &config, &fields);
+    let of_live = fields_of(resource, &live);
+    let client_side: Option<Value> = serde_json::from_str(text(&live, LAST_APPLIED)).ok();
+    if managers.is_empty() && client_side.is_none() {
+        let all = of_live.keys().cloned().collect();
+        managers.push(entry(resource, Part::Main, FIRST_MANAGER, "Update", &all));
+    }
+    let conflicts = conflicts(params, &managers, &of_live, &fields);
     if !conflicts.is_empty() && !params.force {
         return Err(conflict_error(&conflicts));
     }
     let taken: BTreeSet<Path> = conflicts.into_iter().map(|(_, path)| path).collect();
+    let is_migrated = managers.is_empty() && params.manager == "kubectl";
     let own = managers.iter().position(|manager| is_own(params, manager));
     let old = own.map(|at| managers.remove(at));
     managers.retain_mut(|manager| remove_fields(manager, &taken));
-    let before = old.as_ref().map(|old| from_tree(&old["fieldsV1"]));
-    let before = before.unwrap_or_default();
-    let others: BTreeSet<Path> = managers
-        .iter()
-        .flat_map(|other| from_tree(&other["fieldsV1"]))
-        .collect();
+    let before = match (&old, client_side.filter(|_| is_migrated)) {
+        (Some(old), _) => from_tree(&old["fieldsV1"]),
+        // kubectl, too, takes over what it applied on its own side.
+        (None, Some(config)) => fields_of(resource, &config).into_keys().collect(),
+        _ => BTreeSet::new(),
+    };
+    let others = managers.iter();
+    let others: BTreeSet<Path> = others.flat_map(|it| from_tree(&it["fieldsV1"])).collect();
     // Fields taken over by force have left their managers above; fields that this manager no longer
-    // applies are removed unless another manager owns them.
-    let dropped = before.difference(&fields);
-    let unmanaged = dropped.filter(|path| !others.contains(*path));
-    remove_all(&mut live, unmanaged.map(Vec::as_slice));
-    clear_atomic(&mut live, &config);
-    if let Some(metadata) = config["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
+    // applies are removed unless another manager owns them. A merge would not replace a whole map.
+    // What is no field of its own now has members of others.
+    let kept = |path: &&Path| names.contains(*path) || others.contains(*path);
+    let dropped = before
+        .iter()
+        .filter(|it| !kept(it) && of_live.contains_key(*it));
+    let is_map = |value: &Value| value.as_object().is_some_and(|it| !it.is_empty());
+    let whole = fields.iter().filter(|(_, value)| is_map(value));
+    let removed = dropped
+        .chain(whole.map(|(path, _)| path))
+        .cloned()
+        .collect();
+    remove("", &mut live, &Path::new(), resource.is_custom(), &removed);
     merge(resource, &mut live, &config)?;
-    if !fields.is_empty() {
+    if !names.is_empty() {
         // Applying the same fields again keeps the entry's time, so the object stays unchanged.
-        let unchanged = old.filter(|_| before == fields);
-        let entry = unchanged.unwrap_or_else(|| own_entry(params, &fields));
+        let unchanged = old.filter(|_| before == names);
+        let entry = unchanged.unwrap_or_else(own_entry);
         managers.insert(own.unwrap_or(managers.len()).min(managers.len()), entry);
     }
     let managers = Some(managers);
@@ -128,30 +146,16 @@ pub(crate) fn managers_after(
     if managers.is_empty() {
         return None;
     }
-    let mut all = fields_of(resource, new);
-    all.extend(
-        managers
-            .iter()
-            .flat_map(|entry| from_tree(&entry["fieldsV1"])),
-    );
-    let in_part = |path: &Path| match path.first().map_or("", String::as_str) {
-        "f:status" => part == Part::Status,
-        "f:metadata" => true,
-        _ => part != Part::Status,
-    };
-    let (old, new) = (Reader::new(old), Reader::new(new));
-    let changed: BTreeSet<Path> = all
-        .into_iter()
-        .filter(|path| in_part(path) && old.value_at(path) != new.value_at(path))
-        .collect();
+    let (old, new) = (fields_of(resource, old), fields_of(resource, new));
+    let changed = old.keys().chain(new.keys());
+    let changed = changed.filter(|path| is_of(part, path) && old.get(*path) != new.get(*path));
+    let changed: BTreeSet<Path> = changed.cloned().collect();
     if changed.is_empty() {
         return None;
     }
     managers.retain_mut(|entry| remove_fields(entry, &changed));
-    let mut set: BTreeSet<Path> = changed
-        .into_iter()
-        .filter(|path| new.value_at(path).is_some())
-        .collect();
+    let set = changed.into_iter().filter(|path| new.contains_key(path));
+    let mut set: BTreeSet<Path> = set.collect();
     let is_own = |entry: &Value| {
         text(entry, "/manager") == manager
             && text(entry, "/operation") == "Update"
@@ -198,27 +202,23 @@ fn check(params: &ApplyParams<'_>, config: &Value) -> Result<(), StatusError> {
     })
 }
 
-/// The fields that `config` would change and another manager owns, with that manager.
+/// The applied fields that another manager owns with another value, with that manager.
 fn conflicts(
     params: &ApplyParams<'_>,
     managers: &[Value],
-    live: &Value,
-    config: &Value,
-    fields: &BTreeSet<Path>,
+    live: &Fields<'_>,
+    fields: &Fields<'_>,
 ) -> Vec<(String, Path)> {
     let mut conflicts = Vec::new();
-    let (live, config) = (Reader::new(live), Reader::new(config));
     for manager in managers.iter().filter(|manager| !is_own(params, manager)) {
-        let others = from_tree(&manager["fieldsV1"]);
-        for path in others.intersection(fields) {
-            if live.value_at(path) != config.value_at(path) {
-                let mut name = json!(text(manager, "/manager")).to_string();
-                if text(manager, "/operation") == "Update" {
-                    name.push_str(" using ");
-                    name.push_str(text(manager, "/apiVersion"));
-                }
-                conflicts.push((name, path.clone()));
+        let others = from_tree(&manager["fieldsV1"]).into_iter();
+        for path in others.filter(|it| fields.contains_key(it) && live.get(it) != fields.get(it)) {
+            let mut name = json!(text(manager, "/manager")).to_string();
+            if text(manager, "/operation") == "Update" {
+                name.push_str(" using ");
+                name.push_str(text(manager, "/apiVersion"));
             }
+            conflicts.push((name, path));
         }
     }
     conflicts
@@ -256,16 +256,6 @@ fn subresource(part: Part) -> &'static str {
     if part == Part::Status { "status" } else { "" }
 }
 
-fn own_entry(params: &ApplyParams<'_>, fields: &BTreeSet<Path>) -> Value {
-    entry(
-        params.resource,
-        params.part,
-        params.manager,
-        "Apply",
-        fields,
-    )
-}
-
 /// An entry of `managedFields`.
 fn entry(
     resource: Resource,
@@ -295,17 +285,18 @@ fn remove_fields(manager: &mut Value, taken: &BTreeSet<Path>) -> bool {
     !kept.is_empty()
 }
 
-/// Label selectors are atomic (`x-kubernetes-map-type`): a merge would combine old and new labels.
-fn clear_atomic(live: &mut Value, config: &Value) {
-    if config.pointer("/spec/selector").is_some()
-        && let Some(spec) = live["spec"].as_object_mut()
-    {
-        spec.insert("selector".to_owned(), Value::Object(Map::new()));
-    }
-}
-
 /// One field.
 type Path = Vec<String>;
+
+/// Fields with their values; that of the token `.` is `null`.
+type Fields<'a> = BTreeMap<Path, &'a Value>;
+
+/// The manager of all that was set before the first apply, as upstream names it.
+const FIRST_MANAGER: &str = "before-first-apply";
+
+/// The object that `kubectl apply` sent last.
+const LAST_APPLIED: &str =
+    "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
 /// Maps that count as one value.
 const ATOMIC_MAPS: [&str; 2] = ["selector", "nodeSelector"];
@@ -314,69 +305,109 @@ const ATOMIC_MAPS: [&str; 2] = ["selector", "nodeSelector"];
 const UNMANAGED: &str = "name namespace uid resourceVersion generation creationTimestamp \
      deletionTimestamp managedFields selfLink";
 
-/// How a list with these entries is merged.
-type MergeOf = fn(&str, &[Value]) -> ListMerge;
-
-/// The fields that `object` sets. Only its schema could say how lists of a custom resource are
-/// merged, so they are replaced.
-fn fields_of(resource: Resource, object: &Value) -> BTreeSet<Path> {
-    let merge_of: MergeOf = if resource.is_custom() {
-        |_, _| ListMerge::Replace
-    } else {
-        list_merge
-    };
-    let mut fields = BTreeSet::new();
-    for (name, value) in members(object, "") {
-        if name == "kind" || name == "apiVersion" {
-            continue;
-        }
-        let path = vec![format!("f:{name}")];
-        if name != "metadata" {
-            collect(name, value, &path, merge_of, &mut fields);
-            continue;
-        }
-        for (name, value) in members(value, "") {
-            if !UNMANAGED.split(' ').any(|it| it == name) {
-                let path = [path.as_slice(), &[format!("f:{name}")]].concat();
-                collect(name, value, &path, list_merge, &mut fields);
-            }
-        }
+/// True for a field that a write of `part` changes.
+fn is_of(part: Part, path: &[String]) -> bool {
+    match path[0].as_str() {
+        "f:status" => part == Part::Status,
+        "f:metadata" => true,
+        _ => part != Part::Status,
     }
+}
+
+/// The fields that `object` sets.
+fn fields_of(resource: Resource, object: &Value) -> Fields<'_> {
+    let mut fields = Fields::new();
+    collect("", object, &Path::new(), resource.is_custom(), &mut fields);
+    fields.retain(|path, _| {
+        let mut names = path.iter().filter_map(|token| token.strip_prefix("f:"));
+        match names.next() {
+            Some("metadata") => names
+                .next()
+                .is_some_and(|name| UNMANAGED.split(' ').all(|it| it != name)),
+            first => !matches!(first, None | Some("kind" | "apiVersion")),
+        }
+    });
     fields
 }
 
-fn collect(name: &str, value: &Value, path: &Path, merge_of: MergeOf, fields: &mut BTreeSet<Path>) {
-    let deeper = |token: String| [path.as_slice(), &[token]].concat();
-    match value {
-        Value::Object(map) if !map.is_empty() && !ATOMIC_MAPS.contains(&name) => {
+fn collect<'a>(
+    name: &str,
+    value: &'a Value,
+    path: &Path,
+    is_custom: bool,
+    fields: &mut Fields<'a>,
+) {
+    match (value, merge_of(name, value, path, is_custom)) {
+        (Value::Object(map), _) if !map.is_empty() && (is_custom || !is_atomic(name)) => {
             for (name, value) in map {
-                collect(name, value, &deeper(format!("f:{name}")), merge_of, fields);
+                let path = deeper(path, format!("f:{name}"));
+                collect(name, value, &path, is_custom, fields);
             }
         }
-        Value::Array(entries) if !entries.is_empty() => match merge_of(name, entries) {
-            // An atomic list is a single field.
-            ListMerge::Replace => {
-                fields.insert(path.clone());
-            }
-            ListMerge::AsSet => {
-                fields.extend(entries.iter().map(|entry| deeper(format!("v:{entry}"))));
-            }
-            ListMerge::ByKey(key) => {
-                for entry in entries {
-                    let id = json!({key: entry[key]});
-                    let path = deeper(format!("k:{id}"));
-                    fields.insert([path.as_slice(), &[".".to_owned()]].concat());
-                    for (name, value) in members(entry, "") {
-                        let path = [path.as_slice(), &[format!("f:{name}")]].concat();
-                        collect(name, value, &path, merge_of, fields);
-                    }
+        (Value::Array(entries), merge) if !entries.is_empty() && merge != ListMerge::Replace => {
+            for entry in entries {
+                let path = deeper(path, token_of(merge, entry));
+                if merge == ListMerge::AsSet {
+                    fields.insert(path, entry);
+                } else {
+                    fields.insert(deeper(&path, ".".to_owned()), &Value::Null);
+                    collect("", entry, &path, is_custom, fields);
                 }
             }
-        },
+        }
         _ => {
-            fields.insert(path.clone());
+            fields.insert(path.clone(), value);
         }
     }
+}
+
+/// Removes fields from `value`, and lists that become empty.
+fn remove(name: &str, value: &mut Value, path: &Path, is_custom: bool, removed: &BTreeSet<Path>) {
+    let merge = merge_of(name, value, path, is_custom);
+    match value {
+        Value::Object(map) => map.retain(|name, value| {
+            let path = deeper(path, format!("f:{name}"));
+            let was_empty = *value == json!([]);
+            remove(name, value, &path, is_custom, removed);
+            !removed.contains(&path) && (was_empty || *value != json!([]))
+        }),
+        Value::Array(entries) if merge != ListMerge::Replace => entries.retain_mut(|entry| {
+            let path = deeper(path, token_of(merge, entry));
+            remove("", entry, &path, is_custom, removed);
+            !removed.contains(&path) && !removed.contains(&deeper(&path, ".".to_owned()))
+        }),
+        _ => {}
+    }
+}
+
+fn deeper(path: &[String], token: String) -> Path {
+    [path, &[token]].concat()
+}
+
+fn is_atomic(name: &str) -> bool {
+    ATOMIC_MAPS.contains(&name)
+}
+
+/// How a list is merged. Only its schema could say so for the lists of a custom resource, so they
+/// are replaced.
+fn merge_of(name: &str, list: &Value, path: &[String], is_custom: bool) -> ListMerge {
+    let is_of_metadata = path.first().is_some_and(|first| first == "f:metadata");
+    match list {
+        Value::Array(entries) if !is_custom || is_of_metadata => list_merge(name, entries),
+        _ => ListMerge::Replace,
+    }
+}
+
+/// The token of a list's entry. Ports are told apart by their protocol, too.
+fn token_of(merge: ListMerge, entry: &Value) -> String {
+    let ListMerge::ByKey(key) = merge else {
+        return format!("v:{entry}");
+    };
+    let mut id = json!({key: entry[key]});
+    if matches!(key, "containerPort" | "port") {
+        id["protocol"] = entry.get("protocol").unwrap_or(&json!("TCP")).clone();
+    }
+    format!("k:{id}")
 }
 
 /// Encodes a field set as `fieldsV1`.
@@ -434,161 +465,11 @@ fn text_of(path: &Path) -> String {
     text
 }
 
-/// Reads the values at many paths of an object, without a scan of each list per path.
-#[derive(Debug)]
-struct Reader<'a> {
-    object: &'a Value,
-    /// By list, on first use.
-    lists: RefCell<HashMap<*const Value, Positions>>,
-}
-
-/// The positions of a list's entries, by their form and the text of their identity.
-#[derive(Debug, Default)]
-struct Positions(HashMap<Form, HashMap<String, usize>>);
-
-/// The identity of list entries: the names of a key's members, or the whole value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Form {
-    Key(Vec<String>),
-    Whole,
-}
-
-impl<'a> Reader<'a> {
-    fn new(object: &'a Value) -> Self {
-        Self {
-            object,
-            lists: RefCell::default(),
-        }
-    }
-
-    /// The object's value at `path`.
-    fn value_at(&self, path: &[String]) -> Option<&'a Value> {
-        let mut value = self.object;
-        for token in path {
-            value = match token.split_once(':') {
-                Some(("f", name)) => value.get(name)?,
-                Some(_) => {
-                    let mut lists = self.lists.borrow_mut();
-                    let positions = lists.entry(std::ptr::from_ref(value)).or_default();
-                    &value.as_array()?[positions.find(value, token)?]
-                }
-                // The token `.`: the entry itself exists.
-                None => return Some(&Value::Null),
-            };
-        }
-        Some(value)
-    }
-}
-
-impl Positions {
-    /// The position in `list` of the entry that a token names.
-    fn find(&mut self, list: &Value, token: &str) -> Option<usize> {
-        let (form, text) = read_token(token)?;
-        let positions = self.0.entry(form);
-        let positions = positions.or_insert_with_key(|form| positions_of(list, form));
-        positions.get(&text).copied()
-    }
-}
-
-/// Parses a `k:` or `v:` token into the form that [`positions_of`] uses.
-fn read_token(token: &str) -> Option<(Form, String)> {
-    let (kind, text) = token.split_once(':')?;
-    let wanted: Value = serde_json::from_str(text).ok()?;
-    let form = match (kind, &wanted) {
-        ("k", Value::Object(key)) => Form::Key(key.keys().cloned().collect()),
-        _ => Form::Whole,
-    };
-    Some((form, wanted.to_string()))
-}
-
-/// The positions of a list's entries; duplicates map to the first.
-fn positions_of(list: &Value, form: &Form) -> HashMap<String, usize> {
-    let mut positions = HashMap::new();
-    for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
-        let text = match form {
-            Form::Whole => Some(entry.to_string()),
-            Form::Key(names) => {
-                let members = names
-                    .iter()
-                    .map(|name| Some((name.clone(), entry.get(name)?.clone())));
-                let key: Option<Map<String, Value>> = members.collect();
-                key.map(|key| Value::Object(key).to_string())
-            }
-        };
-        if let Some(text) = text {
-            positions.entry(text).or_insert(at);
-        }
-    }
-    positions
-}
-
-/// Removes the values at `paths` from `object`. Removes a list that becomes empty, too.
-fn remove_all<'a>(object: &mut Value, paths: impl Iterator<Item = &'a [String]>) {
-    let mut inner: BTreeMap<&str, Vec<&[String]>> = BTreeMap::new();
-    let mut whole: BTreeSet<&str> = BTreeSet::new();
-    for path in paths {
-        let Some((token, rest)) = path.split_first() else {
-            continue;
-        };
-        if rest.is_empty() || rest == ["."] {
-            whole.insert(token);
-        } else {
-            inner.entry(token).or_default().push(rest);
-        }
-    }
-    inner.retain(|token, _| !whole.contains(token));
-    match object {
-        Value::Object(map) => {
-            let name_of = |token: &'a str| token.strip_prefix("f:");
-            for name in whole.into_iter().filter_map(name_of) {
-                map.remove(name);
-            }
-            for (token, rests) in inner {
-                if let Some(name) = name_of(token)
-                    && let Some(value) = map.get_mut(name)
-                {
-                    remove_all(value, rests.into_iter());
-                    if value.as_array().is_some_and(Vec::is_empty) {
-                        map.remove(name);
-                    }
-                }
-            }
-        }
-        Value::Array(_) => remove_from_list(object, &whole, inner),
-        _ => {}
-    }
-}
-
-fn remove_from_list(
-    list: &mut Value,
-    whole: &BTreeSet<&str>,
-    inner: BTreeMap<&str, Vec<&[String]>>,
-) {
-    let mut positions = Positions::default();
-    let mut position = |token: &str| positions.find(list, token);
-    let removed: BTreeSet<usize> = whole.iter().filter_map(|token| position(token)).collect();
-    let inner: Vec<(usize, Vec<&[String]>)> = inner
-        .into_iter()
-        .filter_map(|(token, rests)| Some((position(token)?, rests)))
-        .collect();
-    let Some(entries) = list.as_array_mut() else {
-        return;
-    };
-    for (at, rests) in inner {
-        remove_all(&mut entries[at], rests.into_iter());
-    }
-    let mut at = 0;
-    entries.retain(|_| {
-        at += 1;
-        !removed.contains(&(at - 1))
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{Reader, fields_of, from_tree, remove_all, text_of, to_tree};
+    use super::{Path, fields_of, from_tree, remove, text_of, to_tree};
     use crate::resource::Resource;
 
     #[test]
@@ -611,20 +492,17 @@ mod tests {
                 }}}},
             },
         });
-        assert_eq!(to_tree(&fields), tree);
-        assert_eq!(from_tree(&tree), fields);
-        let reader = Reader::new(&object);
-        for field in &fields {
-            assert!(reader.value_at(field).is_some(), "{field:?}");
-        }
-        let image = fields
+        let names = fields.keys().cloned().collect();
+        assert_eq!(to_tree(&names), tree);
+        assert_eq!(from_tree(&tree), names);
+        let image = names
             .iter()
             .map(text_of)
             .find(|text| text.ends_with("image"));
         let expected = ".spec.template.spec.containers[name=\"c\"].image";
         assert_eq!(image.as_deref(), Some(expected));
         let mut remaining = object.clone();
-        remove_all(&mut remaining, fields.iter().map(Vec::as_slice));
+        remove("", &mut remaining, &Path::new(), false, &names);
         assert_eq!(remaining["metadata"], json!({"name": "web", "labels": {}}));
         assert_eq!(remaining["spec"], json!({"template": {"spec": {}}}));
     }

@@ -65,6 +65,71 @@ fn apply_removes_fields_that_no_manager_owns() {
     assert_eq!(remaining["metadata"]["labels"], json!({"ours": "1"}));
 }
 
+/// Upstream names the writer of each field; here all of them are one manager.
+#[test]
+fn an_apply_conflicts_with_what_was_written_before() {
+    let rig = Rig::new();
+    rig.create_replica_set("web", 2);
+    assert_eq!(rig.apply("fieldManager=m", &full_config(2)).0, 200);
+    rig.create_replica_set("other", 2);
+    let mut config = config(&replica_set("other", 5)["spec"]);
+    config["metadata"]["name"] = json!("other");
+    let other = WEB.replace("web", "other");
+    let apply = |query: &str| {
+        let path = format!("{other}?fieldManager=m{query}");
+        let kind = "application/apply-patch+yaml";
+        rig.send_as(kind, "PATCH", &path, &config.to_string())
+    };
+    let message = "Apply failed with 1 conflict: conflict with \"before-first-apply\" using \
+                   apps/v1: .spec.replicas";
+    check_error(&apply(""), 409, "Conflict", message);
+    let (code, forced) = apply("&force=true");
+    assert_eq!((code, &forced["spec"]["replicas"]), (200, &json!(5)));
+}
+
+/// As with kubectl, which changes its own manager's entry first.
+#[test]
+fn kubectl_goes_on_from_its_last_client_side_apply() {
+    let rig = Rig::new();
+    let mut last = full_config(2);
+    last["metadata"]["labels"] = json!({"old": "1"});
+    last["metadata"]["annotations"] = json!({});
+    let mut created = last.clone();
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    created["metadata"]["annotations"] = json!({annotation: last.to_string()});
+    assert_eq!(rig.send("POST", REPLICA_SETS, &created).0, 201);
+    let (code, applied) = rig.apply("fieldManager=kubectl", &full_config(3));
+    assert_eq!((code, &applied["spec"]["replicas"]), (200, &json!(3)));
+    let metadata = &applied["metadata"];
+    assert_eq!(metadata["labels"], Value::Null);
+    assert_eq!(metadata["annotations"][annotation], last.to_string());
+}
+
+#[test]
+fn maps_that_are_one_value_are_replaced() {
+    let rig = Rig::new();
+    let with = |selector: Value| {
+        let mut config = full_config(1);
+        config["spec"]["template"]["spec"]["nodeSelector"] = selector;
+        rig.apply("fieldManager=m", &config).1["spec"]["template"]["spec"].clone()
+    };
+    with(json!({"a": "1"}));
+    let spec = with(json!({"b": "1"}));
+    assert_eq!(spec["nodeSelector"], json!({"b": "1"}));
+}
+
+#[test]
+fn a_dropped_empty_map_keeps_what_others_added() {
+    let rig = Rig::new();
+    let mut config = full_config(1);
+    config["metadata"]["annotations"] = json!({});
+    rig.apply("fieldManager=m", &config);
+    let patch = json!({"metadata": {"annotations": {"other": "1"}}});
+    assert_eq!(rig.patch(WEB, &patch).0, 200);
+    let (_, applied) = rig.apply("fieldManager=m", &full_config(1));
+    assert_eq!(applied["metadata"]["annotations"], json!({"other": "1"}));
+}
+
 #[test]
 fn conflicts_are_reported_and_force_takes_over() {
     let rig = Rig::new();
