@@ -154,9 +154,8 @@ pub struct DevServer {
     #[cfg(any(test, feature = "faults"))]
     faults: Faults,
     store: Arc<Store>,
-    kubelet: Option<JoinHandle<()>>,
-    collector: Option<JoinHandle<()>>,
-    simulated: Option<JoinHandle<()>>,
+    /// Those of the simulated nodes and controllers.
+    threads: Vec<JoinHandle<()>>,
     /// Ends the threads of this server alone.
     own_stop: Stop,
 }
@@ -186,25 +185,23 @@ impl DevServer {
         let address = options.listen.as_str();
         let server = Server::start(address, server_options, handler, &own_stop)?;
         publish(&store, server.address());
-        let kubelet = options.kubelet;
-        let kubelet = kubelet.map(|options| kubelet::start(&store, options, &own_stop));
-        let kubelet = kubelet.transpose()?;
-        let collects = options.garbage_collection;
-        let collector = collects.then(|| garbage::start(&store, &own_stop));
-        let collector = collector.transpose()?;
-        let simulates =
-            simulated::names().any(|name| options.controllers.iter().any(|it| it == name));
-        let simulated =
-            simulates.then(|| simulated::start(&store, &options.controllers, &own_stop));
-        let simulated = simulated.transpose()?;
+        let mut threads = Vec::new();
+        if let Some(options) = options.kubelet {
+            threads.push(kubelet::start(&store, options, &own_stop)?);
+        }
+        if options.garbage_collection {
+            threads.push(garbage::start(&store, &own_stop)?);
+        }
+        if simulated::names().any(|name| options.controllers.iter().any(|it| it == name)) {
+            let names = &options.controllers;
+            threads.push(simulated::start(&store, names, &own_stop)?);
+        }
         Ok(Self {
             server,
             #[cfg(any(test, feature = "faults"))]
             faults,
             store,
-            kubelet,
-            collector,
-            simulated,
+            threads,
             own_stop,
         })
     }
@@ -296,8 +293,7 @@ impl DevServer {
         let cause = Cause::Requested("the server is stopped".to_owned());
         self.own_stop.stop(cause);
         self.server.stop();
-        let threads = [&mut self.kubelet, &mut self.collector, &mut self.simulated];
-        for thread in threads.into_iter().filter_map(Option::take) {
+        for thread in self.threads.drain(..) {
             // `thread::try_spawn` has caught a panic, logged it and given the stop signal.
             thread.join().unwrap_or_default();
         }

@@ -1,5 +1,7 @@
 //! Defaults, status and validation per kind: one dispatch, and the kinds that need a few lines.
 //! Pure functions on JSON trees without `kind` and `apiVersion`.
+//!
+//! DIFFERS: a new node gets no taint `not-ready`, because no controller here would remove it.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +17,20 @@ use crate::status_error::FieldError;
 use crate::{custom, metadata, quota, rules, schema, structural, workload};
 
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
+    for defaults in &resource.row().defaults {
+        add_missing(object, defaults);
+    }
     match resource {
         Resource::Pods => workload::set_pod_defaults(object),
         Resource::ReplicaSets => workload::set_replica_set_defaults(object),
         Resource::ReplicationControllers => workload::set_controller_defaults(object),
-        Resource::Nodes => set_node_defaults(object),
         Resource::Quotas => set_quota_defaults(object),
-        Resource::Events => set_event_defaults(object),
         Resource::Definitions => custom::set_defaults(object),
+        Resource::Plain(row) if row.is_custom => return complete_custom(resource, object),
         Resource::Plain(row) => set_plain_defaults(row, object),
         _ => {}
     }
-    if resource.is_custom() {
-        complete_custom(resource, object);
-    } else {
-        schema::set_defaults(resource, object);
-    }
+    schema::set_defaults(resource, object);
 }
 
 /// Removes what the schema of a custom resource does not have, and adds its defaults.
@@ -86,8 +86,6 @@ pub(crate) fn complete_new(resource: Resource, object: &mut Value) {
 pub(crate) fn set_first_status(resource: Resource, object: &mut Value) {
     let status = match resource {
         Resource::Pods => json!({"phase": "Pending", "qosClass": workload::qos_class(object)}),
-        Resource::ReplicaSets | Resource::ReplicationControllers => json!({"replicas": 0}),
-        Resource::Namespaces => json!({"phase": "Active"}),
         Resource::Definitions => custom::status(object),
         resource => match &resource.row().first_status {
             Some(status) => status.clone(),
@@ -229,18 +227,6 @@ fn validate_lease(lease: &Value) -> Option<FieldError> {
     Some(FieldError::invalid(field, bad, why))
 }
 
-fn set_event_defaults(event: &mut Value) {
-    let defaults = json!({
-        "involvedObject": {}, "source": {}, "firstTimestamp": null, "lastTimestamp": null,
-        "eventTime": null, "reportingComponent": "", "reportingInstance": "",
-    });
-    if let Some(event) = event.as_object_mut() {
-        for (name, value) in members(&defaults, "") {
-            set_default(event, name, value.clone());
-        }
-    }
-}
-
 /// An event must be in the namespace of its object, or in `default` if the object has none.
 fn validate_event(event: &Value) -> Option<FieldError> {
     let about = text(event, "/involvedObject/namespace");
@@ -248,24 +234,6 @@ fn validate_event(event: &Value) -> Option<FieldError> {
     let why = "does not match event.namespace";
     let is_right = about == own || (about.is_empty() && own == "default");
     (!is_right).then(|| FieldError::invalid("involvedObject.namespace", about, why))
-}
-
-/// Sets the status fields of a node that are not pointers in the API server's types.
-///
-/// DIFFERS: a new node gets no taint `not-ready`, because no controller here would remove it.
-fn set_node_defaults(node: &mut Value) {
-    map_of(node, "spec");
-    let status = map_of(node, "status");
-    let endpoint = json!({"kubeletEndpoint": {"Port": 0}});
-    set_default(status, "daemonEndpoints", endpoint);
-    let names = "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion \
-                 kubeletVersion kubeProxyVersion operatingSystem architecture";
-    let info = status.entry("nodeInfo").or_insert_with(|| json!({}));
-    if let Some(info) = info.as_object_mut() {
-        for name in names.split_whitespace() {
-            set_default(info, name, "");
-        }
-    }
 }
 
 /// Converts quantities that are numbers into text.
@@ -280,25 +248,24 @@ fn set_quota_defaults(quota: &mut Value) {
 
 /// Adds the members that an object lacks which the server only stores.
 fn set_plain_defaults(row: &Row, object: &mut Value) {
-    let counts = ["/spec/completions", "/spec/parallelism"];
-    if row.kind == "Job" && !row.is_custom && counts.iter().all(|it| number(object, it).is_none()) {
-        map_of(object, "spec").insert("completions".to_owned(), json!(1));
-    }
-    for defaults in &row.defaults {
-        add_missing(object, defaults);
-    }
     if row.template != Template::None {
         let spec = map_of(object, "spec");
         let template = spec.entry("template").or_insert_with(|| json!({}));
         workload::set_template_defaults(template);
     }
     match row.kind.as_str() {
-        _ if row.is_custom => {}
         "CronJob" => {
             let template = object.pointer_mut("/spec/jobTemplate/spec/template");
             template
                 .map(workload::set_template_defaults)
                 .unwrap_or_default();
+        }
+        "Job" => {
+            let spec = map_of(object, "spec");
+            if spec.get("parallelism").is_none_or(Value::is_null) {
+                set_default(spec, "completions", 1);
+                set_default(spec, "parallelism", 1);
+            }
         }
         "Deployment" | "DaemonSet" | "StatefulSet" => complete_strategy(object),
         "Service" => complete_service(object),

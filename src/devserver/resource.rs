@@ -43,20 +43,27 @@ pub(crate) enum Resource {
 const TABLE: &str = r#"
 pods v1 Pod short=po all sub=status,binding,eviction,log counted
   empty=,"spec":{"containers":null},"status":{}
-replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
+replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted first={"replicas":0}
   empty=,"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}}}
   empty=,"status":{"replicas":0}
 replicationcontrollers v1 ReplicationController short=rc all sub=status,scale counted
+  first={"replicas":0}
   empty=,"spec":{},"status":{"replicas":0}
 namespaces v1 Namespace short=ns cluster sub=status,finalize empty=,"spec":{},"status":{}
-  Status=/status/phase
+  Status=/status/phase first={"phase":"Active"}
 events v1 Event short=ev
+  {"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null}
+  {"eventTime":null,"reportingComponent":"","reportingInstance":""}
   empty=,"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null
   empty=,"eventTime":null,"reportingComponent":"","reportingInstance":""
 leases coordination.k8s.io/v1 Lease empty=,"spec":{}
 serviceaccounts v1 ServiceAccount short=sa sub=token
 resourcequotas v1 ResourceQuota short=quota sub=status empty=,"spec":{},"status":{}
 nodes v1 Node short=no cluster sub=status empty=,"spec":{},"status":{}
+  {"spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}}}}
+  {"status":{"nodeInfo":{"machineID":"","systemUUID":"","bootID":"","kernelVersion":""}}}
+  {"status":{"nodeInfo":{"osImage":"","containerRuntimeVersion":"","kubeletVersion":""}}}
+  {"status":{"nodeInfo":{"kubeProxyVersion":"","operatingSystem":"","architecture":""}}}
 customresourcedefinitions apiextensions.k8s.io/v1 CustomResourceDefinition short=crd,crds cluster
   sub=status category=api-extensions counted
   empty=,"spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null}
@@ -97,7 +104,7 @@ statefulsets apps/v1 StatefulSet short=sts all sub=status,scale counted
   Ready=/status/readyReplicas:/spec/replicas
 controllerrevisions apps/v1 ControllerRevision
 jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=pod
-  {"spec":{"parallelism":1,"backoffLimit":6,"completionMode":"NonIndexed","suspend":false}}
+  {"spec":{"backoffLimit":6,"completionMode":"NonIndexed","suspend":false}}
   {"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}
   Completions=/status/succeeded:/spec/completions
 cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-controller

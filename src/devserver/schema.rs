@@ -15,7 +15,7 @@ use base64::{DecodeError, Engine, alphabet};
 use serde_json::{Map, Value, json};
 
 use crate::api::CompactTimestamp;
-use crate::json::type_of;
+use crate::json::{set_default, type_of};
 use crate::resource::Resource;
 use crate::structural;
 
@@ -188,61 +188,66 @@ fn walk(kind: &'static str, object: &Value) -> Result<Vec<String>, String> {
 
 /// What the API server adds to a value of a type, wherever it is (kubernetes
 /// `pkg/apis/core/v1/defaults.go`).
-const DEFAULTS: [(&str, &str); 20] = [
-    (
-        "Probe",
-        r#"{"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}"#,
-    ),
-    ("HTTPGetAction", r#"{"path":"/","scheme":"HTTP"}"#),
-    ("GRPCAction", r#"{"service":""}"#),
-    ("ContainerPort", r#"{"protocol":"TCP"}"#),
-    ("ServicePort", r#"{"protocol":"TCP"}"#),
-    ("SecretVolumeSource", r#"{"defaultMode":420}"#),
-    ("ConfigMapVolumeSource", r#"{"defaultMode":420}"#),
-    ("DownwardAPIVolumeSource", r#"{"defaultMode":420}"#),
-    ("ProjectedVolumeSource", r#"{"defaultMode":420}"#),
-    (
-        "ServiceAccountTokenProjection",
-        r#"{"expirationSeconds":3600}"#,
-    ),
-    ("ObjectFieldSelector", r#"{"apiVersion":"v1"}"#),
-    ("HostPathVolumeSource", r#"{"type":""}"#),
-    (
-        "RBDVolumeSource",
-        r#"{"pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}"#,
-    ),
-    ("ISCSIVolumeSource", r#"{"iscsiInterface":"default"}"#),
-    (
-        "AzureDiskVolumeSource",
-        r#"{"cachingMode":"ReadWrite","kind":"Shared","fsType":"ext4","readOnly":false}"#,
-    ),
-    (
-        "ScaleIOVolumeSource",
-        r#"{"storageMode":"ThinProvisioned","fsType":"xfs"}"#,
-    ),
-    (
-        "PersistentVolumeClaimSpec",
-        r#"{"volumeMode":"Filesystem"}"#,
-    ),
-    (
-        "PersistentVolumeSpec",
-        r#"{"volumeMode":"Filesystem","persistentVolumeReclaimPolicy":"Retain"}"#,
-    ),
-    (
-        "discovery.v1.EndpointPort",
-        r#"{"name":"","protocol":"TCP"}"#,
-    ),
-    ("EndpointPort", r#"{"protocol":"TCP"}"#),
-];
+const DEFAULTS: &str = r#"
+AzureDiskVolumeSource {"cachingMode":"ReadWrite","kind":"Shared","fsType":"ext4","readOnly":false}
+ConfigMapVolumeSource {"defaultMode":420}
+Container {"resources":{},"terminationMessagePath":"/dev/termination-log"}
+Container {"terminationMessagePolicy":"File"}
+ContainerPort {"protocol":"TCP"}
+DownwardAPIVolumeSource {"defaultMode":420}
+EndpointPort {"protocol":"TCP"}
+GRPCAction {"service":""}
+HTTPGetAction {"path":"/","scheme":"HTTP"}
+HostPathVolumeSource {"type":""}
+ISCSIVolumeSource {"iscsiInterface":"default"}
+ObjectFieldSelector {"apiVersion":"v1"}
+PersistentVolumeClaimSpec {"volumeMode":"Filesystem"}
+PersistentVolumeSpec {"volumeMode":"Filesystem","persistentVolumeReclaimPolicy":"Retain"}
+PodSpec {"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst"}
+PodSpec {"schedulerName":"default-scheduler","securityContext":{}}
+Probe {"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}
+ProjectedVolumeSource {"defaultMode":420}
+RBDVolumeSource {"pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring"}
+ScaleIOVolumeSource {"storageMode":"ThinProvisioned","fsType":"xfs"}
+SecretVolumeSource {"defaultMode":420}
+ServiceAccountTokenProjection {"expirationSeconds":3600}
+ServicePort {"protocol":"TCP"}
+discovery.v1.EndpointPort {"name":"","protocol":"TCP"}
+"#;
+
+/// Adds the defaults that follow from other members.
+fn complete(kind: &str, map: &mut Map<String, Value>) {
+    let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        "Container" => {
+            let image = text("image");
+            let last = image.rsplit('/').next().unwrap_or_default();
+            let is_fixed = image.contains('@') || last.contains(':') && !last.ends_with(":latest");
+            let policy = if is_fixed { "IfNotPresent" } else { "Always" };
+            set_default(map, "imagePullPolicy", policy);
+        }
+        "PodSpec" => {
+            let names = ["serviceAccountName", "serviceAccount"];
+            if let Some(account) = names.iter().find_map(|name| map.get(*name)).cloned() {
+                map.extend(names.map(|name| (name.to_owned(), account.clone())));
+            }
+        }
+        "Volume" if map.keys().all(|name| name == "name") => {
+            map.insert("emptyDir".to_owned(), json!({}));
+        }
+        _ => {}
+    }
+}
 
 /// Adds the defaults of the types of all values in `object`, and encodes bytes as Go does.
 pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
     static PARSED: LazyLock<HashMap<&str, Map<String, Value>>> = LazyLock::new(|| {
-        let parsed = DEFAULTS.iter();
-        let parsed = parsed.map(|(name, text)| (*name, serde_json::from_str(text)));
+        let mut parsed: HashMap<&str, Map<String, Value>> = HashMap::new();
+        for (name, text) in DEFAULTS.lines().filter_map(|line| line.split_once(' ')) {
+            let map: Map<String, Value> = serde_json::from_str(text).expect("JSON in the table");
+            parsed.entry(name).or_default().extend(map);
+        }
         parsed
-            .map(|(name, map)| (name, map.expect("JSON in the table")))
-            .collect()
     });
     fn add(kind: &'static str, object: &mut Value) {
         let Some(map) = object.as_object_mut() else {
@@ -255,6 +260,7 @@ pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
                 *value = default.clone();
             }
         }
+        complete(kind, map);
         for (name, value) in map.iter_mut() {
             let Some((_, member)) = find(kind, name) else {
                 continue;
@@ -351,35 +357,30 @@ impl Place<'_> {
         // DIFFERS: upstream reads `null` as an entry without members. This server keeps what it is
         // sent, and no API server serves `null` here.
         let is_read = |entry: &Value| !(may_be_null && entry.is_null());
-        match member.many {
-            Many::One => self.walk_one(member.kind, value, unknown),
+        let entries: Vec<(Step<'_>, &Value)> = match member.many {
+            Many::One => return self.walk_one(member.kind, value, unknown),
             Many::List => {
                 self.fits(value.is_array(), value, || format!("[]{go_type}"))?;
                 let entries = value.as_array().into_iter().flatten().enumerate();
-                for (index, entry) in entries.filter(|(_, entry)| is_read(entry)) {
-                    let inner = self.inner(Step::Entry(index));
-                    inner.walk_one(member.kind, entry, unknown)?;
-                }
-                Ok(())
+                entries.map(|(n, entry)| (Step::Entry(n), entry)).collect()
             }
             Many::Map => {
                 self.fits(value.is_object(), value, || format!("map[string]{go_type}"))?;
                 let entries = value.as_object().into_iter().flatten();
-                for (key, entry) in entries.filter(|(_, entry)| is_read(entry)) {
-                    let inner = self.inner(Step::Key(key));
-                    inner.walk_one(member.kind, entry, unknown)?;
-                }
-                Ok(())
+                entries
+                    .map(|(key, entry)| (Step::Key(key), entry))
+                    .collect()
             }
+        };
+        for (step, entry) in entries.into_iter().filter(|(_, entry)| is_read(entry)) {
+            let inner = Place {
+                outer: Some(self),
+                kind: self.kind,
+                step,
+            };
+            inner.walk_one(member.kind, entry, unknown)?;
         }
-    }
-
-    fn inner<'a>(&'a self, step: Step<'a>) -> Place<'a> {
-        Place {
-            outer: Some(self),
-            kind: self.kind,
-            step,
-        }
+        Ok(())
     }
 
     fn walk_one(&self, kind: Kind, value: &Value, unknown: &mut Vec<String>) -> Result<(), String> {

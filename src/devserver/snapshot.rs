@@ -165,7 +165,7 @@ fn load_one(
         }
     }
     if let Some(namespace) = namespace {
-        create_namespace(state, namespace).map_err(|error| message(&error))?;
+        create_namespace(state, namespace).map_err(message)?;
     }
     let mut object = document.clone();
     strip_kind(&mut object);
@@ -173,8 +173,7 @@ fn load_one(
         metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
     }
     let created = create(state, resource, namespace, object);
-    let created = created.map_err(|error| message(&error))?;
-    Ok(Some(created.key.to_string()))
+    Ok(Some(created.map_err(message)?.key.to_string()))
 }
 
 fn create_namespace(state: &mut State, name: &str) -> Result<(), StatusError> {
@@ -220,7 +219,6 @@ fn restore(state: &mut State, resource: Resource, key: &str, document: &Value) {
     }
 }
 
-fn message(error: &StatusError) -> String {
-    let status = serde_json::to_value(error).unwrap_or_default();
-    text(&status, "/message").to_owned()
+fn message(error: StatusError) -> String {
+    error.message().to_owned()
 }

@@ -295,24 +295,22 @@ fn text_errors(schema: &Value, text: &str, path: &str) -> Vec<FieldError> {
 
 fn number_errors(schema: &Value, number: f64, value: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let bound = |name: &str| schema[name].as_f64();
-    if let Some(min) = bound("minimum") {
-        let is_exclusive = is_true(schema, "exclusiveMinimum");
-        if number < min || is_exclusive && number <= min {
+    let names = [
+        ("minimum", "exclusiveMinimum", "greater", 1.0),
+        ("maximum", "exclusiveMaximum", "less", -1.0),
+    ];
+    for (name, exclusive, word, sign) in names {
+        let is_exclusive = is_true(schema, exclusive);
+        let within = |bound: &f64| (number - bound) * sign;
+        let is_wrong = |it: &f64| within(it) < 0.0 || is_exclusive && within(it) <= 0.0;
+        if let Some(bound) = schema[name].as_f64().filter(is_wrong) {
             let or_equal = if is_exclusive { "" } else { " or equal to" };
-            let why = format!("should be greater than{or_equal} {min}");
+            let why = format!("should be {word} than{or_equal} {bound}");
             errors.push(invalid(path, value, &why));
         }
     }
-    if let Some(max) = bound("maximum") {
-        let is_exclusive = is_true(schema, "exclusiveMaximum");
-        if number > max || is_exclusive && number >= max {
-            let or_equal = if is_exclusive { "" } else { " or equal to" };
-            let why = format!("should be less than{or_equal} {max}");
-            errors.push(invalid(path, value, &why));
-        }
-    }
-    if let Some(step) = bound("multipleOf").filter(|step| (number / step).fract() != 0.0) {
+    let step = schema["multipleOf"].as_f64();
+    if let Some(step) = step.filter(|step| (number / step).fract() != 0.0) {
         errors.push(invalid(
             path,
             value,

@@ -13,10 +13,6 @@ use crate::kubelet::behaviour;
 use crate::metadata::{LABEL_RULE, is_label, ordered_text, validate_maps};
 use crate::status_error::FieldError;
 
-/// kubernetes `pkg/apis/core/v1/defaults.go`,
-/// `api/core/v1/types.go:DefaultTerminationGracePeriodSeconds`.
-const TERMINATION_GRACE_PERIOD_SECONDS: i64 = 30;
-
 /// Status counts that the API server omits when they are 0.
 const OMITTED_WHEN_ZERO: [&str; 4] = [
     "fullyLabeledReplicas",
@@ -27,7 +23,6 @@ const OMITTED_WHEN_ZERO: [&str; 4] = [
 
 pub(crate) fn set_pod_defaults(pod: &mut Value) {
     drop_nulls(&mut pod["spec"]);
-    set_pod_spec_defaults(pod);
     set_default(map_of(pod, "spec"), "enableServiceLinks", true);
     for list in ["/spec/containers", "/spec/initContainers"] {
         for container in maps_mut(pod, list) {
@@ -42,48 +37,11 @@ pub(crate) fn set_pod_defaults(pod: &mut Value) {
     }
 }
 
+/// Drops what Go does not read; the types of `schema` have the defaults.
 pub(crate) fn set_template_defaults(template: &mut Value) {
     drop_nulls(template);
     map_of(template, "metadata");
-    set_pod_spec_defaults(template);
-}
-
-/// Sets the defaults common to templates and pods.
-fn set_pod_spec_defaults(pod: &mut Value) {
-    let spec = map_of(pod, "spec");
-    set_default(spec, "restartPolicy", "Always");
-    let grace = TERMINATION_GRACE_PERIOD_SECONDS;
-    set_default(spec, "terminationGracePeriodSeconds", grace);
-    set_default(spec, "dnsPolicy", "ClusterFirst");
-    set_default(spec, "schedulerName", "default-scheduler");
-    set_default(spec, "securityContext", json!({}));
-    if let Some(account) = spec
-        .get("serviceAccountName")
-        .or_else(|| spec.get("serviceAccount"))
-    {
-        let account = account.clone();
-        spec.insert("serviceAccountName".to_owned(), account.clone());
-        spec.insert("serviceAccount".to_owned(), account);
-    }
-    for volume in maps_mut(pod, "/spec/volumes") {
-        if volume.keys().all(|name| name == "name") {
-            volume.insert("emptyDir".to_owned(), json!({}));
-        }
-    }
-    for list in ["/spec/containers", "/spec/initContainers"] {
-        for container in maps_mut(pod, list) {
-            let image = container.get("image").and_then(Value::as_str);
-            let image = image.unwrap_or_default();
-            let last = image.rsplit('/').next().unwrap_or_default();
-            let is_latest =
-                !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
-            let pull_policy = if is_latest { "Always" } else { "IfNotPresent" };
-            set_default(container, "resources", json!({}));
-            set_default(container, "terminationMessagePath", "/dev/termination-log");
-            set_default(container, "terminationMessagePolicy", "File");
-            set_default(container, "imagePullPolicy", pull_policy);
-        }
-    }
+    map_of(template, "spec");
 }
 
 /// Keeps the owner references, which a status request cannot change. Sets the status fields that
