@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::json::{entries, map_of, number, set_default, text};
 use crate::metadata::{SUBDOMAIN_RULE, dns_1035_faults, is_subdomain, now};
-use crate::resource::{Cell, Resource, Row, ScalePaths, age, n_built_in};
+use crate::resource::{Cell, Column, Resource, Row, ScalePaths, age, n_built_in};
 use crate::status_error::FieldError;
 
 pub(crate) fn set_defaults(definition: &mut Value) {
@@ -270,7 +270,7 @@ fn scale_paths(scale: &Value) -> ScalePaths {
 }
 
 /// DIFFERS: columns whose path has more than names of members are left out.
-fn columns(version: &Value) -> Vec<(String, Cell)> {
+fn columns(version: &Value) -> Vec<Column> {
     let columns = entries(version, "/additionalPrinterColumns");
     if columns.is_empty() {
         return vec![age()];
@@ -280,9 +280,13 @@ fn columns(version: &Value) -> Vec<(String, Cell)> {
         let cell = match text(column, "/type") {
             "date" => Cell::Since(pointer),
             "integer" => Cell::Number(pointer),
-            _ => Cell::Text(pointer),
+            _ => Cell::Text(pointer, "<none>".to_owned()),
         };
-        Some((text(column, "/name").to_owned(), cell))
+        Some(Column {
+            name: text(column, "/name").to_owned(),
+            cell,
+            is_wide: number(column, "/priority").unwrap_or(0) > 0,
+        })
     });
     own.collect()
 }

@@ -39,41 +39,59 @@ pub(crate) enum Resource {
 /// | `same=`, `renamed=` | the resource whose objects these are, and its names of fields |
 /// | `empty=` | the fields after the metadata in bookmarks |
 /// | `{...}` | defaults |
-/// | `Name=` | a column of tables, `_` for a blank: a pointer, as [`Cell`] says |
+/// | `fields=` | what field selectors may select besides name and namespace |
+/// | `Name=`, `~Name=` | a column of tables, of wide ones; `_` for a blank; see [`Cell`] |
 const TABLE: &str = r#"
 pods v1 Pod short=po all sub=status,binding,eviction,log counted
+  fields=spec.nodeName,spec.restartPolicy,spec.schedulerName,spec.serviceAccountName
+  fields=spec.hostNetwork,status.phase,status.podIP,status.nominatedNodeName
+  Ready= Status= Restarts= Age= ~IP= ~Node= ~Nominated_Node= ~Readiness_Gates=
   empty=,"spec":{"containers":null},"status":{}
-replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted first={"replicas":0}
+replicasets apps/v1 ReplicaSet short=rs all sub=status,scale counted
+  first={"replicas":0}
+  Desired=+/spec/replicas Current=+/status/replicas Ready=+/status/readyReplicas
+  ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
+  ~Selector=!/spec/selector
   empty=,"spec":{"replicas":0,"selector":null,"template":{"metadata":{},"spec":{"containers":null}}}
   empty=,"status":{"replicas":0}
 replicationcontrollers v1 ReplicationController short=rc all sub=status,scale counted
-  first={"replicas":0}
+  first={"replicas":0} fields=status.replicas
+  Desired=+/spec/replicas Current=+/status/replicas Ready=+/status/readyReplicas
+  ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
+  ~Selector=!/spec/selector
   empty=,"spec":{},"status":{"replicas":0}
 namespaces v1 Namespace short=ns cluster sub=status,finalize empty=,"spec":{},"status":{}
-  Status=/status/phase first={"phase":"Active"}
-events v1 Event short=ev
+  Status=/status/phase first={"phase":"Active"} fields=status.phase
+events v1 Event short=ev fields=reason,reportingComponent,source,type
+  fields=involvedObject.kind,involvedObject.namespace,involvedObject.name,involvedObject.uid
+  fields=involvedObject.apiVersion,involvedObject.resourceVersion,involvedObject.fieldPath
+  Last_Seen= Type= Reason= Object= ~Subobject= ~Source= Message= ~First_Seen= ~Count= ~Name=
   {"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null}
   {"eventTime":null,"reportingComponent":"","reportingInstance":""}
   empty=,"involvedObject":{},"source":{},"firstTimestamp":null,"lastTimestamp":null
   empty=,"eventTime":null,"reportingComponent":"","reportingInstance":""
-leases coordination.k8s.io/v1 Lease empty=,"spec":{}
+leases coordination.k8s.io/v1 Lease empty=,"spec":{} Holder=/spec/holderIdentity|
 serviceaccounts v1 ServiceAccount short=sa sub=token
 resourcequotas v1 ResourceQuota short=quota sub=status empty=,"spec":{},"status":{}
-nodes v1 Node short=no cluster sub=status empty=,"spec":{},"status":{}
+  Request= Limit= Age=
+nodes v1 Node short=no cluster sub=status empty=,"spec":{},"status":{} fields=spec.unschedulable
+  Status= Roles= Age= Version= ~Internal-IP= ~External-IP= ~OS-Image= ~Kernel-Version=
+  ~Container-Runtime=
   {"spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}}}}
   {"status":{"nodeInfo":{"machineID":"","systemUUID":"","bootID":"","kernelVersion":""}}}
   {"status":{"nodeInfo":{"osImage":"","containerRuntimeVersion":"","kubeletVersion":""}}}
   {"status":{"nodeInfo":{"kubeProxyVersion":"","operatingSystem":"","architecture":""}}}
 customresourcedefinitions apiextensions.k8s.io/v1 CustomResourceDefinition short=crd,crds cluster
-  sub=status category=api-extensions counted
+  sub=status category=api-extensions counted Created_At=/metadata/creationTimestamp
   empty=,"spec":{"group":"","names":{"plural":"","kind":""},"scope":"","versions":null}
   empty=,"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}
 
 services v1 Service short=svc all sub=status first={"loadBalancer":{}}
   {"spec":{"type":"ClusterIP","sessionAffinity":"None"}}
-  Type=/spec/type Cluster-IP=/spec/clusterIP External-IP=/spec/externalName Port(s)=%/spec/ports
+  Type=/spec/type Cluster-IP=/spec/clusterIP External-IP=%address Port(s)=%ports
+  ~Selector=!/spec/selector
 configmaps v1 ConfigMap short=cm Data=#/data
-secrets v1 Secret {"type":"Opaque"} Type=/type Data=#/data
+secrets v1 Secret {"type":"Opaque"} fields=type Type=/type Data=#/data
 endpoints v1 Endpoints short=ep
 persistentvolumeclaims v1 PersistentVolumeClaim short=pvc sub=status first={"phase":"Pending"}
   Status=/status/phase
@@ -88,13 +106,18 @@ deployments apps/v1 Deployment short=deploy all sub=status,scale first={} counte
   {"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}}}
   Ready=/status/readyReplicas:/spec/replicas Up-to-date=+/status/updatedReplicas
   Available=+/status/availableReplicas
+  ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
+  ~Selector=!/spec/selector
 daemonsets apps/v1 DaemonSet short=ds all sub=status counted idle=daemonset-controller
   first={"currentNumberScheduled":0,"desiredNumberScheduled":0,"numberMisscheduled":0}
   first={"numberReady":0}
   template=selected {"spec":{"updateStrategy":{"type":"RollingUpdate"},"revisionHistoryLimit":10}}
   {"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}}}
   Desired=+/status/desiredNumberScheduled Current=+/status/currentNumberScheduled
-  Ready=+/status/numberReady
+  Ready=+/status/numberReady Up-to-date=+/status/updatedNumberScheduled
+  Available=+/status/numberAvailable Node_Selector=!/spec/template/spec/nodeSelector
+  ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
+  ~Selector=!/spec/selector
 statefulsets apps/v1 StatefulSet short=sts all sub=status,scale counted
   first={"replicas":0,"availableReplicas":0} idle=statefulset-controller
   template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10}}
@@ -102,25 +125,32 @@ statefulsets apps/v1 StatefulSet short=sts all sub=status,scale counted
   {"spec":{"updateStrategy":{"rollingUpdate":{"partition":0,"maxUnavailable":1}}}}
   {"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}
   Ready=/status/readyReplicas:/spec/replicas
+  ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
 controllerrevisions apps/v1 ControllerRevision
 jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=pod
   {"spec":{"backoffLimit":6,"completionMode":"NonIndexed","suspend":false}}
   {"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}
-  Completions=/status/succeeded:/spec/completions
+  Status=%end Completions=/status/succeeded:/spec/completions Duration=%duration
+  ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
+  ~Selector=!/spec/selector
 cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-controller
   {"spec":{"concurrencyPolicy":"Allow","suspend":false,"successfulJobsHistoryLimit":3}}
   {"spec":{"failedJobsHistoryLimit":1}} Schedule=/spec/schedule Timezone=/spec/timeZone
-  Active=#/status/active Last_Schedule=@/status/lastScheduleTime
+  Suspend=?/spec/suspend Active=#/status/active Last_Schedule=@/status/lastScheduleTime
+  ~Containers=*/spec/jobTemplate/spec/template/spec/containers*name
+  ~Images=*/spec/jobTemplate/spec/template/spec/containers*image
+  ~Selector=!/spec/jobTemplate/spec/selector
 horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status counted
   first={"desiredReplicas":0,"currentMetrics":null} idle=horizontal-pod-autoscaler-controller
-  {"spec":{"minReplicas":1}}
+  {"spec":{"minReplicas":1}} Reference=%reference Targets=%targets
   Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas Replicas=+/status/currentReplicas
 poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status
   first={"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}
-  Min_Available=/spec/minAvailable Max_Unavailable=/spec/maxUnavailable
+  Min_Available=/spec/minAvailable|N/A Max_Unavailable=/spec/maxUnavailable|N/A
   Allowed_Disruptions=+/status/disruptionsAllowed
 ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
-  Class=/spec/ingressClassName
+  Class=/spec/ingressClassName Hosts=*/spec/rules*host|*
+  Address=*/status/loadBalancer/ingress*ip| Ports=%https
 networkpolicies networking.k8s.io/v1 NetworkPolicy short=netpol counted
 ingressclasses networking.k8s.io/v1 IngressClass cluster counted
 endpointslices discovery.k8s.io/v1 EndpointSlice counted AddressType=/addressType
@@ -179,15 +209,22 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         }
     }
     for row in &mut rows {
-        row.columns.push(age());
+        let mut names = row.columns.iter().map(|it| it.name.as_str());
+        if !names.any(|name| matches!(name, "Age" | "Last Seen" | "Created At")) {
+            let wide = row.columns.iter().position(|it| it.is_wide);
+            row.columns.insert(wide.unwrap_or(row.columns.len()), age());
+        }
     }
     rows
 });
 
 /// The last column of most tables.
-pub(crate) fn age() -> (String, Cell) {
-    let pointer = "/metadata/creationTimestamp".to_owned();
-    ("Age".to_owned(), Cell::Since(pointer))
+pub(crate) fn age() -> Column {
+    Column {
+        name: "Age".to_owned(),
+        cell: Cell::Since("/metadata/creationTimestamp".to_owned()),
+        is_wide: false,
+    }
 }
 
 #[derive(Debug, Default)]
@@ -222,8 +259,10 @@ pub(crate) struct Row {
     pub(crate) renamed: Vec<(String, String)>,
     /// The schema of a custom resource, `null` for any members.
     pub(crate) schema: Value,
+    /// What field selectors may select besides name and namespace.
+    pub(crate) fields: Vec<String>,
     /// Table columns after the name.
-    pub(crate) columns: Vec<(String, Cell)>,
+    pub(crate) columns: Vec<Column>,
 }
 
 /// How the server treats `spec.template`.
@@ -257,10 +296,27 @@ impl Default for ScalePaths {
     }
 }
 
-/// The content of a column of a table. The texts are JSON pointers.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) cell: Cell,
+    /// Only `-o wide` shows it.
+    pub(crate) is_wide: bool,
+}
+
+/// The content of a column of a table. The first text is a JSON pointer.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
-    Text(String),
+    /// A text, and after `|` in the table what stands for a missing one.
+    Text(String, String),
+    /// `?` in the table; `False` if it is missing.
+    Bool(String),
+    /// This member of all entries of a list, `*` in the table, and what stands for none.
+    Joined(String, String, String),
+    /// A selector, or its map of labels, `!` in the table.
+    Selector(String),
+    /// Of this kind only, `%` in the table; see `table`.
+    Own(String),
     /// `+` in the table; 0 if it is missing.
     Count(String),
     /// Nothing if it is missing.
@@ -271,8 +327,6 @@ pub(crate) enum Cell {
     Ratio(String, String),
     /// The time since then, `@` in the table.
     Since(String),
-    /// The ports of a Service, `%` in the table.
-    Ports(String),
 }
 
 impl Row {
@@ -280,13 +334,14 @@ impl Row {
     fn add(&mut self, word: &str) {
         let json = |text: &str| serde_json::from_str(text).expect("JSON in the table");
         let (name, text) = word.split_once('=').unwrap_or((word, ""));
-        let names = || text.split(',').map(str::to_owned).collect();
+        let names = || text.split(',').map(str::to_owned).collect::<Vec<_>>();
         match name {
             "all" => self.categories = vec![name.to_owned()],
             "category" => self.categories = names(),
             "cluster" => self.is_namespaced = false,
             "counted" => self.has_generation = true,
             "empty" => self.empty.push_str(text),
+            "fields" => self.fields.extend(names()),
             "first" => {
                 let first = self.first_status.get_or_insert_with(|| Map::new().into());
                 add_missing(first, &json(text));
@@ -303,9 +358,11 @@ impl Row {
             "template" if text == "pod" => self.template = Template::Pod,
             "template" => self.template = Template::Selected,
             _ if word.starts_with('{') => self.defaults.push(json(word)),
-            column => self
-                .columns
-                .push((column.replace('_', " "), Cell::read(text))),
+            column => self.columns.push(Column {
+                name: column.trim_start_matches('~').replace('_', " "),
+                cell: Cell::read(text),
+                is_wide: column.starts_with('~'),
+            }),
         }
     }
 }
@@ -313,13 +370,18 @@ impl Row {
 impl Cell {
     fn read(text: &str) -> Self {
         let own = str::to_owned;
-        match (text.split_at(1), text.split_once(':')) {
-            (("+", pointer), _) => Self::Count(own(pointer)),
-            (("#", pointer), _) => Self::Size(own(pointer)),
-            (("@", pointer), _) => Self::Since(own(pointer)),
-            (("%", pointer), _) => Self::Ports(own(pointer)),
-            (_, Some((part, whole))) => Self::Ratio(own(part), own(whole)),
-            _ => Self::Text(own(text)),
+        let (text, missing) = text.split_once('|').unwrap_or((text, "<none>"));
+        let (mark, pointer) = text.split_at_checked(1).unwrap_or_default();
+        match (mark, text.split_once(':'), pointer.split_once('*')) {
+            ("+", ..) => Self::Count(own(pointer)),
+            ("#", ..) => Self::Size(own(pointer)),
+            ("@", ..) => Self::Since(own(pointer)),
+            ("%", ..) => Self::Own(own(pointer)),
+            ("!", ..) => Self::Selector(own(pointer)),
+            ("?", ..) => Self::Bool(own(pointer)),
+            ("*", _, Some((list, name))) => Self::Joined(own(list), own(name), own(missing)),
+            (_, Some((part, whole)), _) => Self::Ratio(own(part), own(whole)),
+            _ => Self::Text(own(text), own(missing)),
         }
     }
 }

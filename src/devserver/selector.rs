@@ -1,5 +1,7 @@
 //! Parses `labelSelector` and `fieldSelector`. Pure.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::api::Selector;
@@ -75,7 +77,7 @@ impl Scope {
                 "metadata.namespace" => object.namespace() == term.value,
                 path => {
                     let value = value.get_or_insert_with(|| object.value());
-                    field_of(value, path) == term.value
+                    field_of(value, path) == *term.value
                 }
             };
             equal == term.equal
@@ -91,7 +93,7 @@ fn kept_path(resource: Resource, path: &str) -> String {
     kept.map_or(first, |(kept, _)| kept).to_owned() + rest
 }
 
-fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
+fn field_of<'a>(value: &'a Value, path: &str) -> Cow<'a, str> {
     // Upstream accepts both names of this field for old clients.
     let path = if path == "source" {
         "source.component"
@@ -99,9 +101,16 @@ fn field_of<'a>(value: &'a Value, path: &str) -> &'a str {
         path
     };
     let mut fields = path.split('.');
-    let found = fields.try_fold(value, |value, field| value.get(field));
-    found.and_then(Value::as_str).unwrap_or_default()
+    match fields.try_fold(value, |value, field| value.get(field)) {
+        Some(Value::String(text)) => text.into(),
+        None | Some(Value::Null) if BOOLS.contains(&path) => "false".into(),
+        None | Some(Value::Null) => "".into(),
+        Some(other) => other.to_string().into(),
+    }
 }
+
+/// Fields that Go does not write when they are false.
+const BOOLS: [&str; 2] = ["spec.hostNetwork", "spec.unschedulable"];
 
 fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, StatusError> {
     let terms = text.split(',').filter(|term| !term.is_empty());
@@ -125,42 +134,17 @@ fn invalid_selector(text: &str) -> StatusError {
 
 /// The error text differs between kinds with and without selectable fields of their own.
 fn unselectable(resource: Resource, path: &str) -> StatusError {
-    StatusError::bad_request(match resource {
-        Resource::ReplicaSets
-        | Resource::Leases
-        | Resource::ServiceAccounts
-        | Resource::Quotas
-        | Resource::Plain(_) => {
-            format!(
-                "\"{path}\" is not a known field selector: only \"metadata.name\", \
-             \"metadata.namespace\""
-            )
-        }
-        _ => format!("field label not supported: {path}"),
+    StatusError::bad_request(if resource.row().fields.is_empty() {
+        let common = "\"metadata.name\", \"metadata.namespace\"";
+        format!("\"{path}\" is not a known field selector: only {common}")
+    } else {
+        format!("field label not supported: {path}")
     })
 }
 
 fn is_selectable(resource: Resource, path: &str) -> bool {
-    let more = match resource {
-        Resource::Pods => {
-            "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName \
-             spec.hostNetwork status.phase status.podIP status.nominatedNodeName"
-        }
-        Resource::ReplicationControllers => "status.replicas",
-        Resource::Namespaces => "status.phase",
-        Resource::Plain(row) if row.kind == "Secret" => "type",
-        Resource::Events => {
-            "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid \
-             involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath \
-             reason reportingComponent source type"
-        }
-        _ => "",
-    };
-    let is_common = matches!(path, "metadata.name" | "metadata.namespace");
-    is_common
-        || more
-            .split(' ')
-            .any(|known| known == path && !path.is_empty())
+    let mut own = resource.row().fields.iter();
+    matches!(path, "metadata.name" | "metadata.namespace") || own.any(|known| known == path)
 }
 
 /// Splits `a=b`, `a==b` and `a!=b`.
@@ -285,15 +269,22 @@ pub(crate) fn label_selector(object: &Value) -> Option<Selector> {
     Selector::new(selector.ok()?).ok()
 }
 
-/// The selector of a ReplicaSet or ReplicationController as query text.
+/// The selector of an object with the subresource `scale` as query text.
 pub(crate) fn selector_text(resource: Resource, value: &Value) -> String {
-    let pointer = &resource.row().scale.selector;
-    if !pointer.is_empty() {
-        return text(value, pointer).to_owned();
+    match resource.row().scale.selector.as_str() {
+        "" => text_of(&value["spec"]["selector"]),
+        pointer => text(value, pointer).to_owned(),
     }
-    let labels = match resource {
-        Resource::ReplicationControllers => &value["spec"]["selector"],
-        _ => &value["spec"]["selector"]["matchLabels"],
+}
+
+/// A selector, or the map of labels that some kinds have in its place, as query text.
+pub(crate) fn text_of(selector: &Value) -> String {
+    let is_map = |name: &&str| !selector[name].is_string() && !selector[name].is_null();
+    let is_selector = ["matchLabels", "matchExpressions"].iter().any(is_map);
+    let labels = if is_selector {
+        &selector["matchLabels"]
+    } else {
+        selector
     };
     let equalities = labels.as_object().into_iter().flatten();
     let mut terms: Vec<(&str, String)> = equalities
@@ -302,7 +293,7 @@ pub(crate) fn selector_text(resource: Resource, value: &Value) -> String {
             (key.as_str(), term)
         })
         .collect();
-    for expression in entries(value, "/spec/selector/matchExpressions") {
+    for expression in entries(selector, "/matchExpressions") {
         let key = text(expression, "/key");
         let values = entries(expression, "/values").iter();
         let values: Vec<&str> = values.filter_map(Value::as_str).collect();
@@ -325,7 +316,7 @@ pub(crate) fn selector_text(resource: Resource, value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Resource, Scope, Stored};
+    use super::{Resource, Scope, Stored, text_of};
 
     #[track_caller]
     fn check(labels: &str, fields: &str, expected: Option<bool>) {
@@ -380,12 +371,42 @@ mod tests {
     }
 
     #[test]
+    fn cordoned_nodes_and_counts_are_selectable() {
+        let matches = |resource, fields: &str, object| {
+            let scope = Scope::new(resource, None, "", fields, || Ok(())).expect("a selector");
+            scope.matches(&Stored::new("x", 1, &object))
+        };
+        let node = json!({"metadata": {"name": "x"}, "spec": {"unschedulable": true}});
+        assert!(matches(Resource::Nodes, "spec.unschedulable=true", node));
+        let counts = json!({"metadata": {"name": "x"}, "status": {"replicas": 2}});
+        let controllers = Resource::ReplicationControllers;
+        assert!(matches(controllers, "status.replicas=2", counts));
+    }
+
+    #[test]
+    fn selectors_have_the_text_of_go() {
+        let expressions = json!([{"key": "b", "operator": "Exists"}]);
+        let selector = json!({"matchLabels": {"c": "1"}, "matchExpressions": expressions});
+        assert_eq!(text_of(&selector), "b,c=1");
+        assert_eq!(
+            text_of(&json!({"matchLabels": "x", "a": "y"})),
+            "a=y,matchLabels=x"
+        );
+    }
+
+    #[test]
     fn field_selectors_match() {
         check("", "metadata.name=p", Some(true));
         check("", "metadata.name!=p", Some(false));
         check("", "metadata.namespace==n,status.phase=Running", Some(true));
         check("", "status.phase!=Running", Some(false));
         check("", "spec.nodeName=", Some(true));
+        // Go does not write what is false.
+        check(
+            "",
+            "spec.hostNetwork=false,spec.hostNetwork!=true",
+            Some(true),
+        );
         check("", "spec.containers=1", None);
         check("", "nonsense", None);
     }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::api::CompactTimestamp;
 use crate::exchange::{ApiRequest, Response, ResponseBody};
-use crate::json::{entries, is_deleting, members, number, text};
+use crate::json::{condition, entries, is_deleting, members, number, text};
 use crate::resource::{Cell, Resource};
-use crate::selector::selector_text;
+use crate::selector::text_of;
 use crate::status_error::StatusError;
 use crate::workload::is_terminal;
 
@@ -191,30 +191,6 @@ fn with_kind(resource: Resource, object: &Value) -> Value {
     object
 }
 
-/// The names of the columns: `+` marks a number, `~` a column for `-o wide` only.
-fn columns(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Pods => {
-            "Name,Ready,Status,Restarts,Age,~IP,~Node,~Nominated Node,~Readiness Gates"
-        }
-        Resource::ReplicaSets | Resource::ReplicationControllers => {
-            "Name,+Desired,+Current,+Ready,Age,~Containers,~Images,~Selector"
-        }
-        Resource::Events => {
-            "Last Seen,Type,Reason,Object,~Subobject,~Source,Message,~First Seen,~Count,~Name"
-        }
-        Resource::Leases => "Name,Holder,Age",
-        Resource::Quotas => "Name,Request,Limit,Age",
-        Resource::Nodes => {
-            "Name,Status,Roles,Age,Version,~Internal-IP,~External-IP,~OS-Image,~Kernel-Version,\
-             ~Container-Runtime"
-        }
-        Resource::Definitions => "Name,Created At",
-        // Those of the table of resources.
-        _ => "",
-    }
-}
-
 /// The column definitions of a table.
 fn definitions(resource: Resource) -> Vec<Value> {
     let definition = |name: &str, kind: &str, priority: i32| {
@@ -224,25 +200,15 @@ fn definitions(resource: Resource) -> Vec<Value> {
             "priority": priority,
         })
     };
-    if columns(resource).is_empty() {
-        let own = resource
-            .row()
-            .columns
-            .iter()
-            .map(|(name, cell)| match cell {
-                Cell::Count(_) | Cell::Number(_) => definition(name, "integer", 0),
-                _ => definition(name, "string", 0),
-            });
-        let first = [definition("Name", "string", 0)].into_iter();
-        return first.chain(own).collect();
-    }
-    let names = columns(resource).split(',');
-    let definitions = names.map(|name| match name.split_at(1) {
-        ("+", name) => definition(name, "integer", 0),
-        ("~", name) => definition(name, "string", 1),
-        _ => definition(name, "string", 0),
+    let own = resource.row().columns.iter().map(|column| {
+        let kind = match column.cell {
+            Cell::Count(_) | Cell::Number(_) => "integer",
+            _ => "string",
+        };
+        definition(&column.name, kind, i32::from(column.is_wide))
     });
-    definitions.collect()
+    let first = (resource != Resource::Events).then(|| definition("Name", "string", 0));
+    first.into_iter().chain(own).collect()
 }
 
 fn cells(resource: Resource, object: &Value) -> Value {
@@ -250,32 +216,12 @@ fn cells(resource: Resource, object: &Value) -> Value {
     let age = since(text(object, "/metadata/creationTimestamp"));
     match resource {
         Resource::Pods => pod_cells(object, name, &age),
-        Resource::ReplicaSets | Resource::ReplicationControllers => {
-            let count = |pointer: &str| number(object, pointer).unwrap_or(0);
-            let containers = entries(object, "/spec/template/spec/containers");
-            let each = |pointer: &str| {
-                let texts = containers.iter().map(|container| text(container, pointer));
-                texts.collect::<Vec<_>>().join(",")
-            };
-            json!([
-                name,
-                count("/spec/replicas"),
-                count("/status/replicas"),
-                count("/status/readyReplicas"),
-                age,
-                each("/name"),
-                each("/image"),
-                selector_text(resource, object),
-            ])
-        }
-        Resource::Leases => json!([name, text(object, "/spec/holderIdentity"), age]),
         Resource::Events => event_cells(object, name),
         Resource::Quotas => quota_cells(object, name, &age),
         Resource::Nodes => node_cells(object, name, &age),
-        Resource::Definitions => json!([name, text(object, "/metadata/creationTimestamp")]),
         _ => {
             let own = resource.row().columns.iter();
-            let own = own.map(|(_, cell)| cell_of(cell, object));
+            let own = own.map(|column| cell_of(&column.cell, object));
             [json!(name)].into_iter().chain(own).collect()
         }
     }
@@ -284,11 +230,25 @@ fn cells(resource: Resource, object: &Value) -> Value {
 fn cell_of(cell: &Cell, object: &Value) -> Value {
     let count = |pointer: &str| number(object, pointer).unwrap_or(0);
     match cell {
-        Cell::Text(pointer) => match object.pointer(pointer) {
-            None | Some(Value::Null) => json!("<none>"),
+        Cell::Text(pointer, missing) => match object.pointer(pointer) {
+            None | Some(Value::Null) => json!(missing),
             Some(Value::String(text)) => json!(text),
             Some(other) => json!(other.to_string()),
         },
+        Cell::Bool(pointer) => match object.pointer(pointer) {
+            Some(Value::Bool(true)) => json!("True"),
+            _ => json!("False"),
+        },
+        Cell::Joined(list, member, missing) => {
+            let texts = entries(object, list).iter().map(|it| &it[member.as_str()]);
+            let texts: Vec<&str> = texts.filter_map(Value::as_str).collect();
+            let none = texts.is_empty().then_some(missing);
+            json!(none.map_or_else(|| texts.join(","), String::clone))
+        }
+        Cell::Selector(pointer) => {
+            let selector = object.pointer(pointer).unwrap_or(&Value::Null);
+            json!(or_none(&text_of(selector)))
+        }
         Cell::Count(pointer) => json!(count(pointer)),
         Cell::Number(pointer) => json!(number(object, pointer)),
         Cell::Size(pointer) => {
@@ -300,16 +260,78 @@ fn cell_of(cell: &Cell, object: &Value) -> Value {
             "" => json!("<none>"),
             time => json!(since(time)),
         },
-        Cell::Ports(pointer) => {
+        Cell::Own(name) => json!(own_cell(name, object)),
+    }
+}
+
+/// What only one kind has.
+fn own_cell(name: &str, object: &Value) -> String {
+    let of = |pointer: &str| text(object, pointer);
+    match name {
+        // Of a Service.
+        "address" => match of("/spec/externalName") {
+            "" if of("/spec/type") == "LoadBalancer" => "<pending>".to_owned(),
+            name => or_none(name).to_owned(),
+        },
+        "ports" => {
             let port = |port: &Value| {
                 let of_node = number(port, "/nodePort").map(|it| format!(":{it}"));
                 let (of_node, protocol) = (of_node.unwrap_or_default(), text(port, "/protocol"));
                 format!("{}{of_node}/{protocol}", port["port"])
             };
-            let ports: Vec<String> = entries(object, pointer).iter().map(port).collect();
-            json!(or_none(&ports.join(",")))
+            let ports: Vec<String> = entries(object, "/spec/ports").iter().map(port).collect();
+            or_none(&ports.join(",")).to_owned()
+        }
+        // Of an Ingress.
+        "https" if entries(object, "/spec/tls").is_empty() => "80".to_owned(),
+        "https" => "80, 443".to_owned(),
+        // Of a Job.
+        "end" => {
+            let mut kinds = ["Complete", "Failed", "Suspended"].into_iter();
+            let end = kinds.find(|kind| condition(object, kind) == "True");
+            end.unwrap_or("Running").to_owned()
+        }
+        "duration" => {
+            let time = |pointer: &str| of(pointer).parse::<CompactTimestamp>().ok();
+            let (Some(begin), end) = (time("/status/startTime"), time("/status/completionTime"))
+            else {
+                return String::new();
+            };
+            let age = |time: CompactTimestamp| time.age(Timestamp::now()).as_secs();
+            human(age(begin) - end.map_or(0, age))
+        }
+        // Of a HorizontalPodAutoscaler.
+        "reference" => {
+            let target = |name: &str| of(&format!("/spec/scaleTargetRef/{name}"));
+            format!("{}/{}", target("kind"), target("name"))
+        }
+        _ => {
+            let targets = entries(object, "/spec/metrics").iter().map(target_of);
+            or_none(&targets.collect::<Vec<_>>().join(", ")).to_owned()
         }
     }
+}
+
+/// The target of a metric; no metric has a value here.
+fn target_of(metric: &Value) -> String {
+    let (_, of_kind) = members(metric, "").find(|(_, it)| it.is_object()).unzip();
+    let of_kind = of_kind.unwrap_or(&Value::Null);
+    let target = &of_kind["target"];
+    let amount = match number(target, "/averageUtilization") {
+        Some(percent) => format!("{percent}%"),
+        None => format!(
+            "{}{}",
+            text(target, "/averageValue"),
+            text(target, "/value")
+        ),
+    };
+    let name = text(of_kind, "/name");
+    let name = if name.is_empty() {
+        String::new()
+    } else {
+        format!("{name}: ")
+    };
+    format!("{name}<unknown>/{amount}")
 }
 
 fn or_none(text: &str) -> &str {
@@ -531,6 +553,79 @@ mod tests {
         ] {
             assert_eq!(human(seconds), expected);
         }
+    }
+
+    #[test]
+    fn other_kinds_have_the_columns_of_upstream() {
+        let of = |group: &str, plural: &str, object: Value| {
+            let mut all = Resource::built_in();
+            let resource = all.find(|it| it.group() == group && it.plural() == plural);
+            let resource = resource.expect("a built-in resource");
+            let names = definitions(resource);
+            let names = names.iter().map(|it| {
+                let wide = if it["priority"] == 1 { "~" } else { "" };
+                format!("{wide}{}", it["name"].as_str().unwrap_or_default())
+            });
+            let cells = cells(resource, &object);
+            let cells = cells.as_array().expect("a row").iter();
+            let cells = cells.map(|it| it.as_str().map_or(it.to_string(), str::to_owned));
+            let pairs = names
+                .zip(cells)
+                .filter(|(name, _)| !matches!(&**name, "Name" | "Age"));
+            let pairs = pairs.map(|(name, cell)| format!("{name}={cell}"));
+            pairs.collect::<Vec<_>>().join(" ")
+        };
+        let spec = json!({"rules": [{"host": "a.b"}, {"host": "b.c"}], "tls": [{}]});
+        let ingress = of("networking.k8s.io", "ingresses", json!({"spec": spec}));
+        assert_eq!(ingress, "Class=<none> Hosts=a.b,b.c Address= Ports=80, 443");
+        let ingress = of("networking.k8s.io", "ingresses", json!({}));
+        assert_eq!(ingress, "Class=<none> Hosts=* Address= Ports=80");
+        let budget = of(
+            "policy",
+            "poddisruptionbudgets",
+            json!({"spec": {"minAvailable": 1}}),
+        );
+        let expected = "Min Available=1 Max Unavailable=N/A Allowed Disruptions=0";
+        assert_eq!(budget, expected);
+        let cpu = json!({"name": "cpu", "target": {"averageUtilization": 80}});
+        let memory = json!({"name": "memory", "target": {"averageValue": "100Mi"}});
+        let scaler = json!({"spec": {
+            "maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "d"},
+            "metrics": [{"type": "Resource", "resource": cpu}, {"resource": memory}],
+        }});
+        let expected = "Reference=Deployment/d \
+                        Targets=cpu: <unknown>/80%, memory: <unknown>/100Mi Minpods=0 Maxpods=5 \
+                        Replicas=0";
+        assert_eq!(
+            of("autoscaling", "horizontalpodautoscalers", scaler),
+            expected
+        );
+        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let job = json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod});
+        let status = json!({
+            "startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:05Z",
+            "conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1,
+        });
+        let wide = "~Containers=c ~Images=i ~Selector=";
+        let of_job = of("batch", "jobs", json!({"spec": job, "status": status}));
+        let expected = "Status=Complete Completions=1/0 Duration=5s";
+        assert_eq!(of_job, format!("{expected} {wide}a=b"));
+        let template = json!({"spec": {"template": pod}});
+        let cron = json!({"spec": {"schedule": "* * * * *", "jobTemplate": template}});
+        let expected = "Schedule=* * * * * Timezone=<none> Suspend=False Active=0 \
+                        Last Schedule=<none>";
+        assert_eq!(
+            of("batch", "cronjobs", cron),
+            format!("{expected} {wide}<none>")
+        );
+        let balancer = json!({"spec": {
+            "type": "LoadBalancer", "selector": {"b": "c", "a": "b"},
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 32588}],
+        }});
+        let expected = "Type=LoadBalancer Cluster-IP=<none> External-IP=<pending> \
+                        Port(s)=80:32588/TCP ~Selector=a=b,b=c";
+        assert_eq!(of("", "services", balancer), expected);
+        assert_eq!(of("coordination.k8s.io", "leases", json!({})), "Holder=");
     }
 
     #[test]

@@ -24,7 +24,8 @@ fn definition() -> Value {
                         "labelSelectorPath": ".status.selector",
                     }},
                     "additionalPrinterColumns": [
-                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+                        {"name": "Full", "type": "boolean", "jsonPath": ".full", "priority": 1}],
                     "schema": {"openAPIV3Schema": {
                         "type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
             ],
@@ -109,7 +110,9 @@ fn custom_objects_have_status_scale_and_generation() {
     assert_eq!(code, 415, "custom resources have no strategic merge patch");
     let table = rig.table(WIDGETS);
     // A definition with columns has no others.
-    assert_eq!(table["rows"][0]["cells"], json!(["w", 4]));
+    assert_eq!(table["rows"][0]["cells"], json!(["w", 4, "<none>"]));
+    let wide = &table["columnDefinitions"][2]["priority"];
+    assert_eq!(wide, &json!(1), "only of wide tables");
     let beta = rig.get(&path.replace("/v1/", "/v1beta1/")).1;
     assert_eq!(beta["apiVersion"], json!("example.com/v1beta1"));
 }
