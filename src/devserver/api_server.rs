@@ -108,7 +108,7 @@ impl ApiServer {
 
     /// Warnings about a new object: what this server does not do with it.
     fn warnings(&self, resource: Resource, object: &Object) -> Vec<String> {
-        let mut warnings = Self::warnings_of_change(resource, object);
+        let mut warnings = warnings_of_change(resource, object);
         let without = resource.row().idle_without.as_str();
         let acts = self.store.read(|state| {
             let mut controllers = state.settings.controllers.iter();
@@ -126,20 +126,6 @@ impl ApiServer {
             resource.plural()
         ));
         warnings
-    }
-
-    /// Warnings that apply to created and changed objects.
-    fn warnings_of_change(resource: Resource, object: &Object) -> Vec<String> {
-        let lacks = match resource {
-            Resource::Definitions if structural::has_rules(&object.value()["spec"]) => {
-                "does not evaluate x-kubernetes-validations"
-            }
-            Resource::Quotas if quota::has_scopes(&object.value()) => {
-                "does not enforce a quota with scopes"
-            }
-            _ => return Vec::new(),
-        };
-        vec![format!("the dev server {lacks}")]
     }
 
     /// Applies a change, or only tries it for a dry run.
@@ -200,9 +186,9 @@ impl ApiServer {
                 let created = self.change(options.dry_run, |state| {
                     create(state, kept, namespace, object)
                 })?;
+                let warnings = self.warnings(resource, &created);
                 let response = object_response(201, resource, &created);
-                let response = with_warnings(response, &self.warnings(resource, &created));
-                Ok(with_warnings(response, &unknown))
+                Ok(with_warnings(response, &[warnings, unknown].concat()))
             }
             "DELETE" if resource.has_delete_collection() => {
                 self.delete_collection(resource, &scope()?, request)
@@ -241,10 +227,7 @@ impl ApiServer {
                         apply::managers_after(resource, &old, &object, part, &options.manager);
                     write::put(state, kept, key, part, object, managers)
                 })?;
-                let response = object_response(200, resource, &object);
-                let response =
-                    with_warnings(response, &Self::warnings_of_change(resource, &object));
-                Ok(with_warnings(response, &unknown))
+                Ok(changed_response(resource, &object, unknown))
             }
             ("GET", "log") => {
                 let pod = self.store.read(|state| state.current(resource, key))?;
@@ -316,9 +299,7 @@ impl ApiServer {
             let object = write::replace_managed(state, kept, &object, part, new, managers)?;
             Ok((object, unknown))
         })?;
-        let response = object_response(200, resource, &object);
-        let response = with_warnings(response, &Self::warnings_of_change(resource, &object));
-        Ok(with_warnings(response, &unknown))
+        Ok(changed_response(resource, &object, unknown))
     }
 
     fn serve_scale(
@@ -405,6 +386,25 @@ fn object_response(code: u16, resource: Resource, object: &Object) -> Response {
     let mut body = Vec::new();
     object.write_full(resource, &mut body);
     Response::json(code, body)
+}
+
+fn changed_response(resource: Resource, object: &Object, unknown: Vec<String>) -> Response {
+    let warnings = [warnings_of_change(resource, object), unknown].concat();
+    with_warnings(object_response(200, resource, object), &warnings)
+}
+
+/// Warnings that apply to created and changed objects.
+fn warnings_of_change(resource: Resource, object: &Object) -> Vec<String> {
+    let lacks = match resource {
+        Resource::Definitions if structural::has_rules(&object.value()["spec"]) => {
+            "does not evaluate x-kubernetes-validations"
+        }
+        Resource::Quotas if quota::has_scopes(&object.value()) => {
+            "does not enforce a quota with scopes"
+        }
+        _ => return Vec::new(),
+    };
+    vec![format!("the dev server {lacks}")]
 }
 
 /// Adds a warning header for each text (apiserver

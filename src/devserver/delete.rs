@@ -87,41 +87,36 @@ fn check_preconditions(
     value: &Value,
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
-    let preconditions = options.preconditions.clone();
-    let uid = text(value, "/metadata/uid");
     let version = object.version.to_string();
-    if resource == Resource::Namespaces {
+    let (wanted, uid) = (&options.preconditions, text(value, "/metadata/uid"));
+    let named = [
+        ("UID", &wanted.uid, uid, "deleted and then recreated"),
+        (
+            "ResourceVersion",
+            &wanted.resource_version,
+            &version,
+            "modified",
+        ),
+    ];
+    for (what, wanted, found, happened) in named {
+        let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) else {
+            continue;
+        };
         // Namespaces have their own check before the generic one, with different messages
         // (kubernetes `pkg/registry/core/namespace/storage/storage.go:Delete`).
-        let named = [
-            ("UID", preconditions.uid, uid),
-            ("ResourceVersion", preconditions.resource_version, &version),
-        ];
-        for (what, wanted, found) in named {
-            if let Some(wanted) = wanted.filter(|wanted| wanted != found) {
-                let why = format!(
-                    "Precondition failed: {what} in precondition: {wanted}, {what} in object \
-                     meta: {found}"
-                );
-                return Err(StatusError::conflict(resource, object.name(), &why));
-            }
-        }
-        return Ok(());
-    }
-    if let Some(wanted) = preconditions.uid.filter(|wanted| wanted != uid) {
-        let why = format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The \
-             object might have been deleted and then recreated"
-        );
-        return Err(StatusError::precondition(resource, object.name(), &why));
-    }
-    let wanted = preconditions.resource_version;
-    if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
-        let why = format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the \
-             ResourceVersion in record ({version}). The object might have been modified"
-        );
-        return Err(StatusError::precondition(resource, object.name(), &why));
+        return Err(if resource == Resource::Namespaces {
+            let why = format!(
+                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: \
+                 {found}"
+            );
+            StatusError::conflict(resource, object.name(), &why)
+        } else {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record \
+                 ({found}). The object might have been {happened}"
+            );
+            StatusError::precondition(resource, object.name(), &why)
+        });
     }
     Ok(())
 }

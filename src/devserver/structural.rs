@@ -223,14 +223,13 @@ fn validate_members(
             errors.push(FieldError::required(&child(path, name), ""));
         }
     }
-    let n_members = i64::try_from(map.len()).unwrap_or(i64::MAX);
-    if let Some(min) = number(schema, "/minProperties").filter(|min| n_members < *min) {
-        let why = format!("should have at least {min} properties");
-        errors.push(invalid(path, &json!(map), &why));
-    }
-    if let Some(max) = number(schema, "/maxProperties").filter(|max| n_members > *max) {
-        errors.push(FieldError::too_many(path, n_members, max));
-    }
+    errors.extend(size_errors(
+        schema,
+        map.len(),
+        &json!(map),
+        path,
+        "Properties",
+    ));
     let is_object = path.is_empty() || is_true(schema, "x-kubernetes-embedded-resource");
     for (name, value) in map
         .iter()
@@ -242,15 +241,32 @@ fn validate_members(
     }
 }
 
+/// An error if a map or list has less than `minNAME` or more than `maxNAME` members.
+fn size_errors(
+    schema: &Value,
+    n_members: usize,
+    value: &Value,
+    path: &str,
+    name: &str,
+) -> Option<FieldError> {
+    let n_members = i64::try_from(n_members).unwrap_or(i64::MAX);
+    let bound = |side: &str| number(schema, &format!("/{side}{name}"));
+    if let Some(min) = bound("min").filter(|min| n_members < *min) {
+        let why = format!("should have at least {min} {}", name.to_lowercase());
+        return Some(invalid(path, value, &why));
+    }
+    let max = bound("max").filter(|max| n_members > *max)?;
+    Some(FieldError::too_many(path, n_members, max))
+}
+
 fn validate_list(schema: &Value, list: &[Value], path: &str, errors: &mut Vec<FieldError>) {
-    let n_entries = i64::try_from(list.len()).unwrap_or(i64::MAX);
-    if let Some(min) = number(schema, "/minItems").filter(|min| n_entries < *min) {
-        let why = format!("should have at least {min} items");
-        errors.push(invalid(path, &json!(n_entries), &why));
-    }
-    if let Some(max) = number(schema, "/maxItems").filter(|max| n_entries > *max) {
-        errors.push(FieldError::too_many(path, n_entries, max));
-    }
+    errors.extend(size_errors(
+        schema,
+        list.len(),
+        &json!(list.len()),
+        path,
+        "Items",
+    ));
     let names = entries(schema, "/x-kubernetes-list-map-keys");
     let key = |entry: &Value| match text(schema, "/x-kubernetes-list-type") {
         "set" => Some(entry.clone()),

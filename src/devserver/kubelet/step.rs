@@ -385,28 +385,30 @@ fn write_containers(
     more: i64,
     state: &Value,
 ) {
-    let containers = entries(pod, "/spec/containers").iter();
-    let statuses = containers.map(|container| {
-        let before = status_of(pod, "containerStatuses", container);
-        let count = (restart_count(before) + more).max(behaviour.restarts);
-        container_status(pod, container, is_ready, count, state, before)
-    });
-    let statuses: Vec<Value> = statuses.collect();
-    pod["status"]["containerStatuses"] = json!(statuses);
-    let containers = entries(pod, "/spec/initContainers").iter();
-    let statuses = containers.map(|container| {
-        let before = status_of(pod, "initContainerStatuses", container);
-        if !is_sidecar(container) {
-            let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
-            return container_status(pod, container, true, 0, &done, before);
+    let done = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+    let running = json!({"running": {"startedAt": metadata::now()}});
+    for (list, statuses) in [
+        ("containers", "containerStatuses"),
+        ("initContainers", "initContainerStatuses"),
+    ] {
+        let containers = entries(pod, &format!("/spec/{list}")).iter();
+        let all: Vec<Value> = containers
+            .map(|container| {
+                let before = status_of(pod, statuses, container);
+                let so_far = number(before, "/restartCount").unwrap_or(0);
+                let (is_ready, count, state) = if list == "containers" {
+                    (is_ready, (so_far + more).max(behaviour.restarts), state)
+                } else if is_sidecar(container) {
+                    (true, so_far.max(behaviour.sidecar_restarts), &running)
+                } else {
+                    (true, 0, &done)
+                };
+                container_status(pod, container, is_ready, count, state, before)
+            })
+            .collect();
+        if !all.is_empty() {
+            pod["status"][statuses] = json!(all);
         }
-        let running = json!({"running": {"startedAt": metadata::now()}});
-        let count = restart_count(before).max(behaviour.sidecar_restarts);
-        container_status(pod, container, true, count, &running, before)
-    });
-    let statuses: Vec<Value> = statuses.collect();
-    if !statuses.is_empty() {
-        pod["status"]["initContainerStatuses"] = json!(statuses);
     }
 }
 
@@ -440,10 +442,6 @@ fn status_of<'a>(pod: &'a Value, list: &str, container: &Value) -> &'a Value {
     let mut statuses = entries(pod, &format!("/status/{list}")).iter();
     let status = statuses.find(|status| status["name"] == container["name"]);
     status.unwrap_or(&Value::Null)
-}
-
-fn restart_count(status: &Value) -> i64 {
-    number(status, "/restartCount").unwrap_or(0)
 }
 
 fn is_sidecar(container: &Value) -> bool {
