@@ -19,12 +19,12 @@
 //! table · patch                                 what kubectl shows and sends
 //! selector                                      the objects that a list or watch covers
 //! store                                         objects, versions, history; the one lock
-//! objects ─▶ workload, custom ─▶ metadata       defaults and validation, by kind
+//! objects ─▶ workload, custom, rules            defaults and validation, by kind; of fields
+//! metadata                                      what all objects have
 //! kubelet::behaviour                            the annotations of simulated nodes
-//! rules                                         the values that fields may have
 //! body ─▶ protobuf ─▶ schema ─▶ structural      objects and options of a request; types of fields
 //! status_error ─▶ resource, exchange            errors; the table of kinds; requests, responses
-//! json                                          access to trees
+//! json · quantity                               access to trees; amounts of resources
 //! ```
 //!
 //! `faults` depends on no file but `exchange`, so a test can put it in front of a real API server.
@@ -60,6 +60,7 @@ mod metadata;
 mod objects;
 mod patch;
 mod protobuf;
+mod quantity;
 mod quota;
 mod resource;
 mod reviews;

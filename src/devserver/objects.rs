@@ -9,9 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use crate::json::{
-    add_missing, entries, hash_of, map_of, maps_mut, members, number, set_default, text,
-};
+use crate::json::{add_missing, entries, hash_of, map_of, maps_mut, members, set_default, text};
 use crate::resource::{Resource, Row, Template};
 use crate::status_error::FieldError;
 use crate::{custom, metadata, quota, rules, schema, structural, workload};
@@ -152,7 +150,6 @@ pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
         Resource::Quotas => quota::validate(object),
         Resource::Events => Vec::from_iter(validate_event(object)),
         Resource::Definitions => custom::validate(object),
-        Resource::Leases => Vec::from_iter(validate_lease(object)),
         Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, object),
         Resource::Plain(row) if row.template == Template::Selected => {
             workload::validate_replica_set(object)
@@ -167,7 +164,12 @@ pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
 /// The validation errors of a change from `old` to `new`, without those of the metadata.
 pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = match resource {
-        Resource::Pods => return workload::validate_pod_update(old, new),
+        Resource::Pods => {
+            let errors = rules::validate(resource, new).into_iter();
+            return errors
+                .chain(workload::validate_pod_update(old, new))
+                .collect();
+        }
         Resource::ReplicaSets => workload::validate_replica_set_update(old, new),
         Resource::ReplicationControllers => workload::validate_controller(new),
         Resource::Quotas => quota::validate(new),
@@ -218,13 +220,6 @@ fn validate_service_update(old: &Value, new: &Value) -> Option<FieldError> {
     let ips = json!([new["spec"]["clusterIP"]]);
     let error = || FieldError::invalid("spec.clusterIPs[0]", ips, "may not change once set");
     (has_ip(old) && has_ip(new) && is_changed).then(error)
-}
-
-fn validate_lease(lease: &Value) -> Option<FieldError> {
-    let seconds = number(lease, "/spec/leaseDurationSeconds");
-    let bad = seconds.filter(|seconds| *seconds <= 0)?;
-    let (field, why) = ("spec.leaseDurationSeconds", "must be greater than 0");
-    Some(FieldError::invalid(field, bad, why))
 }
 
 /// An event must be in the namespace of its object, or in `default` if the object has none.

@@ -8,15 +8,27 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::json::text;
+use crate::api::object_key::SUBDOMAIN_BYTES_MAX;
+use crate::json::{entries, text};
+use crate::metadata::{LABEL_RULE, is_label};
+use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::schema::{Kind, Many, find, type_named};
 use crate::status_error::FieldError;
 
 /// A type, its field, and what the field must be (kubernetes `pkg/apis`, `validation`): `is` one of
-/// these texts, from one number `to` another, `required` with an explanation, or a list of
-/// `unique` members of that name. Other rules do not apply to a field that is missing or empty.
+/// these texts, from one number `to` another, `above` a number, `required` with an explanation, a
+/// DNS `label`, a list of `unique` members of that name (and those of another list), amounts
+/// `within` those of another field, no number below that of the field `from` which it counts, a
+/// map with good `keys`, not zero with the `other` field, a list whose lists of this name have
+/// `known` volumes, or a spec with one of the fields `any`. Other rules than `required` and `any`
+/// do not apply to a field that is missing or empty.
 const TABLE: &str = "
+ConfigMap.binaryData keys
+ConfigMap.data keys
+Container.name required
+Container.name label
+Container.image required
 Container.imagePullPolicy is Always IfNotPresent Never
 Container.terminationMessagePolicy is File FallbackToLogsOnError
 Container.ports unique name
@@ -27,21 +39,31 @@ DaemonSetUpdateStrategy.type is RollingUpdate OnDelete
 DeploymentStrategy.type is Recreate RollingUpdate
 EnvVar.name required
 HTTPGetAction.scheme is HTTP HTTPS
+autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas from minReplicas
 HTTPIngressPath.pathType required pathType must be specified
 HTTPIngressPath.pathType is Exact ImplementationSpecific Prefix
+Ingress.spec any defaultBackend rules
 JobSpec.completionMode is NonIndexed Indexed
 JobSpec.parallelism to 0 2147483647
 JobSpec.podReplacementPolicy is Failed TerminatingOrFailed
+LeaseSpec.leaseDurationSeconds above 0
 PersistentVolumeClaimSpec.accessModes required at least 1 access mode is required
 PersistentVolumeSpec.persistentVolumeReclaimPolicy is Delete Recycle Retain
 PodSpec.activeDeadlineSeconds to 1 2147483647
+PodSpec.containers required
 PodSpec.containers unique name
+PodSpec.containers known volumeMounts
+PodSpec.initContainers unique name containers
+PodSpec.initContainers known volumeMounts
 PodSpec.dnsPolicy is ClusterFirstWithHostNet ClusterFirst Default None
 PodSpec.restartPolicy is Always OnFailure Never
 PodSpec.volumes unique name
 PolicyRule.verbs required
+ResourceRequirements.requests within limits
 RoleRef.kind is Role ClusterRole
 RoleRef.name required
+RollingUpdateDeployment.maxUnavailable other maxSurge
+Secret.data keys
 SeccompProfile.type is Localhost RuntimeDefault Unconfined
 ServicePort.port to 1 65535
 ServicePort.protocol is SCTP TCP UDP
@@ -69,7 +91,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let mut rules = Rules::new();
     for line in TABLE.lines().filter(|line| !line.is_empty()) {
         let (at, rule) = line.split_once(' ').expect("a rule");
-        let (kind, field) = at.split_once('.').expect("a field");
+        let (kind, field) = at.rsplit_once('.').expect("a field");
         let (word, rest) = rule.split_once(' ').unwrap_or((rule, ""));
         rules.entry(kind).or_default().push([field, word, rest]);
     }
@@ -78,84 +100,198 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
 
 /// The errors of all fields in `object` that have a rule; none in a custom resource.
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut walk = Walk {
+        claims: entries(object, "/spec/volumeClaimTemplates"),
+        errors: Vec::new(),
+    };
     let kind = type_named(&resource.api_version(), resource.kind());
     let kind = kind.filter(|_| !resource.is_custom());
     if let (Some(kind), Some(object)) = (kind, object.as_object()) {
-        walk(kind, object, "", &mut errors);
+        walk.object(kind, object, "");
     }
-    errors
+    walk.errors
 }
 
-fn walk(kind: &'static str, object: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
-    for [field, word, rest] in RULES.get(kind).into_iter().flatten() {
-        let value = object.get(*field).unwrap_or(&Value::Null);
-        check(&format!("{path}{field}"), value, word, rest, errors);
-    }
-    for (name, value) in object {
-        let Some((_, member)) = find(kind, name) else {
-            continue;
-        };
-        let Kind::Message(inner) = member.kind else {
-            continue;
-        };
-        match (member.many, value) {
-            (Many::One, Value::Object(object)) => {
-                walk(inner, object, &format!("{path}{name}."), errors);
-            }
-            (Many::List, Value::Array(entries)) => {
-                for (index, entry) in entries.iter().enumerate() {
-                    if let Some(entry) = entry.as_object() {
-                        walk(inner, entry, &format!("{path}{name}[{index}]."), errors);
+struct Walk<'a> {
+    /// What a StatefulSet adds to the volumes of its pods.
+    claims: &'a [Value],
+    errors: Vec<FieldError>,
+}
+
+impl Walk<'_> {
+    fn object(&mut self, kind: &'static str, object: &Map<String, Value>, path: &str) {
+        for [field, word, rest] in RULES.get(kind).into_iter().flatten() {
+            let value = object.get(*field).unwrap_or(&Value::Null);
+            let field = format!("{path}{field}");
+            self.check(&field, value, word, rest);
+            self.relate(&field, value, word, rest, object);
+        }
+        for (name, value) in object {
+            let Some((_, member)) = find(kind, name) else {
+                continue;
+            };
+            let Kind::Message(inner) = member.kind else {
+                continue;
+            };
+            match (member.many, value) {
+                (Many::One, Value::Object(object)) => {
+                    self.object(inner, object, &format!("{path}{name}."));
+                }
+                (Many::List, Value::Array(entries)) => {
+                    for (index, entry) in entries.iter().enumerate() {
+                        if let Some(entry) = entry.as_object() {
+                            self.object(inner, entry, &format!("{path}{name}[{index}]."));
+                        }
                     }
                 }
+                _ => {}
+            }
+        }
+    }
+
+    /// Rules about a field alone.
+    fn check(&mut self, field: &str, value: &Value, word: &str, rest: &str) {
+        let words = || rest.split(' ');
+        let errors = &mut self.errors;
+        let is_empty = match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            _ => false,
+        };
+        match (word, value) {
+            ("required", _) if is_empty => errors.push(FieldError::required(field, rest)),
+            ("is", Value::String(own)) if !is_empty && words().all(|word| word != own) => {
+                let supported: Vec<&str> = words().collect();
+                errors.push(FieldError::not_supported(field, own, &supported));
+            }
+            ("label", Value::String(text)) if !is_empty && !is_label(text) => {
+                errors.push(FieldError::invalid(field, text, LABEL_RULE));
+            }
+            ("above", Value::Number(number)) if number.as_f64() <= rest.parse().ok() => {
+                let why = format!("must be greater than {rest}");
+                errors.push(FieldError::invalid(field, value, &why));
+            }
+            ("to", Value::Number(number)) => {
+                let bounds: Vec<i64> = words().map(|it| it.parse().expect("a number")).collect();
+                let [least, most] = bounds[..] else {
+                    panic!("two bounds of {field}");
+                };
+                let is_within = |it: i64| (least..=most).contains(&it);
+                if !number.as_i64().is_some_and(is_within) {
+                    let why = format!("must be between {least} and {most}, inclusive");
+                    errors.push(FieldError::invalid(field, value, &why));
+                }
+            }
+            ("keys", Value::Object(map)) => errors.extend(map.keys().filter_map(|key| {
+                let why = key_fault(key)?;
+                Some(FieldError::invalid(&format!("{field}[{key}]"), key, why))
+            })),
+            ("any", spec) if words().all(|name| is_none(&spec[name])) => {
+                let names: Vec<String> = words().map(|name| format!("`{name}`")).collect();
+                let why = format!("either {} must be specified", names.join(" or "));
+                errors.push(FieldError::invalid(field, Value::Null, &why));
+            }
+            _ => {}
+        }
+    }
+
+    /// Rules about a field and others of the same object.
+    fn relate(
+        &mut self,
+        field: &str,
+        value: &Value,
+        word: &str,
+        rest: &str,
+        object: &Map<String, Value>,
+    ) {
+        let (rest, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        let list = |name: &str| {
+            object
+                .get(name)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+        };
+        let other = object.get(rest).unwrap_or(&Value::Null);
+        let own = || value.as_array().into_iter().flatten().enumerate();
+        match word {
+            "unique" => {
+                let mut names: Vec<&Value> = list(more).map(|it| &it[rest]).collect();
+                for (index, name) in own().map(|(index, it)| (index, &it[rest])) {
+                    if !is_none(name) && names.contains(&name) {
+                        let field = format!("{field}[{index}].{rest}");
+                        self.errors.push(FieldError::duplicate(&field, name));
+                    }
+                    names.push(name);
+                }
+            }
+            "known" => {
+                let claims = self.claims.iter().map(|it| text(it, "/metadata/name"));
+                let volumes = list("volumes").map(|it| text(it, "/name"));
+                let known: Vec<&str> = volumes.chain(claims).collect();
+                for (index, container) in own() {
+                    let named = entries(container, &format!("/{rest}")).iter().enumerate();
+                    for (at, name) in named.map(|(at, it)| (at, text(it, "/name"))) {
+                        if !known.contains(&name) {
+                            let field = format!("{field}[{index}].{rest}[{at}].name");
+                            self.errors.push(FieldError::not_found(&field, name));
+                        }
+                    }
+                }
+            }
+            "within" => {
+                for (name, amount) in value.as_object().into_iter().flatten() {
+                    let milli = |it| Some(Quantity::read(it)?.milli);
+                    if let Some(limit) = other.get(name)
+                        && milli(amount) > milli(limit)
+                    {
+                        let limit = limit
+                            .as_str()
+                            .map_or_else(|| limit.to_string(), str::to_owned);
+                        let why = format!("must be less than or equal to {name} limit of {limit}");
+                        self.errors.push(FieldError::invalid(field, amount, &why));
+                    }
+                }
+            }
+            "from" if value.as_i64() < other.as_i64() => {
+                let why = format!("must be greater than or equal to `{rest}`");
+                self.errors.push(FieldError::invalid(field, value, &why));
+            }
+            "other" if is_zero(value) && is_zero(other) => {
+                let why = format!("may not be 0 when `{rest}` is 0");
+                self.errors.push(FieldError::invalid(field, value, &why));
             }
             _ => {}
         }
     }
 }
 
-fn check(field: &str, value: &Value, word: &str, rest: &str, errors: &mut Vec<FieldError>) {
-    let words = || rest.split(' ');
-    let is_empty = match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        _ => false,
-    };
-    match (word, value) {
-        ("required", _) if is_empty => errors.push(FieldError::required(field, rest)),
-        ("is", Value::String(own)) if !is_empty && words().all(|word| word != own) => {
-            let supported: Vec<&str> = words().collect();
-            errors.push(FieldError::not_supported(field, own, &supported));
+fn is_none(value: &Value) -> bool {
+    value.is_null() || *value == "" || *value == Value::Array(Vec::new())
+}
+
+/// A number or a percentage.
+fn is_zero(value: &Value) -> bool {
+    *value == 0 || *value == "0%"
+}
+
+/// What is wrong with the name of a file in a volume (apimachinery
+/// `pkg/util/validation:IsConfigMapKey`).
+fn key_fault(key: &str) -> Option<&'static str> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    Some(match key {
+        "." => "must not be '.'",
+        ".." => "must not be '..'",
+        _ if key.starts_with("..") => "must not start with '..'",
+        _ if key.len() > SUBDOMAIN_BYTES_MAX => "must be no more than 253 characters",
+        _ if key.is_empty() || !key.chars().all(is_good) => {
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. \
+             'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is \
+             '[-._a-zA-Z0-9]+')"
         }
-        ("to", Value::Number(number)) => {
-            let bounds: Vec<i64> = words().map(|it| it.parse().expect("a number")).collect();
-            let [least, most] = bounds[..] else {
-                panic!("two bounds of {field}");
-            };
-            let is_within = |it: i64| (least..=most).contains(&it);
-            if !number.as_i64().is_some_and(is_within) {
-                let why = format!("must be between {least} and {most}, inclusive");
-                errors.push(FieldError::invalid(field, value, &why));
-            }
-        }
-        ("unique", Value::Array(list)) => {
-            let names: Vec<&str> = list
-                .iter()
-                .map(|it| text(it, &format!("/{rest}")))
-                .collect();
-            for (index, name) in names.iter().enumerate() {
-                if !name.is_empty() && names[..index].contains(name) {
-                    errors.push(FieldError::duplicate(
-                        &format!("{field}[{index}].{rest}"),
-                        name,
-                    ));
-                }
-            }
-        }
-        _ => {}
-    }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -163,6 +299,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{RULES, validate};
+    use crate::json::add_missing;
     use crate::resource::Resource;
     use crate::schema::find;
 
@@ -171,19 +308,27 @@ mod tests {
         for (kind, rules) in RULES.iter() {
             for [field, word, _] in rules {
                 assert!(find(kind, field).is_some(), "{kind}.{field}");
-                assert!(["is", "to", "required", "unique"].contains(word), "{word}");
+                let words = "above any from is keys known label other required to unique within";
+                assert!(words.split(' ').any(|known| known == *word), "{word}");
             }
         }
     }
 
     #[test]
     fn mistakes_are_named_by_field() {
-        let of = |group: &str, plural: &str, spec: Value| {
-            let errors = validate(Resource::of(group, plural), &json!({"spec": spec}));
+        let of = |plural: &str, object: Value| {
+            let mut all = Resource::built_in();
+            let resource = all.find(|it| it.plural() == plural).expect("a resource");
+            let errors = validate(resource, &object);
             let texts = errors.iter().map(ToString::to_string);
             texts.collect::<Vec<_>>().join("; ")
         };
-        let c = json!({"name": "c", "ports": [{"containerPort": 80}]});
+        let c = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}]});
+        let with = |more: Value| {
+            let mut container = c.clone();
+            add_missing(&mut container, &more);
+            json!({"containers": [container]})
+        };
         for (spec, expected) in [
             (
                 json!({"containers": [c], "restartPolicy": "", "dnsPolicy": null}),
@@ -194,25 +339,81 @@ mod tests {
                 "spec.containers[1].name: Duplicate value: \"c\"",
             ),
             (
-                json!({"containers": [{"ports": [{"containerPort": 99999}]}]}),
+                json!({"containers": [{"name": "c", "image": "i", "ports": [
+                    {"containerPort": 99999},
+                ]}]}),
                 "spec.containers[0].ports[0].containerPort: Invalid value: 99999: must be between \
                  1 and 65535, inclusive",
             ),
             (
-                json!({"containers": [{"imagePullPolicy": "Newer", "env": [{"value": "x"}]}]}),
+                with(json!({"imagePullPolicy": "Newer", "env": [{"value": "x"}]})),
                 "spec.containers[0].imagePullPolicy: Unsupported value: \"Newer\": supported \
                  values: \"Always\", \"IfNotPresent\", \"Never\"; \
                  spec.containers[0].env[0].name: Required value",
             ),
+            (
+                with(json!({"volumeMounts": [{"name": "v", "mountPath": "/x"}]})),
+                "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+            ),
+            (
+                with(json!({"resources": {
+                    "requests": {"cpu": "2", "memory": "1Gi"},
+                    "limits": {"cpu": "1500m", "memory": "1024Mi"},
+                }})),
+                "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or \
+                 equal to cpu limit of 1500m",
+            ),
+            (
+                json!({"containers": [c], "initContainers": [c]}),
+                "spec.initContainers[0].name: Duplicate value: \"c\"",
+            ),
+            (json!({"containers": []}), "spec.containers: Required value"),
         ] {
-            assert_eq!(of("", "pods", spec), expected);
+            assert_eq!(of("pods", json!({"spec": spec})), expected);
         }
+        let template = json!({"spec": with(json!({"volumeMounts": [{"name": "v"}]}))});
+        let claims = json!([{"metadata": {"name": "v"}}]);
+        let spec = json!({"template": template, "volumeClaimTemplates": claims});
+        assert_eq!(of("statefulsets", json!({"spec": spec})), "");
+        let both = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}});
+        let expected = "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not \
+                        be 0 when `maxSurge` is 0";
+        assert_eq!(
+            of("deployments", json!({"spec": {"strategy": both}})),
+            expected
+        );
+        let expected = "data[..]: Invalid value: \"..\": must not be '..'";
+        assert_eq!(
+            of("configmaps", json!({"data": {"..": "x", "a.b_C-1": "y"}})),
+            expected
+        );
+        let expected = "spec: Invalid value: null: either `defaultBackend` or `rules` must be \
+                        specified";
+        assert_eq!(
+            of("ingresses", json!({"spec": {"ingressClassName": "x"}})),
+            expected
+        );
+        let spec = json!({"minReplicas": 5, "maxReplicas": 2});
+        let expected = "spec.maxReplicas: Invalid value: 2: must be greater than or equal to \
+                        `minReplicas`";
+        assert_eq!(
+            of("horizontalpodautoscalers", json!({"spec": spec})),
+            expected
+        );
+        let expected = "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0";
+        assert_eq!(
+            of("leases", json!({"spec": {"leaseDurationSeconds": 0}})),
+            expected
+        );
         let expected = "spec.type: Unsupported value: \"Bogus\": supported values: \
                         \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"";
-        assert_eq!(of("", "services", json!({"type": "Bogus"})), expected);
+        assert_eq!(of("services", json!({"spec": {"type": "Bogus"}})), expected);
         let expected = "spec.accessModes: Required value: at least 1 access mode is required";
         assert_eq!(
-            of("", "persistentvolumeclaims", json!({"accessModes": []})),
+            of(
+                "persistentvolumeclaims",
+                json!({"spec": {"accessModes": []}})
+            ),
             expected
         );
     }

@@ -100,6 +100,11 @@ impl FieldError {
         Self::new("FieldValueDuplicate", field, message)
     }
 
+    pub(crate) fn not_found(field: &str, value: impl Serialize) -> Self {
+        let message = format!("Not found: {}", json_of(&value));
+        Self::new("FieldValueNotFound", field, message)
+    }
+
     pub(crate) fn not_supported(field: &str, value: impl Serialize, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(json_of).collect();
         let (value, supported) = (json_of(&value), supported.join(", "));

@@ -10,7 +10,7 @@ use crate::json::{
     add_missing, drop_nulls, entries, map_of, maps_mut, members, number, set_default, text,
 };
 use crate::kubelet::behaviour;
-use crate::metadata::{LABEL_RULE, is_label, ordered_text, validate_maps};
+use crate::metadata::{ordered_text, validate_maps};
 use crate::status_error::FieldError;
 
 /// Status counts that the API server omits when they are 0.
@@ -97,9 +97,7 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
 }
 
 pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
-    let mut errors = validate_annotations(pod, "/metadata/annotations", "metadata.annotations");
-    errors.extend(validate_containers(pod, ""));
-    errors
+    validate_annotations(pod, "/metadata/annotations", "metadata.annotations")
 }
 
 /// The errors of a pod's annotations at `pointer`; messages call the path `field` (kubernetes
@@ -118,41 +116,17 @@ fn validate_annotations(object: &Value, pointer: &str, field: &str) -> Vec<Field
         .collect()
 }
 
-/// The errors of the containers in a pod, or in the template at `prefix`, such as `spec.template.`.
-fn validate_containers(object: &Value, prefix: &str) -> Vec<FieldError> {
-    let field = format!("{prefix}spec.containers");
-    let containers = entries(object, &format!("/{}", field.replace('.', "/")));
-    if containers.is_empty() {
-        return vec![FieldError::required(&field, "")];
-    }
-    let mut errors = Vec::new();
-    for (index, container) in containers.iter().enumerate() {
-        let name = text(container, "/name");
-        let name_field = format!("{field}[{index}].name");
-        if name.is_empty() {
-            errors.push(FieldError::required(&name_field, ""));
-        } else if !is_label(name) {
-            errors.push(FieldError::invalid(&name_field, name, LABEL_RULE));
-        }
-        if text(container, "/image").trim().is_empty() {
-            errors.push(FieldError::required(&format!("{field}[{index}].image"), ""));
-        }
-    }
-    errors
-}
-
 /// Most of a pod's spec is immutable.
 pub(crate) fn validate_pod_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = validate_pod(new);
     let n_containers = |pod: &Value| entries(pod, "/spec/containers").len();
     if n_containers(old) != n_containers(new) {
-        let mut errors = validate_pod(new);
         let why = "pod updates may not add or remove containers";
         errors.push(FieldError::forbidden("spec.containers", why));
         return errors;
     }
     // Upstream validates these as a new pod's and as a changed pod's, so the causes list them
     // twice.
-    let mut errors = validate_annotations(new, "/metadata/annotations", "metadata.annotations");
     errors.extend(errors.clone());
     if changeable_blanked(&old["spec"]) != changeable_blanked(&new["spec"]) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -295,13 +269,10 @@ pub(crate) fn validate_job(job: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The errors of a template's annotations, which the API server reports under another path, and of
-/// its containers.
+/// The errors of a template's annotations, which the API server reports under another path.
 fn validate_template(object: &Value) -> Vec<FieldError> {
     let pointer = "/spec/template/metadata/annotations";
-    let mut errors = validate_annotations(object, pointer, "spec.template.annotations");
-    errors.extend(validate_containers(object, "spec.template."));
-    errors
+    validate_annotations(object, pointer, "spec.template.annotations")
 }
 
 fn validate_counts(replica_set: &Value) -> Vec<FieldError> {
