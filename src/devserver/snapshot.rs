@@ -3,7 +3,8 @@
 //! A loaded object keeps all fields of its document, including UID, times, generation and status.
 //! Pods thus still belong to their ReplicaSets, and a saved state continues where it stopped. Only
 //! `metadata.resourceVersion` is dropped, because it belongs to one server. The server fills
-//! missing fields as for a create, and creates missing namespaces.
+//! missing fields as for a create, and creates missing namespaces, and service accounts and
+//! priority classes that pods and templates name.
 //!
 //! The export omits events, leases and nodes, which the next server creates again. It also omits
 //! the unchanged objects of every cluster, such as the initial namespaces.
@@ -16,7 +17,7 @@ use crate::json::{entries, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{State, Store, key_of};
-use crate::write::create;
+use crate::write::{create, priority_classes};
 
 /// The exported resources in load order: owners before dependents, and quotas after the objects
 /// that they would reject. Other resources depend only on these.
@@ -165,7 +166,16 @@ fn load_one(
         }
     }
     if let Some(namespace) = namespace {
-        create_namespace(state, namespace).map_err(message)?;
+        create_missing(state, Resource::Namespaces, None, namespace)
+            .map_err(|error| message(&error))?;
+        for spec in ["/spec", "/spec/template/spec"] {
+            let named = |name: &str| text(document, &format!("{spec}/{name}"));
+            let (accounts, account) = (Resource::ServiceAccounts, named("serviceAccountName"));
+            create_missing(state, accounts, Some(namespace), account)
+                .map_err(|error| message(&error))?;
+            let (classes, class) = (priority_classes(), named("priorityClassName"));
+            create_missing(state, classes, None, class).map_err(|error| message(&error))?;
+        }
     }
     let mut object = document.clone();
     strip_kind(&mut object);
@@ -173,15 +183,31 @@ fn load_one(
         metadata.retain(|name, _| !DROPPED.contains(&name.as_str()));
     }
     let created = create(state, resource, namespace, object);
-    Ok(Some(created.map_err(message)?.key.to_string()))
+    Ok(Some(
+        created.map_err(|error| message(&error))?.key.to_string(),
+    ))
 }
 
-fn create_namespace(state: &mut State, name: &str) -> Result<(), StatusError> {
-    if state.get(Resource::Namespaces, name).is_some() {
+/// Creates an object that others need. Its own document may follow, and takes its place.
+fn create_missing(
+    state: &mut State,
+    resource: Resource,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<(), StatusError> {
+    if name.is_empty() || state.get(resource, &key_of(namespace, name)).is_some() {
         return Ok(());
     }
-    let namespace = json!({"metadata": {"name": name}});
-    create(state, Resource::Namespaces, None, namespace).map(|_| ())
+    let created = create(
+        state,
+        resource,
+        namespace,
+        json!({"metadata": {"name": name}}),
+    )?;
+    if resource != Resource::Namespaces {
+        state.initial.insert(created.version);
+    }
+    Ok(())
 }
 
 fn namespace_of(document: &Value) -> &str {
@@ -219,6 +245,6 @@ fn restore(state: &mut State, resource: Resource, key: &str, document: &Value) {
     }
 }
 
-fn message(error: StatusError) -> String {
+fn message(error: &StatusError) -> String {
     error.message().to_owned()
 }

@@ -61,7 +61,10 @@ pub(crate) fn create_managed(
     } else if resource == Resource::Quotas {
         object["status"] = quota::status(state, namespace.unwrap_or_default(), &object);
     }
-    // The order is upstream's: validation, quota admission, then the uniqueness of the name.
+    // The order is upstream's: admission, validation, quotas, then the uniqueness of the name.
+    if resource == Resource::Pods {
+        admit(state, namespace, &object)?;
+    }
     let errors = objects::validate(resource, &object);
     if !errors.is_empty() {
         return Err(StatusError::invalid(resource, &name, errors));
@@ -86,6 +89,30 @@ pub(crate) fn create_managed(
         }
     }
     Ok(object)
+}
+
+/// Rejects a pod whose service account or priority class does not exist (kubernetes
+/// `plugin/pkg/admission`). The account `default` may be missing: without the garbage collector
+/// nothing creates it.
+fn admit(state: &State, namespace: Option<&str>, pod: &Value) -> Result<(), StatusError> {
+    let [account, class] = ["serviceAccountName", "priorityClassName"]
+        .map(|name| pod["spec"][name].as_str().unwrap_or_default());
+    let key = key_of(namespace, account);
+    let why = if !matches!(account, "" | "default")
+        && state.get(Resource::ServiceAccounts, &key).is_none()
+    {
+        format!("error looking up service account {key}: serviceaccount \"{account}\" not found")
+    } else if !class.is_empty() && state.get(priority_classes(), class).is_none() {
+        format!("no PriorityClass with name {class} was found")
+    } else {
+        return Ok(());
+    };
+    let name = text(pod, "/metadata/name");
+    Err(StatusError::forbidden(Resource::Pods, name, &why))
+}
+
+pub(crate) fn priority_classes() -> Resource {
+    Resource::of("scheduling.k8s.io", "priorityclasses")
 }
 
 /// The objects of a new cluster. A namespaced one without a namespace is in each of them.

@@ -86,6 +86,28 @@ fn missing_objects_and_paths_are_not_found() {
 }
 
 #[test]
+fn a_pod_needs_its_account_and_priority_class() {
+    let rig = Rig::new();
+    let mut bad = pod("bad");
+    bad["spec"]["serviceAccountName"] = json!("nope");
+    let why = "pods \"bad\" is forbidden: error looking up service account default/nope: \
+               serviceaccount \"nope\" not found";
+    check_error(&rig.send("POST", PODS, &bad), 403, "Forbidden", why);
+    bad["spec"]["serviceAccountName"] = json!("default");
+    bad["spec"]["priorityClassName"] = json!("nope");
+    let why = "pods \"bad\" is forbidden: no PriorityClass with name nope was found";
+    check_error(&rig.send("POST", PODS, &bad), 403, "Forbidden", why);
+    bad["spec"]["priorityClassName"] = json!("system-node-critical");
+    let created = rig.ok("POST", PODS, &bad);
+    // Most of a pod cannot change, but its image can.
+    let path = format!("{PODS}/bad");
+    let mut blank = created;
+    blank["spec"]["containers"][0]["image"] = json!("");
+    let why = "Pod \"bad\" is invalid: spec.containers[0].image: Required value";
+    check_error(&rig.send("PUT", &path, &blank), 422, "Invalid", why);
+}
+
+#[test]
 fn invalid_objects_are_rejected_field_by_field() {
     let rig = Rig::new();
     let mut bad = pod("bad");

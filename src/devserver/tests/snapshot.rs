@@ -126,6 +126,34 @@ fn missing_fields_of_a_document_get_defaults() {
     );
 }
 
+/// As with `kubectl get pods -o yaml` of a cluster.
+#[test]
+fn accounts_and_classes_of_loaded_pods_may_be_missing() {
+    let rig = Rig::new();
+    let mut own = pod("own");
+    own["spec"]["serviceAccountName"] = json!("builder");
+    own["spec"]["priorityClassName"] = json!("high");
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "high"}, "value": 7,
+    });
+    (own["kind"], own["apiVersion"]) = (json!("Pod"), json!("v1"));
+    assert_eq!(rig.server.load(&[own, class]), Ok(()));
+    let object = |plural: &str, namespace: &str, name: &str| {
+        let object = rig.server.object(plural, namespace, name);
+        object.expect("it is there")
+    };
+    object("serviceaccounts", "default", "builder");
+    assert_eq!(object("priorityclasses", "", "high")["value"], json!(7));
+    let kinds: Vec<Value> = rig
+        .server
+        .dump()
+        .iter()
+        .map(|it| it["kind"].clone())
+        .collect();
+    assert_eq!(kinds, [json!("Pod"), json!("PriorityClass")]);
+}
+
 #[test]
 fn changed_objects_of_every_cluster_are_kept() {
     let options = DevServerOptions {
