@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -280,10 +279,8 @@ impl WrittenPod {
                     written.resource_version = ResourceVersion::new(field.text()?);
                 }
                 ObjectMeta::OWNER_REFERENCES if written.controller.is_none() => {
-                    let owner = OwnerReference::decode(field.bytes)?;
-                    let is_controller = owner.controller == Some(true);
-                    written.controller =
-                        is_controller.then(|| Uid::new(&String::from_utf8_lossy(&owner.uid)));
+                    let owner = OwnerReference::read(field.bytes)?;
+                    written.controller = owner.is_controller.then(|| owner.uid());
                 }
                 _ => {}
             }

@@ -34,6 +34,9 @@ pub enum ProtobufError {
 /// The first bytes of every object in this encoding.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
+/// Capacity for an object's kind, and for the numbers and lengths of a few fields.
+const ENVELOPE_BYTES: usize = 64;
+
 /// An object's kind and its message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope<'a> {
@@ -71,7 +74,8 @@ impl<'a> Envelope<'a> {
     /// Encodes an object of this `api_version` and `kind` with its envelope. `fields` are the
     /// fields of its message by number: messages, strings or bytes.
     pub fn seal(api_version: &str, kind: &str, fields: &[(u32, &[u8])]) -> Vec<u8> {
-        let mut raw = Vec::new();
+        let n_bytes = fields.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        let mut raw = Vec::with_capacity(n_bytes + ENVELOPE_BYTES);
         for (tag, bytes) in fields {
             put_bytes(*tag, bytes, &mut raw);
         }
@@ -80,7 +84,9 @@ impl<'a> Envelope<'a> {
 
     /// The same for a complete message.
     pub fn seal_raw(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-        let (mut type_meta, mut sealed) = (Vec::new(), MAGIC.to_vec());
+        let mut type_meta = Vec::with_capacity(ENVELOPE_BYTES);
+        let mut sealed = Vec::with_capacity(raw.len() + ENVELOPE_BYTES);
+        sealed.extend_from_slice(&MAGIC);
         put_bytes(type_meta::API_VERSION, api_version, &mut type_meta);
         put_bytes(type_meta::KIND, kind, &mut type_meta);
         put_bytes(Self::TYPE_META, type_meta, &mut sealed);

@@ -372,8 +372,8 @@ impl Warnings {
         for value in headers.get_all(WARNING) {
             let Ok(value) = value.to_str() else { continue };
             for text in texts(value) {
-                if self.is_new(&text) {
-                    log::warn!("the API server warns: {text}");
+                if self.is_new(text) {
+                    log::warn!("the API server warns: {}", unescaped(text));
                 }
             }
         }
@@ -381,46 +381,47 @@ impl Warnings {
 
     fn is_new(&self, text: &str) -> bool {
         let mut seen = self.state.lock();
-        seen.len() < TEXTS_MAX && seen.insert(text.to_owned())
+        !seen.contains(text) && seen.len() < TEXTS_MAX && seen.insert(text.to_owned())
     }
 }
 
-/// The texts in one header's value: `299 - "text"`, several joined by commas. Codes other than 299
-/// come from caches in between and do not concern the cluster.
-fn texts(value: &str) -> Vec<String> {
-    let mut texts = Vec::new();
+/// The escaped texts in one header's value: `299 - "text"`, several joined by commas. Codes other
+/// than 299 come from caches in between and do not concern the cluster.
+fn texts(value: &str) -> impl Iterator<Item = &str> {
     let mut rest = value;
-    while let Some((head, tail)) = rest.split_once('"') {
-        let (text, after) = unquote(tail);
-        let code = head.trim_start_matches([',', ' ']).split(' ').next();
-        if code == Some("299") && !text.is_empty() {
-            texts.push(text);
-        }
-        rest = after;
-    }
-    texts
+    let quoted = std::iter::from_fn(move || {
+        let (head, tail) = rest.split_once('"')?;
+        let mut is_escaped = false;
+        let end = tail.find(|char| {
+            let ends = char == '"' && !is_escaped;
+            is_escaped = char == '\\' && !is_escaped;
+            ends
+        });
+        let (text, after) = tail.split_at(end.unwrap_or(tail.len()));
+        rest = after.get(1..).unwrap_or_default();
+        Some((head.trim_start_matches([',', ' ']), text))
+    });
+    quoted
+        .filter(|(head, text)| head.split(' ').next() == Some("299") && !text.is_empty())
+        .map(|(_, text)| text)
 }
 
-/// Returns the quoted text at the start of `input` without its escapes, and the remaining input.
-fn unquote(input: &str) -> (String, &str) {
-    let mut text = String::new();
-    let mut chars = input.char_indices();
-    while let Some((i, char)) = chars.next() {
-        match char {
-            '"' => return (text, &input[i + 1..]),
-            '\\' => text.extend(chars.next().map(|(_, escaped)| escaped)),
-            char => text.push(char),
-        }
-    }
-    (text, "")
+fn unescaped(text: &str) -> String {
+    let mut chars = text.chars();
+    let next = || match chars.next()? {
+        '\\' => chars.next(),
+        char => Some(char),
+    };
+    std::iter::from_fn(next).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{TEXTS_MAX, Warnings, texts};
+    use super::{TEXTS_MAX, Warnings, texts, unescaped};
 
     #[test]
     fn warnings_are_parsed_from_the_header() {
+        let texts = |value| texts(value).map(unescaped).collect::<Vec<String>>();
         assert_eq!(texts("299 - \"a \\\"b\\\" c\""), ["a \"b\" c"]);
         assert_eq!(
             texts("299 - \"one, two\", 299 - \"three\""),

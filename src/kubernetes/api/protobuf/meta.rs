@@ -35,16 +35,12 @@ pub struct ObjectMeta {
 
 /// One entry of `metadata.ownerReferences`. The API server checks only that its texts are not
 /// empty, so they may not be UTF-8.
-#[derive(Clone, PartialEq, Message)]
-pub struct OwnerReference {
-    #[prost(bytes = "vec", tag = "1")]
-    pub kind: Vec<u8>,
-    #[prost(bytes = "vec", tag = "3")]
-    pub name: Vec<u8>,
-    #[prost(bytes = "vec", tag = "4")]
-    pub uid: Vec<u8>,
-    #[prost(bool, optional, tag = "6")]
-    pub controller: Option<bool>,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnerReference<'a> {
+    kind: &'a [u8],
+    name: &'a [u8],
+    uid: &'a [u8],
+    pub is_controller: bool,
 }
 
 /// `metadata` of a list.
@@ -83,14 +79,32 @@ impl ObjectMeta {
     pub const MANAGED_FIELDS: u32 = 17;
 }
 
-/// Field numbers, for partial decoding.
-impl OwnerReference {
+impl<'a> OwnerReference<'a> {
     pub const KIND: u32 = 1;
     pub const NAME: u32 = 3;
     pub const UID: u32 = 4;
     pub const API_VERSION: u32 = 5;
     pub const CONTROLLER: u32 = 6;
     pub const BLOCK_OWNER_DELETION: u32 = 7;
+
+    pub fn read(message: &'a [u8]) -> Result<Self, ProtobufError> {
+        let mut reference = Self::default();
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.tag {
+                Self::KIND => reference.kind = field.length_delimited()?,
+                Self::NAME => reference.name = field.length_delimited()?,
+                Self::UID => reference.uid = field.length_delimited()?,
+                Self::CONTROLLER => reference.is_controller = field.varint()? != 0,
+                _ => {}
+            }
+        }
+        Ok(reference)
+    }
+
+    pub fn uid(&self) -> Uid {
+        Uid::new(&String::from_utf8_lossy(self.uid))
+    }
 }
 
 impl From<Timestamp> for Time {
@@ -118,9 +132,16 @@ pub(in crate::api) fn controller_in(
     reference: &[u8],
     interner: &mut Interner,
 ) -> Result<Option<Arc<ControllerRef>>, ProtobufError> {
-    let reference = OwnerReference::decode(reference)?;
-    let is_controller = reference.controller == Some(true);
-    Ok(is_controller.then(|| share(&reference, interner)))
+    let reference = OwnerReference::read(reference)?;
+    let share = || {
+        let kind = interner.text(&String::from_utf8_lossy(reference.kind));
+        interner.owner(ControllerRef {
+            kind,
+            name: ArcStr::from(String::from_utf8_lossy(reference.name)),
+            uid: reference.uid(),
+        })
+    };
+    Ok(reference.is_controller.then(share))
 }
 
 /// The string map with this field number in a message.
@@ -139,16 +160,6 @@ pub fn annotations_in(
     fields_of(metadata, ObjectMeta::ANNOTATIONS).map(|field| {
         let (key, value) = field?.entry()?;
         Ok((key, String::from_utf8_lossy(value)))
-    })
-}
-
-fn share(reference: &OwnerReference, interner: &mut Interner) -> Arc<ControllerRef> {
-    let text = |bytes| String::from_utf8_lossy(bytes);
-    let kind = interner.text(&text(&reference.kind));
-    interner.owner(ControllerRef {
-        kind,
-        name: ArcStr::from(&*text(&reference.name)),
-        uid: Uid::new(&text(&reference.uid)),
     })
 }
 
