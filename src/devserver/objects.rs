@@ -401,6 +401,13 @@ mod tests {
     }
 
     #[test]
+    fn an_autoscaler_looks_at_the_cpu() {
+        let scaler = with_defaults("horizontalpodautoscalers", json!({"spec": {}}));
+        let cpu = &scaler["spec"]["metrics"][0]["resource"];
+        assert_eq!(cpu["target"]["averageUtilization"], json!(80));
+    }
+
+    #[test]
     fn the_texts_of_a_secret_become_data() {
         let secret = json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}});
         let expected = json!({"type": "Opaque", "data": {"a": "Yg==", "c": "ZA=="}});

@@ -18,23 +18,26 @@ use crate::status_error::FieldError;
 
 /// A type, its field, and what the field must be (kubernetes `pkg/apis`, `validation`): `is` one of
 /// these texts, from one number `to` another, `above` a number, `required` with an explanation, a
-/// DNS `label`, a list of `unique` members of that name (and those of another list), amounts
-/// `within` those of another field, no number below that of the field `from` which it counts, a
-/// map with good `keys`, not zero with the `other` field, a list whose lists of this name have
-/// `known` volumes, or a spec with one of the fields `any`. Other rules than `required` and `any`
-/// do not apply to a field that is missing or empty.
+/// DNS `label`, a `trimmed` text, a budget whose limits are `apart`, a list of `unique` members of
+/// that name (and those of another list), amounts `within` those of another field, a number not
+/// less than that of the field `from` which it counts, a map with good `keys`, not zero with the
+/// `other` field, a list whose lists of this name have `known` volumes, or a spec with one of the
+/// fields `any`. Other rules than `required` and `any` do not apply to a field that is missing or
+/// empty.
 const TABLE: &str = "
 ConfigMap.binaryData keys
 ConfigMap.data keys
 Container.name required
 Container.name label
 Container.image required
+Container.image trimmed
 Container.imagePullPolicy is Always IfNotPresent Never
 Container.terminationMessagePolicy is File FallbackToLogsOnError
 Container.ports unique name
 ContainerPort.containerPort to 1 65535
 ContainerPort.protocol is SCTP TCP UDP
 CronJobSpec.concurrencyPolicy is Allow Forbid Replace
+CronJobSpec.schedule required
 DaemonSetUpdateStrategy.type is RollingUpdate OnDelete
 DeploymentStrategy.type is Recreate RollingUpdate
 EnvVar.name required
@@ -49,6 +52,7 @@ JobSpec.podReplacementPolicy is Failed TerminatingOrFailed
 LeaseSpec.leaseDurationSeconds above 0
 PersistentVolumeClaimSpec.accessModes required at least 1 access mode is required
 PersistentVolumeSpec.persistentVolumeReclaimPolicy is Delete Recycle Retain
+PodDisruptionBudget.spec apart
 PodSpec.activeDeadlineSeconds to 1 2147483647
 PodSpec.containers required
 PodSpec.containers unique name
@@ -167,6 +171,22 @@ impl Walk<'_> {
             }
             ("label", Value::String(text)) if !is_empty && !is_label(text) => {
                 errors.push(FieldError::invalid(field, text, LABEL_RULE));
+            }
+            ("trimmed", Value::String(text)) if text.trim() != text => {
+                let why = "must not have leading or trailing whitespace";
+                errors.push(FieldError::invalid(field, text, why));
+            }
+            ("apart", spec) if !spec["minAvailable"].is_null() => {
+                let [most, selector] = [&spec["maxUnavailable"], &spec["selector"]];
+                // As Go prints its own type.
+                let text = format!(
+                    "{{\"MinAvailable\":{},\"Selector\":{selector},\"MaxUnavailable\":{most},\
+                     \"UnhealthyPodEvictionPolicy\":{}}}",
+                    spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]
+                );
+                let why = "minAvailable and maxUnavailable cannot be both set";
+                let error = FieldError::invalid_text(field, &text, why);
+                errors.extend(Some(error).filter(|_| !most.is_null()));
             }
             ("above", Value::Number(number)) if number.as_f64() <= rest.parse().ok() => {
                 let why = format!("must be greater than {rest}");
@@ -308,21 +328,23 @@ mod tests {
         for (kind, rules) in RULES.iter() {
             for [field, word, _] in rules {
                 assert!(find(kind, field).is_some(), "{kind}.{field}");
-                let words = "above any from is keys known label other required to unique within";
+                let words = "above any apart from is keys known label other required to trimmed \
+                             unique within";
                 assert!(words.split(' ').any(|known| known == *word), "{word}");
             }
         }
     }
 
+    fn of(plural: &str, object: &Value) -> String {
+        let mut all = Resource::built_in();
+        let resource = all.find(|it| it.plural() == plural).expect("a resource");
+        let errors = validate(resource, object);
+        let texts = errors.iter().map(ToString::to_string);
+        texts.collect::<Vec<_>>().join("; ")
+    }
+
     #[test]
     fn mistakes_are_named_by_field() {
-        let of = |plural: &str, object: Value| {
-            let mut all = Resource::built_in();
-            let resource = all.find(|it| it.plural() == plural).expect("a resource");
-            let errors = validate(resource, &object);
-            let texts = errors.iter().map(ToString::to_string);
-            texts.collect::<Vec<_>>().join("; ")
-        };
         let c = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}]});
         let with = |more: Value| {
             let mut container = c.clone();
@@ -368,51 +390,74 @@ mod tests {
                 "spec.initContainers[0].name: Duplicate value: \"c\"",
             ),
             (json!({"containers": []}), "spec.containers: Required value"),
+            (
+                json!({"containers": [{"name": "c", "image": " "}]}),
+                "spec.containers[0].image: Invalid value: \" \": must not have leading or trailing \
+                 whitespace",
+            ),
         ] {
-            assert_eq!(of("pods", json!({"spec": spec})), expected);
+            assert_eq!(of("pods", &json!({"spec": spec})), expected);
         }
-        let template = json!({"spec": with(json!({"volumeMounts": [{"name": "v"}]}))});
+    }
+
+    #[test]
+    fn mistakes_of_other_kinds_are_named_by_field() {
+        let mounts = json!([{"name": "v"}]);
+        let container = json!({"name": "c", "image": "i", "volumeMounts": mounts});
+        let template = json!({"spec": {"containers": [container]}});
         let claims = json!([{"metadata": {"name": "v"}}]);
         let spec = json!({"template": template, "volumeClaimTemplates": claims});
-        assert_eq!(of("statefulsets", json!({"spec": spec})), "");
+        assert_eq!(of("statefulsets", &json!({"spec": spec})), "");
         let both = json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}});
         let expected = "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not \
                         be 0 when `maxSurge` is 0";
         assert_eq!(
-            of("deployments", json!({"spec": {"strategy": both}})),
+            of("deployments", &json!({"spec": {"strategy": both}})),
             expected
         );
         let expected = "data[..]: Invalid value: \"..\": must not be '..'";
         assert_eq!(
-            of("configmaps", json!({"data": {"..": "x", "a.b_C-1": "y"}})),
+            of("configmaps", &json!({"data": {"..": "x", "a.b_C-1": "y"}})),
             expected
         );
         let expected = "spec: Invalid value: null: either `defaultBackend` or `rules` must be \
                         specified";
         assert_eq!(
-            of("ingresses", json!({"spec": {"ingressClassName": "x"}})),
+            of("ingresses", &json!({"spec": {"ingressClassName": "x"}})),
             expected
+        );
+        let both = json!({"minAvailable": 1, "maxUnavailable": "10%", "selector": {}});
+        let expected = "spec: Invalid value: {\"MinAvailable\":1,\"Selector\":{},\
+                        \"MaxUnavailable\":\"10%\",\"UnhealthyPodEvictionPolicy\":null}: \
+                        minAvailable and maxUnavailable cannot be both set";
+        assert_eq!(of("poddisruptionbudgets", &json!({"spec": both})), expected);
+        assert_eq!(
+            of("cronjobs", &json!({"spec": {}})),
+            "spec.schedule: Required value"
         );
         let spec = json!({"minReplicas": 5, "maxReplicas": 2});
         let expected = "spec.maxReplicas: Invalid value: 2: must be greater than or equal to \
                         `minReplicas`";
         assert_eq!(
-            of("horizontalpodautoscalers", json!({"spec": spec})),
+            of("horizontalpodautoscalers", &json!({"spec": spec})),
             expected
         );
         let expected = "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0";
         assert_eq!(
-            of("leases", json!({"spec": {"leaseDurationSeconds": 0}})),
+            of("leases", &json!({"spec": {"leaseDurationSeconds": 0}})),
             expected
         );
         let expected = "spec.type: Unsupported value: \"Bogus\": supported values: \
                         \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"";
-        assert_eq!(of("services", json!({"spec": {"type": "Bogus"}})), expected);
+        assert_eq!(
+            of("services", &json!({"spec": {"type": "Bogus"}})),
+            expected
+        );
         let expected = "spec.accessModes: Required value: at least 1 access mode is required";
         assert_eq!(
             of(
                 "persistentvolumeclaims",
-                json!({"spec": {"accessModes": []}})
+                &json!({"spec": {"accessModes": []}})
             ),
             expected
         );

@@ -226,6 +226,15 @@ fn complete(kind: &str, map: &mut Map<String, Value>) {
             let policy = if is_fixed { "IfNotPresent" } else { "Always" };
             set_default(map, "imagePullPolicy", policy);
         }
+        "autoscaling.v2.HorizontalPodAutoscalerSpec" => {
+            let target = json!({"type": "Utilization", "averageUtilization": 80});
+            let cpu = json!({"name": "cpu", "target": target});
+            let usual = json!([{"type": "Resource", "resource": cpu}]);
+            let metrics = map.entry("metrics").or_insert(Value::Null);
+            if metrics.is_null() || *metrics == json!([]) {
+                *metrics = usual;
+            }
+        }
         "PodSpec" => {
             let names = ["serviceAccountName", "serviceAccount"];
             if let Some(account) = names.iter().find_map(|name| map.get(*name)).cloned() {
