@@ -50,7 +50,7 @@
 //! | [`batches`] | slow start, and the threads that send creates and deletes | stdx |
 //! | [`controller`] | handlers, sync, decide, act, memory | above, not client, leader_election |
 //! | [`deployment`] | the Deployment controller | kubernetes |
-//! | [`explain`] | reports | api, cache, client, controller, deployment, live, stdx, workqueue |
+//! | [`explain`] | reports | above, rights; not leader_election, writes, batches |
 //! | [`http_server`] | HTTP/1.1 and TLS on the server's side | api, stdx |
 //! | [`serving`] | the HTTP endpoints; access control | api, client, http_server, stdx, telemetry |
 //! | [`rights`] | RBAC permissions: manifests, self-check | api, client, live, stdx, telemetry |

@@ -101,6 +101,7 @@ pub struct Manager {
     batches: Vec<Thread>,
     leadership: Leadership,
     stop_within: Duration,
+    namespace: Option<String>,
 }
 
 impl Manager {
@@ -182,6 +183,7 @@ impl Manager {
             batches,
             leadership,
             stop_within: options.stop_within,
+            namespace: options.namespace.clone(),
         })
     }
 

@@ -25,7 +25,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// `explain` names another writer for this long after the last report.
-const EXPLAINED_FOR: Duration = Duration::from_mins(2);
+pub const EXPLAINED_FOR: Duration = Duration::from_mins(2);
 
 pub const OTHER_WRITER: &str = "OtherWriter";
 
@@ -105,7 +105,7 @@ impl Writer {
             };
             let message = format!(
                 "{other} created pod {pod} of a ReplicaSet that this daemon controls: two \
-                 controllers are undoing each other's work"
+                 controllers may undo each other's work"
             );
             let remedy = remedy(self.kind);
             let object = self.kind.named(&rs.key);

@@ -145,6 +145,8 @@ fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
         let failed = if kind == PROGRESSING { "False" } else { "True" };
         let found = condition(&d.status, kind);
         let found = found.filter(|it| it.status.as_deref() == Some(failed));
+        // The ReplicaSet's own report has the present state of its back-off, and this is a copy.
+        let found = found.filter(|it| it.reason.as_deref() != Some("FailedPodBackoff"));
         let message = found.and_then(|it| it.message.as_ref());
         waits.extend(message.map(|it| format!("the end of a failure: {it}")));
     }
@@ -235,6 +237,23 @@ mod tests {
             let rollout = explain(view(&d, &[replica_set(9, 3, 1)]), Vec::new());
             let found = rollout.progress_deadline.is_some();
             assert_eq!(found, has_deadline, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_back_off_is_left_to_the_report_of_its_replica_set() {
+        for (reason, n_expected) in [("FailedPodBackoff", 0), ("FailedCreate", 1)] {
+            let d = deployment(&[&|it| {
+                it["status"] = json!({"conditions": [{
+                    "type": "ReplicaFailure", "status": "True", "reason": reason, "message": "m",
+                }]});
+            }]);
+            let rollout = explain(view(&d, &[replica_set(9, 3, 3)]), Vec::new());
+            let waits = rollout.waits_for.iter();
+            let n = waits
+                .filter(|it| it.contains("the end of a failure"))
+                .count();
+            assert_eq!(n, n_expected, "{reason}");
         }
     }
 

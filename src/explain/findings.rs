@@ -9,15 +9,16 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::model::{Finding, Report, Sources};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
-use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet};
+use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet, WorkloadKind};
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
 use crate::controller::decide::optional::protection::Block;
 use crate::controller::memory::own_writes::EXPECTATIONS_TIMEOUT;
 use crate::controller::memory::rejections::{BackedOff, PAUSE_MAX, Rejection};
-use crate::controller::other_writers;
+use crate::controller::other_writers::{self, EXPLAINED_FOR, OTHER_WRITER};
 use crate::controller::warnings::{back_off_command, no_gang};
 use crate::explain::inspect::{RecordFacts, ReplicaSetFacts};
+use crate::rights::manifests::Account;
 use crate::stdx::escape::shell_word;
 
 /// The problems of the report's ReplicaSet with this decision, most important first; `None` if its
@@ -35,8 +36,19 @@ pub fn findings(
     let mut found = Vec::new();
     let mut add = |finding| found.push(finding);
     let memory = facts.memory.as_ref();
-    if let Some(other) = memory.and_then(|memory| memory.other_writer.as_ref()) {
-        add(Finding::new(other, other_writers::remedy(facts.kind)));
+    let remedy = other_writers::remedy(facts.kind);
+    let other = memory.and_then(|memory| memory.other_writer.clone());
+    if let Some(other) = other.or_else(|| other_writer(report, &remedy, now)) {
+        add(Finding::new(other, remedy));
+    }
+    let is_unseen = rs.generation != rs.status.observed_generation;
+    let has_work = report.next.action != "nothing";
+    if sources.is_standby && (has_work || is_unseen) {
+        add(Finding::new(
+            "this daemon is a standby: only the holder of the Lease creates and deletes pods",
+            "if no daemon leads, the log names the holder: journalctl -u replicaset-controller | \
+             grep 'is held by'; otherwise ask the leader, or leave out --server",
+        ));
     }
     if let Err(error) = &rs.selector {
         add(Finding::new(
@@ -68,7 +80,6 @@ pub fn findings(
     let error_message = last_error
         .or_else(|| condition.and_then(|condition| condition.message.clone()))
         .or_else(|| failed_create(report));
-    let has_work = report.next.action != "nothing";
     let is_namespace = sources.namespace_is_terminating == Some(true)
         || error_message
             .as_deref()
@@ -85,7 +96,7 @@ pub fn findings(
     } else if let Some(message) = error_message
         && (has_work || memory.is_some())
     {
-        let fix = fix_of(&message, &rs.key.namespace);
+        let fix = fix_of(&message, &rs.key.namespace, facts.kind);
         let what = format!("the last attempt failed: {message}");
         add(Finding { what, fix });
     }
@@ -96,14 +107,8 @@ pub fn findings(
         }
         memory_findings(memory, report, &mut add);
     }
-    if rs.generation != rs.status.observed_generation && memory.is_none() {
-        add(Finding::new(
-            format!(
-                "generation {} has not been synced yet: status.observedGeneration is {}",
-                rs.generation, rs.status.observed_generation
-            ),
-            "check that the controller is running and is the leader",
-        ));
+    if is_unseen && (memory.is_none() || sources.is_standby) {
+        add(unseen_generation(report, facts));
     }
     let failure_loop = match back_off {
         Some(back_off) => Some(backing_off(back_off, facts, now)),
@@ -116,8 +121,8 @@ pub fn findings(
     if failure_loop.is_none() && has_work && memory.is_none() && found.is_empty() {
         found.push(Finding::new(
             "pods are missing or surplus, and nothing in the API explains the delay",
-            "run explain again in a few seconds; if nothing has changed, check that the \
-             controller is running, or add its state with --server",
+            "run explain again in a few seconds; if nothing has changed, read the daemon's log, or \
+             add its state and last error with --server",
         ));
     }
     let more = [ignored_gang(memory, sources), overlap(facts), failure_loop];
@@ -128,6 +133,50 @@ pub fn findings(
     let fix = "correct or remove the annotation; until then it is ignored";
     found.extend(mistakes.map(|what| Finding::new(what, fix)));
     found
+}
+
+/// What the newest event about another controller says, unless that is over.
+fn other_writer(report: &Report, remedy: &str, now: Timestamp) -> Option<String> {
+    let mut events = report.events.as_deref()?.iter().rev();
+    let newest = events.find(|event| event.reason == OTHER_WRITER)?;
+    let is_recent = newest.last_seen? >= now.checked_sub(EXPLAINED_FOR).ok()?;
+    let message = &newest.message;
+    let message = message.strip_suffix(&format!("; {remedy}"));
+    is_recent.then(|| message.unwrap_or(&newest.message).to_owned())
+}
+
+/// The status is that of an older generation. Pods that have changed towards the new one show that
+/// only the status is late.
+fn unseen_generation(report: &Report, facts: &ReplicaSetFacts) -> Finding {
+    let rs = &*facts.replica_set;
+    let (generation, resource) = (rs.generation, facts.kind.resource);
+    let reported = i64::from(rs.status.replicas);
+    let active = i64::try_from(report.active).unwrap_or(i64::MAX);
+    let is_followed = active != reported
+        && (active - reported).signum() == (i64::from(rs.replicas) - reported).signum();
+    if is_followed {
+        return Finding::new(
+            format!(
+                "the pods follow generation {generation} ({active} are active), but its status \
+                 is not written: status.replicas is {reported}"
+            ),
+            format!(
+                "read the daemon's log: it may not write {resource}/status (apply \
+                 replicaset-controller rbac), or its rate limit delays it (raise --kube-api-qps)"
+            ),
+        );
+    }
+    Finding::new(
+        format!(
+            "generation {generation} has not been synced yet: status.observedGeneration is {}",
+            rs.status.observed_generation
+        ),
+        format!(
+            "read the daemon's log (journalctl -u replicaset-controller -n 20): no daemon leads, \
+             it has another API server or --namespace, it may not write {resource}/status, or its \
+             rate limit delays it"
+        ),
+    )
 }
 
 fn ignored_gang(memory: Option<&RecordFacts>, sources: &Sources) -> Option<Finding> {
@@ -233,14 +282,19 @@ fn memory_findings(memory: &RecordFacts, report: &Report, add: &mut impl FnMut(F
     if memory.queue.n_failures > 0
         && let Some(due) = memory.queue.due_in
     {
-        add(Finding::new(
-            format!(
+        let error = memory.last_error.as_ref();
+        let is_denied = error.is_some_and(|error| denied_user(&error.message).is_some());
+        add(Finding {
+            what: format!(
                 "in back-off after {} failures; next attempt in {:.1} s",
                 memory.queue.n_failures,
                 due.as_secs_f64()
             ),
-            "to retry now, change the ReplicaSet, for example with kubectl annotate",
-        ));
+            // Without the permission another attempt fails, too.
+            fix: (!is_denied).then(|| {
+                "to retry now, change the ReplicaSet, for example with kubectl annotate".to_owned()
+            }),
+        });
     }
     if memory.queue.is_waiting && !memory.queue.is_processing {
         add(Finding::new(
@@ -293,7 +347,13 @@ fn is_namespace_terminating(message: &str) -> bool {
     message.contains("because it is being terminated")
 }
 
-fn fix_of(message: &str, namespace: &str) -> Option<String> {
+/// The account whose permission this error of the API server misses.
+fn denied_user(message: &str) -> Option<&str> {
+    let (_, user) = message.split_once("forbidden: User \"")?;
+    Some(user.split_once("\" cannot ")?.0)
+}
+
+fn fix_of(message: &str, namespace: &str, kind: &WorkloadKind) -> Option<String> {
     let namespace = shell_word(namespace);
     let fix = if message.contains("failed quota") {
         format!(
@@ -317,8 +377,14 @@ fn fix_of(message: &str, namespace: &str) -> Option<String> {
     } else if message.contains("violates PodSecurity") {
         "make the template meet the namespace's Pod Security level, or change that level".to_owned()
     } else if message.contains("failed calling webhook") {
-        "the webhook does not respond: check its Service, pods, certificate and failurePolicy"
+        "the webhook does not respond or fails: check its Service, pods, log, certificate and \
+         failurePolicy"
             .to_owned()
+    } else if message.contains("imum ") && message.contains(" usage per ") {
+        format!(
+            "change the template's resources, or the LimitRange: kubectl -n {namespace} describe \
+             limitrange"
+        )
     } else if message.contains("denied the request") || message.contains("denied request") {
         "correct the template so that the named webhook or policy accepts it, or change that; the \
          controller retries within 5 minutes"
@@ -327,9 +393,14 @@ fn fix_of(message: &str, namespace: &str) -> Option<String> {
         "create the PriorityClass that the template names, or name another".to_owned()
     } else if message.contains("is invalid") {
         "correct the template: the named field is invalid".to_owned()
-    } else if message.contains("cannot create resource") || message.contains("cannot delete") {
-        "the daemon lacks permissions; grant them: replicaset-controller rbac | kubectl apply -f -"
-            .to_owned()
+    } else if let Some(user) = denied_user(message) {
+        format!(
+            "grant the permission: replicaset-controller rbac {} | kubectl apply -f -, with the \
+             other flags of the installation. If all is unchanged, the role was edited (kubectl \
+             get clusterrole {} -o yaml): a restart of kube-apiserver restores it",
+            Account::of_username(user).flag(),
+            kind.cluster_role
+        )
     } else if message.contains("no response from the API server") {
         "the API server did not respond: check its health, and the daemon's log".to_owned()
     } else {
@@ -543,6 +614,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{back_off_finding, fix_of, why};
+    use crate::api::workload_kind::REPLICA_SET;
     use crate::controller::memory::rejections::{BackedOff, QueuePosition, Rejection};
 
     fn backed_off(rejection: Rejection) -> BackedOff {
@@ -584,7 +656,7 @@ mod tests {
         let fix = fix.expect("a remedy");
         assert!(fix.ends_with("describe quota '$(id)'"), "{fix}");
         let message = "error looking up service account shop/a;id: not found";
-        let fix = fix_of(message, "shop").expect("a remedy");
+        let fix = fix_of(message, "shop", &REPLICA_SET).expect("a remedy");
         assert!(fix.ends_with("create serviceaccount 'a;id'"), "{fix}");
     }
 

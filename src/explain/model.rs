@@ -29,6 +29,8 @@ pub struct Sources {
     pub gang_workload: Option<String>,
     /// The rollout of the Deployment that controls the ReplicaSet.
     pub rollout: Option<Rollout>,
+    /// The facts are those of a daemon that another one holds the Lease of.
+    pub is_standby: bool,
 }
 
 impl Sources {

@@ -1,5 +1,7 @@
 //! Reports and tables from hand-written facts.
 
+mod remedies;
+
 use std::sync::Arc;
 use std::time::Duration;
 

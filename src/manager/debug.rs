@@ -58,12 +58,16 @@ impl Manager {
                 kind.kind
             );
             let form = format!("{prefix}NAMESPACE/NAME");
+            let election = self.leader_election_health().cloned();
+            let namespace = self.namespace.clone();
             pages.tree(&prefix, &form.clone(), &about, move |request| {
                 let object = request.path.strip_prefix(&*table_path);
                 let object = object.unwrap_or_default().trim_start_matches('/');
                 match object.split_once('/') {
-                    Some((namespace, name)) if !name.contains('/') => {
-                        explain(&controller, &ObjectKey::new(namespace, name), request)
+                    Some((object_namespace, name)) if !name.contains('/') => {
+                        let key = ObjectKey::new(object_namespace, name);
+                        let is_standby = election.as_ref().is_some_and(|it| !it.is_leader());
+                        explain(&controller, &key, request, namespace.as_deref(), is_standby)
                     }
                     _ => Response::text(400, &format!("expected {form}\n")),
                 }
@@ -107,7 +111,7 @@ impl Manager {
                         "{}, of which {} have not converged and {} are in back-off; {} pods; {} \
                          keys queued",
                         cache.replica_sets.len(),
-                        inspector.n_not_converged(),
+                        unsettled(&controller, kind, None).not_converged.len(),
                         inspector.n_in_back_off(),
                         cache.pods.len(),
                         queue.len(),
@@ -166,6 +170,8 @@ fn explain(
     controller: &Weak<ReplicaSetController>,
     key: &ObjectKey,
     request: &Request,
+    only_namespace: Option<&str>,
+    is_standby: bool,
 ) -> Response {
     let Some(controller) = controller.upgrade() else {
         return stopping();
@@ -176,9 +182,17 @@ fn explain(
             .inspect(&controller.inspector().current_of_deployment(key)?)
     };
     let Some(facts) = controller.inspector().inspect(key).or_else(of_deployment) else {
-        return Response::text(404, &format!("{key} is not in the cache of this daemon\n"));
+        let only = only_namespace.map_or_else(String::new, |namespace| {
+            format!(", which controls the namespace {namespace} only")
+        });
+        let text = format!("{key} is not in the cache of this daemon{only}\n");
+        return Response::text(404, &text);
     };
-    let report = report(&facts, &Sources::default(), Timestamp::now());
+    let sources = Sources {
+        is_standby,
+        ..Sources::default()
+    };
+    let report = report(&facts, &sources, Timestamp::now());
     shown(request, &report, || report.to_string())
 }
 

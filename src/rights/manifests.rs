@@ -39,7 +39,8 @@ impl Account {
     pub fn flag(&self) -> String {
         match self {
             Self::ServiceAccount { namespace, name } => {
-                format!("--service-account={namespace}/{name}")
+                let account = format!("{namespace}/{name}");
+                format!("--service-account={}", shell_word(&account))
             }
             Self::User(name) => format!("--user={}", shell_word(name)),
         }

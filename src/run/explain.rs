@@ -132,10 +132,15 @@ fn ask_daemon(
 
 /// Turns a client's error into that of a request to a daemon.
 fn of_daemon(error: ClientError) -> Box<dyn std::error::Error + Send + Sync> {
-    let ClientError::Transport(transport) = error else {
-        return Box::new(error);
-    };
-    format!("no response from the daemon: {}", transport.message).into()
+    match error {
+        ClientError::Transport(it) => format!("no response from the daemon: {}", it.message).into(),
+        error if error.status().is_some_and(|status| status.code() == 401) => format!(
+            "{error}: the token is missing, not valid, or of another API server than the daemon's \
+             (the first record of its log)"
+        )
+        .into(),
+        error => Box::new(error),
+    }
 }
 
 fn ask_api(

@@ -162,7 +162,10 @@ fn all(health: &Health, probe: Probe, request: &Request) -> Response {
             Some(Ok(())) => writeln!(text, "[+]{name} ok"),
             Some(Err(why)) => {
                 write!(reasons, "; {name}: {why}").unwrap_or_default();
-                writeln!(text, "[-]{name} failed: reason withheld")
+                writeln!(
+                    text,
+                    "[-]{name} failed: reason withheld (log in, or see the log)"
+                )
             }
         }
         .unwrap_or_default();
@@ -237,7 +240,8 @@ mod tests {
             "[+]good ok\nlivez check passed\n",
         );
         check("/readyz", &[("verbose", "1")], 200, "readyz check passed\n");
-        let failed = "[+]good ok\n[-]bad failed: reason withheld\nhealthz check failed\n";
+        let failed = "[+]good ok\n[-]bad failed: reason withheld (log in, or see the log)\n\
+                      healthz check failed\n";
         check("/healthz", &[], 500, failed);
         check("/healthz", &[("exclude", "bad")], 200, "ok");
         let excluded = "[+]good ok\n[+]bad excluded: ok\nwarn: some health checks cannot be \

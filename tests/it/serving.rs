@@ -263,7 +263,10 @@ fn pages_require_authentication_and_authorization() {
     let (code, body) = front.get(&nobody, "/livez");
     assert_eq!(
         (code, body.as_str()),
-        (500, "[-]stuck failed: reason withheld\nlivez check failed")
+        (
+            500,
+            "[-]stuck failed: reason withheld (log in, or see the log)\nlivez check failed"
+        )
     );
 
     let forbidden = |user: &str, path: &str| {

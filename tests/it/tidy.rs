@@ -61,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "controller",
             "deployment",
             "live",
+            "rights",
             "stdx",
             "workqueue",
         ],

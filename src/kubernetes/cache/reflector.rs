@@ -19,7 +19,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::outage_log::{OutageLog, UnreadLog};
+use self::outage_log::{Due, OutageLog, UnreadLog};
 use super::decode::{Decode, Decoded, Frame, ListMetadata, StreamError, Unread, Watch, read_list};
 use super::list_watch::{Effect, Failure, ListQuery, ListWatch, PageEnd, Seen, Step, WatchQuery};
 use super::pods::{CacheStats, count};
@@ -554,17 +554,21 @@ impl<T: Decode> Reflector<T> {
     /// `since`.
     fn fail(&mut self, failure: Failure, reason: String, reaction: Reaction, since: Instant) {
         let resource = T::RESOURCE;
-        let (began, is_due) = self
+        let (began, due) = self
             .outage_log
             .failed(failure, since, self.parts.pace.now());
         let denied = self.parts.if_forbidden.as_deref();
         let denied = denied.filter(|_| failure == Failure::Forbidden);
         match denied {
             // The client reports rejected credentials itself, for all of its users.
-            _ if !is_due || failure == Failure::Unauthorized => {
+            _ if due == Due::No || failure == Failure::Unauthorized => {
                 log::debug!(error:% = reason; "cannot list or watch {resource}, {reaction}");
             }
-            Some(denied) => log::error!(error:% = reason; "{denied}"),
+            Some(denied) => {
+                let is_first = due == Due::First;
+                let level = [log::Level::Error, log::Level::Warn][usize::from(is_first)];
+                log::log!(level, error:% = reason; "{denied}");
+            }
             None => log::warn!(error:% = reason; "cannot list or watch {resource}, {reaction}"),
         }
         self.parts.stats.set_outage(Some((began, reason)));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::election::{Election, LeaderElectionRecord};
@@ -339,7 +340,7 @@ impl Elector {
                 let lease = self.parts.options.lease.clone();
                 let held_for = self.election.held_until;
                 let held_for = held_for.saturating_sub(self.parts.clock.boot_time());
-                let until = (self.parts.clock.wall() + held_for).strftime("%H:%M:%SZ");
+                let until = expiry(self.parts.clock.wall(), held_for);
                 log::info!(
                     lease:%, holder = leader, until:%;
                     "the lease {lease} is held by {leader}; it expires at {until} unless renewed"
@@ -355,6 +356,17 @@ impl Elector {
         let wall = wall.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         Stamp { began, wall }
     }
+}
+
+/// The time of day `held_for` after `now`, with the date unless that is within the hour.
+fn expiry(now: Timestamp, held_for: Duration) -> String {
+    let is_soon = held_for < Duration::from_hours(1);
+    let format = if is_soon {
+        "%H:%M:%SZ"
+    } else {
+        "%Y-%m-%dT%H:%M:%SZ"
+    };
+    (now + held_for).strftime(format).to_string()
 }
 
 impl std::fmt::Debug for Elector {
@@ -475,7 +487,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::LeaderElectionHealth;
+    use super::{LeaderElectionHealth, expiry};
     use crate::stdx::clock::Clock;
     use crate::stdx::testing::FakeClock;
 
@@ -501,5 +513,13 @@ mod tests {
             assert_eq!(health.check(), expected, "{is_leader} {age_seconds}");
             assert_eq!(health.is_leader(), is_leader);
         }
+    }
+
+    #[test]
+    fn an_expiry_that_is_far_away_has_its_date() {
+        let now = "2026-11-28T04:07:55Z".parse().expect("a time");
+        let at = |seconds| expiry(now, Duration::from_secs(seconds));
+        assert_eq!([at(15), at(3_599)], ["04:08:10Z", "05:07:54Z"]);
+        assert_eq!(at(86_400), "2026-11-29T04:07:55Z");
     }
 }

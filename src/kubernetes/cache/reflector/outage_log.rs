@@ -13,6 +13,19 @@ use crate::cache::list_watch::Failure;
 /// Minimum time between two lines at the default level about the same failure.
 const PERIOD: Duration = Duration::from_mins(1);
 
+/// An API server that starts rejects requests before it has its roles, so a missing permission is
+/// logged again, as an error, if it lasts this long.
+const FORBIDDEN_PERIOD: Duration = Duration::from_secs(5);
+
+/// Whether to log a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    No,
+    /// The first one of its kind in the outage.
+    First,
+    Again,
+}
+
 /// The current outage, as far as it was logged.
 #[derive(Debug, Default)]
 pub(super) struct OutageLog {
@@ -24,7 +37,7 @@ pub(super) struct OutageLog {
 #[derive(Debug)]
 struct Outage {
     began: Instant,
-    /// The kinds of failure and the time of their last line.
+    /// The kinds of failure and the time from which their next line is due.
     logged: Vec<(Failure, Instant)>,
     /// A watch has been opened since the last failure.
     is_reopened: bool,
@@ -40,7 +53,7 @@ impl OutageLog {
         failure: Failure,
         since: Instant,
         now: Instant,
-    ) -> (Instant, bool) {
+    ) -> (Instant, Due) {
         let outage = self.outage.get_or_insert_with(|| Outage {
             began: since,
             logged: Vec::new(),
@@ -49,18 +62,20 @@ impl OutageLog {
         });
         outage.is_reopened = false;
         let mut logged = outage.logged.iter_mut();
-        let is_due = match logged.find(|(logged, _)| *logged == failure) {
-            Some((_, at)) if now.saturating_duration_since(*at) < PERIOD => false,
+        let due = match logged.find(|(logged, _)| *logged == failure) {
+            Some((_, at)) if now < *at => Due::No,
             Some((_, at)) => {
-                *at = now;
-                true
+                *at = now + PERIOD;
+                Due::Again
             }
             None => {
-                outage.logged.push((failure, now));
-                true
+                let is_forbidden = failure == Failure::Forbidden;
+                let period = [PERIOD, FORBIDDEN_PERIOD][usize::from(is_forbidden)];
+                outage.logged.push((failure, now + period));
+                Due::First
             }
         };
-        (outage.began, is_due)
+        (outage.began, due)
     }
 
     /// Records that a watch is what cannot be read.
@@ -143,7 +158,7 @@ impl UnreadLog {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Failure, KEYS_MAX, OutageLog, UnreadLog};
+    use super::{Due, Failure, KEYS_MAX, OutageLog, UnreadLog};
     use crate::api::{ObjectKey, ResourceVersion, Uid};
     use crate::cache::decode::Unread;
     use crate::cache::store::UnreadKey;
@@ -154,7 +169,7 @@ mod tests {
         let mut logged_at = |failure, seconds: &mut dyn Iterator<Item = u64>| {
             let is_logged = |second: &u64| {
                 let now = start + Duration::from_secs(*second);
-                log.failed(failure, now, now).1
+                log.failed(failure, now, now).1 != Due::No
             };
             seconds.filter(is_logged).collect::<Vec<u64>>()
         };
@@ -168,8 +183,24 @@ mod tests {
         let now = start + Duration::from_secs(9);
         assert_eq!(
             log.failed(refused, start, now),
-            (start, true),
+            (start, Due::First),
             "another outage"
+        );
+    }
+
+    #[test]
+    fn a_missing_permission_that_lasts_is_logged_again_soon() {
+        let (mut log, start) = (OutageLog::default(), Instant::now());
+        let mut at = |failure, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            log.failed(failure, now, now).1
+        };
+        assert_eq!(at(Failure::ConnectionRefused, 0), Due::First);
+        let seconds = [10, 14, 15, 74, 75];
+        let found = seconds.map(|second| at(Failure::Forbidden, second));
+        assert_eq!(
+            found,
+            [Due::First, Due::No, Due::Again, Due::No, Due::Again]
         );
     }
 
