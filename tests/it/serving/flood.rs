@@ -144,8 +144,10 @@ fn probes_are_answered_beside_every_flood() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}\n{}", process.log());
-    let more = process.resident().saturating_sub(before);
-    assert!(more <= MEMORY_MORE, "{more} KiB more");
+    // Until the last connections are closed, their threads have stacks and buffers.
+    let more = || process.resident().saturating_sub(before);
+    let is_freed = waiting.within(|| more() <= MEMORY_MORE);
+    assert!(is_freed, "{} KiB more", more());
     let log = process.log();
     assert!(!log.contains("panick") && log.lines().count() < 30, "{log}");
 }
