@@ -23,6 +23,10 @@ use crate::writes::WriteError;
 /// number of pods.
 const PAUSE_PER_POD: Duration = Duration::from_millis(1);
 
+/// Pause after a status write, in durations of that write. So progress takes at most a fifth of a
+/// slow API server's time, and of a rate limit that creates and deletes wait for.
+const PAUSE_PER_WRITE: u32 = 4;
+
 /// Attempts of one sync to write a status
 /// (kubernetes `pkg/controller/replicaset/replica_set.go:statusUpdateRetries`).
 const STATUS_UPDATE_TRIES: usize = 2;
@@ -107,13 +111,14 @@ impl Writer {
         if !rs.is_complete() {
             (current, status) = self.read_again(rs, status, "the ReplicaSet was recreated")?;
         }
-        let mut tries = 1;
+        let (began, mut tries) = (self.clock.now(), 1);
         loop {
             let error = match self.replica_set_control.update_status(&current, &status) {
                 Ok(updated) => {
                     let n_pods = updated.status.replicas.max(updated.replicas);
-                    let pause = pause_after(n_pods, self.options.status_update_interval);
-                    let next = Some(self.clock.now() + pause);
+                    let now = self.clock.now();
+                    let longest = self.options.status_update_interval;
+                    let next = Some(now + pause_after(n_pods, now - began, longest));
                     self.memories.with(rs, |it| it.next_status = next);
                     self.memories
                         .note_terminating_support(&status, &updated.status);
@@ -154,12 +159,13 @@ impl Writer {
     }
 }
 
-/// How long mere progress waits after a status with `n_pods` pods, `longest` at most.
+/// How long mere progress waits after a status with `n_pods` pods whose write took `taken`;
+/// `longest` at most.
 ///
 /// DIFFERS: upstream writes a status in every sync in which a number has changed.
-fn pause_after(n_pods: i32, longest: Duration) -> Duration {
+fn pause_after(n_pods: i32, taken: Duration, longest: Duration) -> Duration {
     let pause = PAUSE_PER_POD.saturating_mul(n_pods.max(0).unsigned_abs());
-    pause.min(longest)
+    pause.max(taken * PAUSE_PER_WRITE).min(longest)
 }
 
 /// Keeps what other clients wrote into the fresh status: their conditions, and fields unknown to

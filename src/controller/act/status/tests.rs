@@ -594,6 +594,27 @@ fn the_pause_after_a_status_counts_the_pods_there_or_desired() {
     }
 }
 
+/// Be it slow, or waiting for the rate limit.
+#[test]
+fn the_pause_after_a_status_is_four_times_its_write() {
+    for (taken, pause) in [(0, 3), (20, 80), (400, 1000)] {
+        let fixture = Fixture::with_status_interval(Duration::from_secs(1));
+        let (clock, taken) = (fixture.clock.clone(), Duration::from_millis(taken));
+        fixture.writes.on_update_status(move |_, _| {
+            clock.advance(taken);
+            None
+        });
+        let rs = Arc::new(replica_set("web", 3));
+        let status = ReplicaSetStatus::default();
+        let updated = fixture.writer().update_replica_set_status(&rs, status);
+        updated.expect("it is stored");
+        let next = |memory: &mut Memory| memory.next_status;
+        let next = fixture.controller.memories.get(&rs, next);
+        let expected = fixture.clock.now() + Duration::from_millis(pause);
+        assert_eq!(next.flatten(), Some(expected));
+    }
+}
+
 #[test]
 fn f_29_a_replica_set_under_deletion_gets_its_status() {
     let (fixture, mut rs) = (Fixture::new(), replica_set("web", 5));
