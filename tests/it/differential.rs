@@ -23,7 +23,7 @@ use replicaset_controller::devserver::{DevServer, DevServerOptions};
 use replicaset_controller::stdx::stop::Stop;
 use serde_json::{Value, json};
 
-use crate::support::{TestCluster, Waiting, admin_config, text_at};
+use crate::support::{TestCluster, Waiting, admin_config, keep_from_other_daemons, text_at};
 use accepted::{ACCEPTED, ACCEPTED_OF_OLDER};
 use compare::{Rule, Tally};
 use generate::Generator;
@@ -132,6 +132,7 @@ fn the_dev_server_responds_like_a_real_api_server() {
     let stop = Stop::new();
     let start = || DevServer::start(&DevServerOptions::default(), &stop).expect("a free port");
     let dev = start();
+    let _alone = keep_from_other_daemons();
     let second = (!TestCluster::is_real()).then(start);
     let real = match &second {
         Some(second) => ClientConfig::plain(&second.url()),

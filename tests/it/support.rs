@@ -32,7 +32,7 @@ mod waiting;
 
 pub(crate) use api::{Api, Kind};
 pub(crate) use census::Census;
-pub(crate) use cluster::{Access, Setup, TestCluster, admin_config};
+pub(crate) use cluster::{Access, Setup, TestCluster, admin_config, keep_from_other_daemons};
 pub(crate) use control_plane::{ControlPlane, KubeControllerManager};
 pub(crate) use daemon::{Daemon, DaemonProcess};
 pub(crate) use objects::*;

@@ -556,12 +556,17 @@ fn start_dev(setup: &Setup, stop: &Stop) -> Started {
     }
 }
 
+/// No daemon of another test controls all namespaces until this is dropped.
+pub(crate) fn keep_from_other_daemons() -> RwLockReadGuard<'static, ()> {
+    CLUSTER.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn start_real(setup: &Setup, stop: &Stop) -> Started {
     let mut guard = Guard::default();
     if setup.all_namespaces {
         guard.alone = Some(CLUSTER.write().unwrap_or_else(PoisonError::into_inner));
     } else {
-        guard.shared = Some(CLUSTER.read().unwrap_or_else(PoisonError::into_inner));
+        guard.shared = Some(keep_from_other_daemons());
     }
     let (controller, file) = kubeconfig("CONTROL_PLANE_CONTROLLER_KUBECONFIG");
     let forward = Arc::new(Forward::new(&controller, stop));
