@@ -156,15 +156,17 @@ impl Manager {
             ]
         });
         let listed = listed.chain(deployments_ref.map(DeploymentInstance::listed));
-        let listed = listed.collect();
+        let listed: Vec<_> = listed.collect();
         let threads = watches.iter().map(Thread::liveness);
         let threads = threads
             .chain(batches.iter().map(Thread::liveness))
             .collect();
-        health_checks::add_shared(health, listed, threads, stop);
+        health_checks::add_shared(health, listed.clone(), threads, stop);
+        let are_listed = move || health_checks::are_synced(&listed).is_ok();
         let self_check = options.self_check.as_ref();
-        let self_check =
-            self_check.map(|rights| SelfCheck::start(config, rights, Arc::clone(&workloads), stop));
+        let self_check = self_check.map(|rights| {
+            SelfCheck::start(config, rights, Arc::clone(&workloads), are_listed, stop)
+        });
         if let Some(election) = &options.leader_election {
             let elected = instances.iter().map(ControllerInstance::elected);
             let elected = elected.chain(deployments_ref.map(|it| it.engine.elected()));

@@ -131,7 +131,7 @@ pub fn claim_of(rs: &ReplicaSet, selector: &Selector, pod: &Pod) -> Claim {
     let matches = selector.matches(&pod.labels);
     match &pod.controller {
         Some(controller) if controller.uid != rs.uid => Claim::Ignore,
-        Some(_) if matches => Claim::Keep,
+        Some(_) if selector.keeps(&pod.labels) => Claim::Keep,
         // A ReplicaSet under deletion releases nothing: the garbage collector handles its pods.
         Some(_) if rs.is_terminating() => Claim::Ignore,
         Some(_) => Claim::Release,
@@ -342,7 +342,7 @@ impl View<'_> {
 
     fn count_terminating(&self, owned: &[Arc<Pod>]) -> Option<i32> {
         let is_counted = |pod: &&Arc<Pod>| {
-            pod.is_terminating() && !pod.phase.is_terminal() && self.selector.matches(&pod.labels)
+            pod.is_terminating() && !pod.phase.is_terminal() && self.selector.keeps(&pod.labels)
         };
         let counts = self.rules.counts_terminating;
         counts.then(|| i32::try_from(owned.iter().filter(is_counted).count()).unwrap_or(i32::MAX))

@@ -167,7 +167,7 @@ pub(super) fn add_leader_election(health: &Health, election: &LeaderElectionHeal
     });
 }
 
-fn are_synced(listed: &[Vec<Arc<Latch>>]) -> Finding {
+pub(super) fn are_synced(listed: &[Vec<Arc<Latch>>]) -> Finding {
     let is_complete = |lists: &&Vec<Arc<Latch>>| lists.iter().all(|it| it.is_set());
     let n_missing = listed.len() - listed.iter().filter(is_complete).count();
     if n_missing == 0 {

@@ -22,9 +22,14 @@ use crate::telemetry::metrics::process::KubernetesVersion;
 /// Timeout per request; after a timeout the check retries later.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Delay before the first request. The caches fill first, since pods wait for them, and some twenty
-/// reviews take a noticeable share of a small API server's processors.
-const START_DELAY: Duration = Duration::from_secs(1);
+/// Interval at which the thread looks whether the first lists are complete. The caches fill before
+/// the first request, since pods wait for them, and some twenty reviews take a noticeable share of
+/// a small API server's processors.
+const LISTS_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long the first request waits for the lists: the missing permissions may be the reason why
+/// they are not complete.
+const LISTS_MAX: Duration = Duration::from_secs(10);
 
 /// Back-off while the API server is unreachable. The watches log the outage.
 const BACKOFF: BackoffParameters = BackoffParameters {
@@ -58,6 +63,7 @@ impl SelfCheck {
         config: &ClientConfig,
         rights: &RightsOptions,
         workloads: Arc<Workloads>,
+        are_listed: impl Fn() -> bool + Send + 'static,
         stop: &Stop,
     ) -> Thread {
         let client_options = ClientOptions {
@@ -79,16 +85,19 @@ impl SelfCheck {
         let (client, stopping) = (check.client.clone(), stop.clone());
         stop.on_stop(move || client.abort());
         Thread::spawn("self-check", stop, move || {
-            check.run(&stopping);
+            check.run(&are_listed, &stopping);
         })
     }
 
-    /// Checks the permissions, logs the missing ones, then polls the version. Blocks one second at
-    /// first, up to five seconds per request, in pauses of up to 45 seconds while the API server is
-    /// unreachable, and five minutes between two version requests; `stop` ends it.
-    fn run(&self, stop: &Stop) {
-        if stop.wait_timeout(START_DELAY) {
-            return;
+    /// Checks the permissions, logs the missing ones, then polls the version. Blocks up to ten
+    /// seconds at first, up to five seconds per request, in pauses of up to 45 seconds while the
+    /// API server is unreachable, and five minutes between two version requests; `stop` ends it.
+    fn run(&self, are_listed: &dyn Fn() -> bool, stop: &Stop) {
+        let began = Instant::now();
+        while !stop.wait_timeout(LISTS_PERIOD) {
+            if are_listed() || began.elapsed() >= LISTS_MAX {
+                break;
+            }
         }
         if !self.grants.is_empty() {
             self.check_rights(stop);

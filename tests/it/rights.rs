@@ -11,11 +11,13 @@ use nix::sys::signal::Signal;
 use replicaset_controller::api::Status;
 use replicaset_controller::api::workload_kind::{REPLICA_SET, REPLICATION_CONTROLLER};
 use replicaset_controller::client::Request;
-use replicaset_controller::devserver::{Action, Response};
+use replicaset_controller::devserver::{Action, Response, Rule};
 use replicaset_controller::rights::{RightsOptions, Role, grants};
 use serde_json::{Value, json};
 
-use crate::support::{DaemonProcess, Kind, Setup, TestCluster, new_replica_set};
+use crate::support::{
+    DaemonProcess, Kind, PATIENCE, Setup, TestCluster, new_replica_set, reads_of,
+};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_replicaset-controller");
 
@@ -155,6 +157,24 @@ fn a_forbidden_self_check_logs_no_error() {
         "{}",
         process.log()
     );
+}
+
+#[test]
+fn a_19_no_review_precedes_the_first_lists() {
+    let cluster = TestCluster::start();
+    let rule = cluster
+        .faults()
+        .add(Rule::new(reads_of("pods"), Action::Hold));
+    let process = cluster.start_process(&["--leader-elect=false", "--secure-port=0", "-v=4"]);
+    assert!(rule.wait_for_hits(1, PATIENCE), "pods are requested");
+    let review = "selfsubjectaccessreviews";
+    cluster.holds("no review", || {
+        cluster.recorded("create", review).is_empty()
+    });
+    rule.remove();
+    cluster.eventually("the check has passed", || {
+        process.log().contains("grants all required permissions")
+    });
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Writer {
         let is_unknown = |pod: &&Pod| pod.is_controlled_by(&rs.uid) && !known.contains(&pod.uid);
         let creations: Vec<&Pod> = active().filter(is_unknown).collect();
         let is_gone = |pod: &&Arc<Pod>| {
-            let counts = pod.is_active() && selector.matches(&pod.labels);
+            let counts = pod.is_active() && selector.keeps(&pod.labels);
             counts && !existing.contains(&pod.uid)
         };
         let deletions: Vec<&Arc<Pod>> = cached.iter().filter(is_gone).collect();

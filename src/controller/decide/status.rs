@@ -81,7 +81,7 @@ impl Counts {
             ..Self::default()
         };
         for (labels, tally) in owned.iter() {
-            if selector.matches(labels) {
+            if selector.keeps(labels) {
                 let is_labeled = labels.is_superset_of(&rs.template_labels);
                 let terminating = counts.terminating.as_mut()?;
                 *terminating += number(tally.n_terminating);

@@ -94,7 +94,13 @@ impl Selector {
     /// DIFFERS: upstream's sync lets an empty selector match everything. The API server rejects
     /// such a ReplicaSet; if one ever passes, adopting all pods of a namespace would do more harm.
     pub fn matches(&self, labels: &Labels) -> bool {
-        !self.is_empty() && self.requirements().all(|it| it.matches(labels))
+        !self.is_empty() && self.keeps(labels)
+    }
+
+    /// True unless an owner with this selector releases a pod with `labels`. An empty selector
+    /// keeps what it has.
+    pub fn keeps(&self, labels: &Labels) -> bool {
+        self.requirements().all(|it| it.matches(labels))
     }
 
     fn requirements(&self) -> impl Iterator<Item = Requirement<'_>> {

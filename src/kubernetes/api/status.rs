@@ -60,7 +60,7 @@ impl Status {
             let no_status = || {
                 let what = "and a body that is not a Status";
                 let message = format!("the server responded with HTTP code {code} {what}");
-                *Self::new(code, "", message).0
+                *Self::of_other_body(code, message).0
             };
             Some(object.unwrap_or_else(no_status))
         } else {
@@ -80,8 +80,15 @@ impl Status {
             } else {
                 text.to_owned()
             };
-            Self::new(code, "", message)
+            Self::of_other_body(code, message)
         }
+    }
+
+    /// For a body that is not a `Status`.
+    fn of_other_body(code: u16, message: String) -> Self {
+        let mut status = Self::new(code, "", message);
+        status.0.status = None;
+        status
     }
 
     pub fn object(&self) -> &StatusObject {
@@ -105,10 +112,10 @@ impl Status {
 
     /// True if the API server says that the object does not exist.
     ///
-    /// DIFFERS: upstream also takes a 404 without a reason for that, such as that of a proxy that
-    /// has lost its way to the API server.
+    /// DIFFERS: upstream also takes a 404 whose body is no `Status` for that, such as that of a
+    /// proxy that has lost its way to the API server.
     pub fn is_not_found(&self) -> bool {
-        self.reason() == "NotFound"
+        self.reason() == "NotFound" || (self.0.status.is_some() && self.is("", 404))
     }
 
     /// 409 because the object already exists.
@@ -241,6 +248,27 @@ impl std::error::Error for Status {}
 #[cfg(test)]
 mod tests {
     use super::Status;
+
+    #[test]
+    fn only_a_status_says_that_an_object_is_not_found() {
+        for (body, expected) in [
+            (
+                r#"{"kind":"Status","status":"Failure","reason":"NotFound"}"#,
+                true,
+            ),
+            (r#"{"kind":"Status","status":"Failure","code":404}"#, true),
+            (
+                r#"{"kind":"Status","status":"Failure","reason":"Gone"}"#,
+                false,
+            ),
+            ("404 page not found", false),
+            (r#"{"error":"no route"}"#, false),
+            ("", false),
+        ] {
+            let status = Status::from_body(404, body.as_bytes());
+            assert_eq!(status.is_not_found(), expected, "{body}");
+        }
+    }
 
     #[test]
     fn j_17_a_future_version_is_recognised_in_three_forms() {

@@ -575,11 +575,7 @@ impl ListWatch {
 
     fn on_streamed_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match failure {
-            // DIFFERS: upstream lists in pages after a denial, which is denied as well.
-            Failure::ConnectionRefused
-            | Failure::TooManyRequests
-            | Failure::Unauthorized
-            | Failure::Forbidden => self.back_off(failure, now),
+            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
             Failure::Expired | Failure::TooLargeResourceVersion => {
                 // The server rejects even its newest version; a faster retry does not help.
                 if std::mem::replace(&mut self.is_unavailable, true) {
@@ -588,7 +584,10 @@ impl ListWatch {
                     Reaction::Retry
                 }
             }
-            Failure::Unreachable | Failure::Other => self.fall_back(),
+            // A proxy may allow lists but no streamed ones.
+            Failure::Unauthorized | Failure::Forbidden | Failure::Unreachable | Failure::Other => {
+                self.fall_back()
+            }
         }
     }
 

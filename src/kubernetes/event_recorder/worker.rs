@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::{Counters, Event, EventOptions, EventRecorder, EventSink, QUEUE_MAX, Recorded};
+use crate::api::status::RETRY_AFTER_MAX;
 use crate::client::ClientError;
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::report;
@@ -173,6 +174,7 @@ impl EventWorker {
                         event.name
                     );
                     let delay = retry_delay(attempt, self.options.retry_delay, fastrand::f64());
+                    let delay = requested_delay(&error).unwrap_or(delay);
                     let _wait = thread::enter("waits to send again", &event.name);
                     if self.stop.wait_timeout(delay) {
                         log::debug!("giving up on event {}: the daemon stops", event.name);
@@ -209,6 +211,8 @@ impl EventWorker {
                 log::debug!(error:% = status; "event {} was rejected", event.name);
                 Attempt::Failed
             }
+            // As client-go, below its recorder.
+            Err(error) if requested_delay(&error).is_some() => Attempt::Retry(error),
             Err(error @ (ClientError::Status(_) | ClientError::Invalid(_))) => {
                 log::warn!(error:% = report(&error); "event {} was rejected", event.name);
                 Attempt::Failed
@@ -218,6 +222,15 @@ impl EventWorker {
             Err(error) => Attempt::Retry(error),
         }
     }
+}
+
+/// How long a `Retry-After` asks to wait, in [`RETRY_AFTER_MAX`] at most.
+fn requested_delay(error: &ClientError) -> Option<Duration> {
+    let ClientError::Status(status) = error else {
+        return None;
+    };
+    let after = status.retry_after().filter(|after| !after.is_zero());
+    after.map(|after| after.min(RETRY_AFTER_MAX))
 }
 
 /// Pause after this many attempts; `random` is uniform in `0.0..1.0`. The first pause is random, so

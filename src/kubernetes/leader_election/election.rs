@@ -136,8 +136,7 @@ impl Election {
             return;
         }
         // How long the last holder may still act: as its own record grants, not at all after a
-        // release, and otherwise as the previous record granted. If that named no holder either, as
-        // long as this process would grant.
+        // release, and otherwise as the previous record granted.
         let granted = if !record.holder_identity.is_empty() {
             record.granted()
         } else if record.is_released() {
@@ -145,7 +144,7 @@ impl Election {
         } else if !self.observed.holder_identity.is_empty() {
             self.observed.granted()
         } else {
-            self.options.granted()
+            self.held_until.saturating_sub(seen_at)
         };
         self.held_until = seen_at + granted;
         self.observed = record;

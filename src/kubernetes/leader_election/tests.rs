@@ -31,11 +31,18 @@ fn l_01_without_a_lease_it_is_created() {
 
 #[test]
 fn l_02_l_04_an_empty_lease_is_acquired() {
-    let mut rig = Rig::new("us");
-    rig.set_lease(&LeaderElectionRecord::default());
-    assert!(rig.elect());
-    assert_eq!(rig.calls(), ["get", "update"]);
-    assert_eq!(rig.lease().expect("a lease").lease_transitions, 1);
+    let emptied = LeaderElectionRecord {
+        holder_identity: String::new(),
+        ..held_by("them")
+    };
+    for (lease, n_transitions) in [(LeaderElectionRecord::default(), 1), (emptied, 8)] {
+        let mut rig = Rig::new("us");
+        rig.set_lease(&lease);
+        assert!(rig.elect());
+        assert_eq!(rig.calls(), ["get", "update"]);
+        let lease = rig.lease().expect("a lease");
+        assert_eq!(lease.lease_transitions, n_transitions);
+    }
 }
 
 #[test]

@@ -115,6 +115,19 @@ fn c_09_a_cluster_scoped_owner_adopts_from_every_namespace() {
     );
 }
 
+/// No API server stores such a ReplicaSet.
+#[test]
+fn an_empty_selector_releases_and_adopts_nothing() {
+    let mut object = replica_set_json("web", 1);
+    object["spec"]["selector"] = json!({});
+    let rs = read_replica_set(&object);
+    check_claim(&rs, vec![owned_pod("p1", &rs), pod("p2")], &["p1"], &[]);
+    let fixture = fixture(&rs, [owned_pod("p1", &rs), pod("p2")]);
+    fixture.sync_ok("web");
+    fixture.assert_counts(0, 0, 0);
+    assert_eq!(fixture.writes.status_updates()[0].replicas, 1);
+}
+
 #[test]
 fn c_10_bytes_of_a_release() {
     let body = release_patch(&"ss2".into(), &"ss1".into());

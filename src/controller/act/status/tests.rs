@@ -599,7 +599,7 @@ fn the_pause_after_a_status_counts_the_pods_there_or_desired() {
 fn the_pause_after_a_status_is_four_times_its_write() {
     for (taken, pause) in [(0, 3), (20, 80), (400, 1000)] {
         let fixture = Fixture::with_status_interval(Duration::from_secs(1));
-        let (clock, taken) = (fixture.clock.clone(), Duration::from_millis(taken));
+        let (clock, taken) = (Arc::clone(&fixture.clock), Duration::from_millis(taken));
         fixture.writes.on_update_status(move |_, _| {
             clock.advance(taken);
             None

@@ -23,6 +23,11 @@ fn rejected(code: u16, reason: &str) -> SinkResult {
     Err(ClientError::Status(Status::new(code, reason, "no")))
 }
 
+fn later() -> SinkResult {
+    let status = Status::new(429, "TooManyRequests", "no").or_retry_after(Some(1));
+    Err(ClientError::Status(status))
+}
+
 fn no_response() -> SinkResult {
     Err(ClientError::Transport(TransportError {
         kind: TransportErrorKind::Refused,
@@ -119,7 +124,7 @@ fn a_repeat_of_an_expired_event_becomes_a_new_one() {
 #[test]
 fn k_09_rejections_are_final_and_silence_is_retried() {
     type Script = fn() -> SinkResult;
-    let cases: [(&str, Script, usize); 6] = [
+    let cases: [(&str, Script, usize); 7] = [
         (
             "cannot be built",
             || Err(ClientError::Invalid("no".to_owned())),
@@ -129,6 +134,7 @@ fn k_09_rejections_are_final_and_silence_is_retried() {
         ("already exists", || rejected(409, "AlreadyExists"), 1),
         ("server broke down", || rejected(500, "InternalError"), 1),
         ("no response", || no_response(), 12),
+        ("overloaded", || later(), 12),
         ("stopping", || Err(ClientError::Stopped), 1),
     ];
     for (name, script, n_expected) in cases {
