@@ -183,8 +183,7 @@ pub(super) fn describe_batch(plan: Plan, done: usize) -> String {
 }
 
 fn retry_after(error: &WriteError) -> Option<Duration> {
-    let after = error.response()?.retry_after()?;
-    (!after.is_zero()).then_some(after)
+    error.response()?.retry_after()
 }
 
 #[cfg(test)]

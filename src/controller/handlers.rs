@@ -50,8 +50,8 @@ impl ReplicaSetController {
         }
     }
 
-    /// Enqueues the keys whose last sync failed, without the rest of their back-off: the API server
-    /// is back after an outage.
+    /// Enqueues the keys that have failed, without the rest of their back-off: the API server is
+    /// back after an outage. A key that waits for `Retry-After` keeps its wait.
     ///
     /// DIFFERS: upstream's back-off continues, as long again as the outage lasted.
     pub fn handle_recovered(&self) {

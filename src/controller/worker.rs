@@ -12,17 +12,11 @@ use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::Resource;
 use super::memory::rejections::{BackedOff, Rejection};
 use super::{Mode, ReplicaSetController, SyncError};
-use crate::api::status::RETRY_AFTER_MAX;
+use crate::api::status::spread_retry_after;
 use crate::api::{ObjectKey, ReplicaSet};
 use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
 use crate::workqueue::Priority;
-
-/// Spreads the retries of many keys whose `Retry-After` is the same. `random` is from `0.0..1.0`.
-fn spread(retry_after: Duration, random: f64) -> Duration {
-    let least = retry_after.min(RETRY_AFTER_MAX);
-    least + least.mul_f64(random / 2.0)
-}
 
 /// When the next attempt is due, for the log. An operator notices no delay below a second.
 fn next_attempt(delay: Duration) -> String {
@@ -124,14 +118,14 @@ impl ReplicaSetController {
             self.add_to_queue(key, Priority::Low, Duration::ZERO);
             (backed_off.n_rejections, backed_off.remaining)
         } else {
-            let delay = if let Some(after) = error.retry_after() {
-                // The key waits, and no worker does.
-                let after = spread(after, fastrand::f64());
-                self.add_to_queue(key, Priority::High, after);
-                after
-            } else {
-                self.queue.add_rate_limited(key.clone())
-            };
+            let delay =
+                if let Some(after) = spread_retry_after(error.retry_after(), fastrand::f64()) {
+                    // The key waits, and no worker does.
+                    self.add_to_queue(key, Priority::High, after);
+                    after
+                } else {
+                    self.queue.add_rate_limited(key.clone())
+                };
             (self.queue.num_requeues(key), delay)
         };
         let is_decade = n_failures > 0 && 10_u32.pow(n_failures.ilog10()) == n_failures;

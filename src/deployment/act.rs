@@ -87,7 +87,7 @@ impl Writer {
     ) -> Result<Vec<Arc<ReplicaSet>>, SyncError> {
         let (mut failed, mut managed) = (None, claims.kept);
         for rs in &claims.released {
-            failed = self.release(d, rs).err().or(failed);
+            failed = failed.or(self.release(d, rs).err());
         }
         let mut may_adopt = None;
         for rs in claims.adopted {
@@ -173,7 +173,9 @@ impl Writer {
                 Ok(())
             }
             Write::Delete(rs) => {
-                let body = json!({"preconditions": {"uid": rs.uid}}).to_string();
+                // By the version too: somebody may have scaled it up meanwhile.
+                let unchanged = json!({"uid": rs.uid, "resourceVersion": rs.resource_version});
+                let body = json!({"preconditions": unchanged}).to_string();
                 let request = Request::delete(path("replicasets", &rs.key)).body(JSON, body);
                 match self.send(d, request) {
                     Err(error) if !error.status().is_some_and(Status::is_not_found) => Err(error),
@@ -321,3 +323,6 @@ fn path(resource: &str, key: &ObjectKey) -> String {
     let ObjectKey { namespace, name } = key;
     format!("/apis/apps/v1/namespaces/{namespace}/{resource}/{name}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::api::Uid;
 use crate::event_recorder::EventType;
-use crate::fenceposts::{Fenceposts, proportional_sizes};
+use crate::fenceposts::{Fenceposts, max_replicas, proportional_sizes, total};
 use crate::objects::{Annotations, Deployment, ReplicaSet, Strategy, Template};
 use crate::revisions::{
     REVISION, ROLLBACK_TO, changes, desired_replicas_of, max_revision, new_replica_set,
@@ -366,7 +366,7 @@ impl<'a> Plan<'a> {
     }
 
     fn total_replicas(&self) -> i32 {
-        self.sets().map(|set| set.replicas).sum()
+        total(self.sets().map(|set| set.replicas))
     }
 
     fn set_progress(&mut self, status: &str, reason: &str, message: impl Into<String>) {
@@ -402,7 +402,8 @@ impl<'a> Plan<'a> {
 
     /// Numbers the new ReplicaSet, if there is one, and the Deployment with it.
     fn sync_revision(&mut self) {
-        let revision = max_revision(self.old.iter().map(|set| &set.annotations)) + 1;
+        let highest = max_revision(self.old.iter().map(|set| &set.annotations));
+        let revision = highest.saturating_add(1);
         let (d, is_created) = (self.d, self.new_hash.is_some());
         let Some(new) = &mut self.new else { return };
         set_revision(&mut new.annotations, d, revision);
@@ -661,13 +662,12 @@ impl Plan<'_> {
 
     /// The size that the new ReplicaSet may have now.
     fn size_of_new(&self) -> i32 {
-        let (d, total) = (self.d, self.total_replicas());
+        let d = self.d;
         let replicas = self.new.as_ref().map_or(0, |new| new.replicas);
         if replicas >= d.replicas || d.strategy == Strategy::Recreate {
             return d.replicas;
         }
-        let max_total = d.replicas.saturating_add(Fenceposts::of(d).max_surge);
-        let free = (max_total - total).max(0);
+        let free = (max_replicas(d) - self.total_replicas()).max(0);
         replicas + free.min(d.replicas - replicas)
     }
 
@@ -691,7 +691,7 @@ impl Plan<'_> {
             old.scale(d, old.replicas - unavailable);
             spare -= unavailable;
         }
-        let available: i32 = self.sets().map(Set::lasting).sum();
+        let available = total(self.sets().map(Set::lasting));
         let mut spare = (available - min_available).max(0);
         for old in self.old.iter_mut().filter(|old| old.wants_pods()) {
             let healthy = old.replicas.min(spare);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::decide::{View, decide};
-use crate::fenceposts::Fenceposts;
+use crate::fenceposts::{Fenceposts, max_replicas, total};
 use crate::objects::{Deployment, ReplicaSet, Strategy};
 use crate::revisions::REVISION;
 use crate::status::{
@@ -88,7 +88,7 @@ pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
             Strategy::RollingUpdate { .. } => "RollingUpdate".to_owned(),
             Strategy::Unknown(other) => other.clone(),
         },
-        max_pods: d.replicas.saturating_add(limits.max_surge),
+        max_pods: max_replicas(d),
         min_available: d.replicas - limits.max_unavailable,
         new,
         old,
@@ -165,10 +165,10 @@ impl fmt::Display for Rollout {
         write!(f, "Deployment {name}: {shown}, desired {desired}")?;
         if strategy == "RollingUpdate" {
             let sets = || self.old.iter().chain(&self.new);
-            let total: i32 = sets().map(|it| it.desired).sum();
+            let wanted = total(sets().map(|it| it.desired));
             // As `decide`: pods that a scale-down deletes are not available any more.
-            let lasting: i32 = sets().map(|it| it.available.min(it.desired)).sum();
-            let more = self.max_pods.saturating_sub(total);
+            let lasting = total(sets().map(|it| it.available.min(it.desired)));
+            let more = self.max_pods.saturating_sub(wanted);
             let fewer = lasting.saturating_sub(self.min_available);
             write!(
                 f,

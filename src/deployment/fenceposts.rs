@@ -40,14 +40,25 @@ impl Fenceposts {
     }
 }
 
+/// The maximum pods of a rolling update. The numbers may be as large as the API allows: a surge of
+/// [`i32::MAX`] is no limit.
+pub(crate) fn max_replicas(d: &Deployment) -> i32 {
+    d.replicas.saturating_add(Fenceposts::of(d).max_surge)
+}
+
+/// The sum of counts, at most [`i32::MAX`].
+pub(crate) fn total(counts: impl Iterator<Item = i32>) -> i32 {
+    counts.fold(0, i32::saturating_add)
+}
+
 /// An absolute number, or a percentage of `total`. Validation lets nothing else pass.
 fn resolve(value: &IntOrString, total: i32, rounds_up: bool) -> i32 {
     match value {
         IntOrString::Int(n) => *n,
         IntOrString::String(text) => {
             let percent = text.strip_suffix('%').and_then(|text| text.parse().ok());
-            let hundredths = percent.unwrap_or(0_i64) * i64::from(total);
-            let rounded = (hundredths + if rounds_up { 99 } else { 0 }) / 100;
+            let hundredths = percent.unwrap_or(0_i64).saturating_mul(total.into());
+            let rounded = hundredths.saturating_add(if rounds_up { 99 } else { 0 }) / 100;
             i32::try_from(rounded).unwrap_or(i32::MAX)
         }
     }
@@ -60,9 +71,9 @@ fn resolve(value: &IntOrString, total: i32, rounds_up: bool) -> i32 {
 pub fn proportional_sizes(d: &Deployment, sets: &[(i32, &ReplicaSet)]) -> Vec<(usize, i32)> {
     let max_replicas = match d.replicas {
         0 => 0,
-        replicas => replicas + Fenceposts::of(d).max_surge,
+        _ => i64::from(max_replicas(d)),
     };
-    let to_add = max_replicas - sets.iter().map(|(size, _)| size).sum::<i32>();
+    let to_add = max_replicas - sets.iter().map(|(size, _)| i64::from(*size)).sum::<i64>();
     let mut order: Vec<usize> = (0..sets.len()).collect();
     // Among equals, newer ones grow first and older ones shrink first.
     order.sort_by_key(|i| sets[*i].1.creation_order());
@@ -71,7 +82,7 @@ pub fn proportional_sizes(d: &Deployment, sets: &[(i32, &ReplicaSet)]) -> Vec<(u
     }
     order.sort_by_key(|i| Reverse(sets[*i].0));
     let mut left = to_add;
-    let mut sizes: Vec<(usize, i32)> = Vec::new();
+    let mut sizes: Vec<(usize, i64)> = Vec::new();
     for i in order {
         let (size, rs) = sets[i];
         let share = match share_of(d, size, rs) {
@@ -80,20 +91,23 @@ pub fn proportional_sizes(d: &Deployment, sets: &[(i32, &ReplicaSet)]) -> Vec<(u
             share => share.max(left),
         };
         left -= share;
-        sizes.push((i, size + share));
+        sizes.push((i, i64::from(size) + share));
     }
     if let Some((_, largest)) = sizes.first_mut() {
-        *largest = (*largest + left).max(0);
+        *largest += left;
     }
-    sizes
+    let sizes = sizes.into_iter();
+    let fits = |size: i64| i32::try_from(size.max(0)).unwrap_or(i32::MAX);
+    sizes.map(|(i, size)| (i, fits(size))).collect()
 }
 
 /// By how many pods a ReplicaSet of `size` changes if it keeps its share of the Deployment.
-fn share_of(d: &Deployment, size: i32, rs: &ReplicaSet) -> i32 {
+fn share_of(d: &Deployment, size: i32, rs: &ReplicaSet) -> i64 {
+    let size = i64::from(size);
     if d.replicas == 0 {
         return -size;
     }
-    let max_replicas = i64::from(d.replicas + Fenceposts::of(d).max_surge);
+    let max_replicas = i64::from(max_replicas(d));
     // Without the annotation the Deployment's size is the best guess.
     let before = max_replicas_of(rs).filter(|max| *max > 0);
     let before = i64::from(before.or(d.status.replicas).unwrap_or_default());
@@ -101,6 +115,5 @@ fn share_of(d: &Deployment, size: i32, rs: &ReplicaSet) -> i32 {
         return 0;
     }
     // The nearest whole number; a half is rounded up.
-    let new_size = (2 * i64::from(size) * max_replicas + before) / (2 * before);
-    i32::try_from(new_size - i64::from(size)).unwrap_or(i32::MAX)
+    (2 * size * max_replicas + before) / (2 * before) - size
 }

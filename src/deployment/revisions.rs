@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::ReplicaSetStatus;
 use serde_json::{Map, Value, json};
 
 use crate::api::{ControllerRef, ObjectKey, ResourceVersion, Uid};
-use crate::fenceposts::Fenceposts;
+use crate::fenceposts::max_replicas;
 use crate::objects::{Annotations, DEPLOYMENT, Deployment, POD_TEMPLATE_HASH, ReplicaSet};
 
 /// The number of a ReplicaSet in the sequence of rollouts.
@@ -80,8 +80,10 @@ pub(crate) fn max_replicas_of(rs: &ReplicaSet) -> Option<i32> {
 
 /// Records the Deployment's size on a ReplicaSet.
 pub(crate) fn set_replicas(annotations: &mut Annotations, d: &Deployment) {
-    let max = d.replicas.saturating_add(Fenceposts::of(d).max_surge);
-    for (key, n) in [(DESIRED_REPLICAS, d.replicas), (MAX_REPLICAS, max)] {
+    for (key, n) in [
+        (DESIRED_REPLICAS, d.replicas),
+        (MAX_REPLICAS, max_replicas(d)),
+    ] {
         annotations.insert(key.to_owned(), n.to_string());
     }
 }

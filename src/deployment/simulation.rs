@@ -31,10 +31,10 @@ const STEPS: usize = 100;
 const SYNCS_TO_THE_END: usize = 40;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+pub(crate) const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 
-fn call(api: &dyn Handler, method: &str, path: &str, body: &Value) -> Value {
+pub(crate) fn call(api: &dyn Handler, method: &str, path: &str, body: &Value) -> Value {
     let is_patch = method == "PATCH";
     let kind = if is_patch { "merge-patch+json" } else { "json" };
     let response = api.handle(Request {
@@ -52,7 +52,7 @@ fn call(api: &dyn Handler, method: &str, path: &str, body: &Value) -> Value {
     serde_json::from_slice(&response.body.read().unwrap_or_default()).expect("an object")
 }
 
-fn sets_of(api: &dyn Handler) -> Vec<Value> {
+pub(crate) fn sets_of(api: &dyn Handler) -> Vec<Value> {
     let list = call(api, "GET", SETS, &Value::Null);
     list["items"].as_array().cloned().unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::fenceposts::Fenceposts;
+use crate::fenceposts::{Fenceposts, total};
 use crate::objects::Deployment;
 
 pub(crate) const AVAILABLE: &str = "Available";
@@ -103,7 +103,7 @@ pub(crate) fn calculate(
     counts_terminating: bool,
     now: Timestamp,
 ) -> DeploymentStatus {
-    let sum = |count: fn(&Counted<'_>) -> i32| sets.iter().map(count).sum::<i32>();
+    let sum = |count: fn(&Counted<'_>) -> i32| total(sets.iter().map(count));
     let available = sum(|set| set.status.available_replicas.unwrap_or_default());
     let wanted = sum(|set| set.replicas);
     // The API omits zeros.
@@ -139,14 +139,14 @@ pub(crate) fn calculate(
 
 /// The terminating pods of all ReplicaSets; `None` if the controller of one does not count them.
 fn terminating(sets: &[Counted<'_>]) -> Option<i32> {
-    let counts = sets.iter().map(|set| {
+    let mut counts = sets.iter().map(|set| {
         let was_synced = set.status.observed_generation.unwrap_or_default() != 0;
         match set.status.terminating_replicas {
             None if !was_synced => Some(0),
             count => count,
         }
     });
-    counts.sum()
+    counts.try_fold(0, |sum: i32, count| Some(sum.saturating_add(count?)))
 }
 
 /// True once all pods are updated and available, and no old one is left.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::act::{SyncError, Writer};
+use crate::api::status::spread_retry_after;
 use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, PodPhase, Uid};
 use crate::cache::pods::PodBucket;
 use crate::cache::{CacheEvent, PodStore};
@@ -131,6 +132,16 @@ impl DeploymentController {
         }
     }
 
+    /// Enqueues the keys that have failed, without the rest of their back-off: the API server is
+    /// back after an outage.
+    ///
+    /// DIFFERS: upstream's back-off continues, as long again as the outage lasted.
+    pub fn handle_recovered(&self) {
+        for key in self.0.queue.forget_all() {
+            self.enqueue(&key);
+        }
+    }
+
     fn enqueue(&self, key: &ObjectKey) {
         if self.2.load(Ordering::SeqCst) {
             self.0.queue.add(key.clone());
@@ -178,7 +189,7 @@ impl DeploymentController {
             }
             Err(error) if error.is_namespace_terminating() => queue.forget(key),
             Err(error) => {
-                let delay = match error.retry_after() {
+                let delay = match spread_retry_after(error.retry_after(), fastrand::f64()) {
                     Some(after) => {
                         queue.add_after(key.clone(), after);
                         after
@@ -319,5 +330,23 @@ mod tests {
         }
         controller.handle_deployment_event(&CacheEvent::Added(deployment("c")));
         assert_eq!(queue.try_get(), Some(ObjectKey::new("default", "c")));
+    }
+
+    /// Its back-off is as long as the outage was.
+    #[test]
+    fn failed_keys_are_synced_as_soon_as_the_api_server_is_back() {
+        let config = ClientConfig::plain("http://127.0.0.1:1");
+        let client = Client::new(&config, &ClientOptions::default(), &Stop::new());
+        let controller = controller(&client);
+        let (queue, key) = (controller.queue(), ObjectKey::new("default", "web"));
+        controller.enqueue_all();
+        for _ in 0..15 {
+            queue.add_rate_limited(key.clone());
+        }
+        controller.handle_recovered();
+        assert_eq!(queue.try_get(), Some(key.clone()));
+        queue.done(&key);
+        controller.handle_recovered();
+        assert_eq!(queue.try_get(), None, "its failures are forgotten");
     }
 }

@@ -37,11 +37,35 @@ fn handler<C: Send + Sync + 'static, T: 'static>(
     Box::new(move |event| handle(&controller, event))
 }
 
+/// A controller that is interested in a watch itself, besides its events.
+trait Watcher: Send + Sync {
+    fn on_position(&self);
+    fn on_recovered(&self);
+}
+
+impl Watcher for ReplicaSetController {
+    fn on_position(&self) {
+        self.handle_cache_advanced();
+    }
+
+    fn on_recovered(&self) {
+        self.handle_recovered();
+    }
+}
+
+impl Watcher for DeploymentController {
+    /// No key waits for a position.
+    fn on_position(&self) {}
+
+    fn on_recovered(&self) {
+        self.handle_recovered();
+    }
+}
+
 /// Passes the events of a watch on, and measures how long that takes.
 struct WatchHandler<T> {
     handlers: Vec<EventHandler<T>>,
-    /// Wait for the position of the watch.
-    controllers: Vec<Arc<ReplicaSetController>>,
+    controllers: Vec<Arc<dyn Watcher>>,
     latency: Histogram,
 }
 
@@ -56,13 +80,13 @@ impl<T> Handler<T> for WatchHandler<T> {
 
     fn on_position(&mut self) {
         for controller in &self.controllers {
-            controller.handle_cache_advanced();
+            controller.on_position();
         }
     }
 
     fn on_recovered(&mut self) {
         for controller in &self.controllers {
-            controller.handle_recovered();
+            controller.on_recovered();
         }
     }
 }
@@ -86,7 +110,7 @@ pub(super) fn start_watches(
         let path = instance.kind.collection_path(namespace);
         let meaning = forbidden_workload(instance.kind);
         let store = &instance.cache.replica_sets;
-        let controllers = vec![Arc::clone(&instance.controller)];
+        let controllers = vec![Arc::clone(&instance.controller) as Arc<dyn Watcher>];
         let handle = ReplicaSetController::handle_replica_set_event;
         let handlers = vec![handler(&instance.controller, handle)];
         if *instance.kind == REPLICATION_CONTROLLER {
@@ -96,11 +120,13 @@ pub(super) fn start_watches(
         }
     });
     let mut watches: Vec<Thread> = objects.collect();
-    let controllers = instances.iter().map(|it| Arc::clone(&it.controller));
-    let controllers: Vec<_> = controllers.collect();
-    let handlers = controllers
+    let controllers = instances
         .iter()
-        .map(|it| handler(it, ReplicaSetController::handle_pod_event));
+        .map(|it| Arc::clone(&it.controller) as Arc<dyn Watcher>);
+    let controllers = controllers.collect();
+    let handlers = instances
+        .iter()
+        .map(|it| handler(&it.controller, ReplicaSetController::handle_pod_event));
     let too = deployments.map(|it| handler(&it.controller, DeploymentController::handle_pod_event));
     let handlers = handlers.chain(too).collect();
     let path = collection_path("/api/v1", "pods", namespace);
@@ -148,7 +174,7 @@ impl Watch<'_> {
                 controller,
                 DeploymentController::handle_deployment_event,
             )],
-            Vec::new(),
+            vec![Arc::clone(controller) as _],
         );
         let replica_sets = self.start::<deployment::ReplicaSet>(
             "watch-deploy-rs",
@@ -159,7 +185,7 @@ impl Watch<'_> {
                 controller,
                 DeploymentController::handle_replica_set_event,
             )],
-            Vec::new(),
+            vec![Arc::clone(controller) as _],
         );
         [deployments, replica_sets]
     }
@@ -171,7 +197,7 @@ impl Watch<'_> {
         meaning: String,
         store: &Arc<Store<T::Object>>,
         handlers: Vec<EventHandler<T::Object>>,
-        controllers: Vec<Arc<ReplicaSetController>>,
+        controllers: Vec<Arc<dyn Watcher>>,
     ) -> Thread {
         let Shared {
             options,

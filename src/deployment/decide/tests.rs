@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus};
 use serde_json::{Value, json};
 
 use super::{Step, View, Write, after_collision, after_failed_create, decide};
+use crate::fenceposts::Fenceposts;
 use crate::objects::{Annotations, Deployment, ReplicaSet};
 use crate::status::{PROGRESSING, condition};
 
@@ -222,6 +223,39 @@ fn a_scaled_deployment_scales_its_replica_sets_by_their_shares() {
     check_scale(&scaled(20, 2, 0), (10, 12), &[(1, 6, 11), (9, 6, 11)]);
     check_scale(&scaled(50, 6, 0), (10, 13), &[(1, 8, 34), (9, 5, 22)]);
     check_scale(&of(14), (10, 10), &[(1, 3, 4), (2, 7, 10)]);
+}
+
+/// Each number is one that the API accepts.
+#[test]
+fn the_largest_numbers_do_not_overflow() {
+    let max = i32::MAX;
+    let unlimited = scaled(12, max, 0);
+    // As many as the surge allows, which is no limit: none shrinks.
+    let sets = [(1, 10, 10), (9, 10, 10)];
+    let sets = sets.map(|(version, size, n)| sized(replica_set(version, size, n), 10, max));
+    let after = sizes(&step(&unlimited, &sets));
+    let [(name, size)] = &after[..] else {
+        panic!("{after:?}");
+    };
+    assert!(name == "web-9" && *size > 10, "{after:?}");
+    check_scale(&scaled(12, 0, 0), (max, max), &[(1, max, 0), (9, max, 12)]);
+    let huge = [replica_set(1, max, max), replica_set(9, max, max)];
+    assert_eq!(
+        sizes(&step(&scaled(max, 0, 1), &huge)),
+        [("web-1".to_owned(), max - 1)]
+    );
+    let percent = scaled(3, "9223372036854775807%", 0);
+    assert_eq!(Fenceposts::of(&percent).max_surge, max);
+    let mut old = replica_set(1, 0, 0);
+    let last = i64::MAX.to_string();
+    let revision = "deployment.kubernetes.io/revision";
+    old.annotations.insert(revision.to_owned(), last.clone());
+    let step = step(&scaled(3, 1, 0), &[old, replica_set(9, 3, 3)]);
+    let revisions = step.writes.iter().filter_map(|write| match write {
+        Write::Update { patch, .. } => Some(&patch["metadata"]["annotations"][revision]),
+        _ => None,
+    });
+    assert_eq!(revisions.collect::<Vec<_>>(), [&json!(last)]);
 }
 
 #[test]

@@ -24,6 +24,14 @@ const TOO_LARGE_MESSAGE: &str = "Too large resource version";
 /// DIFFERS: upstream obeys any.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
+/// Returns how long a key waits after this `Retry-After`, spread for the retries of many keys; at
+/// most one and a half times [`RETRY_AFTER_MAX`]. `None` without one and for zero: the caller's
+/// back-off spares an overloaded server. `random` is from `0.0..1.0`.
+pub fn spread_retry_after(retry_after: Option<Duration>, random: f64) -> Option<Duration> {
+    let least = retry_after?.min(RETRY_AFTER_MAX);
+    (!least.is_zero()).then(|| least + least.mul_f64(random / 2.0))
+}
+
 /// A `Status` of type failure: the API server rejected the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status(Box<StatusObject>);
