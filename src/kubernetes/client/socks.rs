@@ -60,17 +60,21 @@ pub(super) fn connect(
         4 => 16,
         _ => read::<1>(stream)?[0].into(),
     };
-    stream.read_exact(&mut vec![0; length + 2])
+    fill(stream, &mut vec![0; length + 2])
 }
 
 fn read<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    let read = stream.read_exact(&mut bytes);
+    fill(stream, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn fill(stream: &mut impl Read, bytes: &mut [u8]) -> io::Result<()> {
+    let read = stream.read_exact(bytes);
     read.map_err(|error| match error.kind() {
         ErrorKind::UnexpectedEof => failed("has closed the connection"),
         _ => error,
-    })?;
-    Ok(bytes)
+    })
 }
 
 fn counted(text: &str) -> io::Result<Vec<u8>> {
@@ -168,6 +172,9 @@ mod tests {
             let expected = format!("the SOCKS proxy {expected}");
             assert_eq!(told(says, host), Err(expected));
         }
-        assert!(told(&[5], "web").is_err());
+        for says in [&[5][..], &[5, 0, 5, 0, 0], &[5, 0, 5, 0, 0, 1, 10, 0]] {
+            let closed = "the SOCKS proxy has closed the connection";
+            assert_eq!(told(says, "web"), Err(closed.to_owned()), "{says:?}");
+        }
     }
 }
