@@ -45,6 +45,11 @@ pub trait LiveReader: Send + Sync {
     /// The managers of the owner references of the pod `name`; empty if the pod is gone.
     fn owner_managers(&self, rs: &ReplicaSet, name: &str) -> Result<Vec<Manager>, WriteError>;
 
+    /// Whether [`gang_workload`](Self::gang_workload) searches. Sends nothing.
+    fn serves_workloads(&self) -> bool {
+        false
+    }
+
     /// The Workload that asks for gang scheduling and has the same owner as `rs`. Sends nothing
     /// where the API server serves no Workloads.
     fn gang_workload(&self, _rs: &ReplicaSet) -> Result<Option<String>, WriteError> {

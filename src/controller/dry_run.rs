@@ -107,6 +107,7 @@ impl ReplicaSetController {
             return;
         };
         let Ok(selector) = &rs.selector else {
+            dry_run.decided(key, None);
             return self.log_unusable_selector(&rs);
         };
         self.log_mistakes(&rs);

@@ -93,29 +93,30 @@ impl Writer {
         }
     }
 
-    /// Reports that a Workload asks for gang scheduling, once per generation: an event, a log line
-    /// and a metric. Only of a scale-up from zero, since this blocks for a list where Workloads are
-    /// served.
+    /// Reports that a Workload asks for gang scheduling: an event, a log line and a metric. Only of
+    /// a scale-up from zero and once per generation, however often its creates are rejected, since
+    /// this blocks for a list where Workloads are served.
     pub(super) fn report_gang_scheduling(&self, rs: &ReplicaSet, step: &Step) {
         let creates = step.acts() && matches!(step.plan, Plan::Create(_));
-        if !creates || rs.status.replicas > 0 {
+        if !creates || rs.status.replicas > 0 || !self.live.serves_workloads() {
             return;
         }
-        let reported = self
+        let searched = self
             .memories
             .get(rs, |it| Some(it.history.gang_workload.as_ref()?.0));
-        if reported.flatten() == Some(rs.generation) {
+        if searched.flatten() == Some(rs.generation) {
             return;
         }
         match self.live.gang_workload(rs) {
-            Ok(Some(workload)) => {
-                self.metrics.gangs_ignored.inc();
-                self.warn(rs, GANG_SCHEDULING_UNSUPPORTED, no_gang(&workload));
-                let found = Some((rs.generation, workload.into()));
+            Ok(workload) => {
+                if let Some(workload) = &workload {
+                    self.metrics.gangs_ignored.inc();
+                    self.warn(rs, GANG_SCHEDULING_UNSUPPORTED, no_gang(workload));
+                }
+                let found = Some(Box::new((rs.generation, workload.map(Into::into))));
                 self.memories
-                    .with(rs, |it| it.history.gang_workload = found.map(Box::new));
+                    .with(rs, |it| it.history.gang_workload = found);
             }
-            Ok(None) => {}
             Err(error) => {
                 let object = self.kind.named(&rs.key);
                 log::debug!(object:%, error:%; "cannot list Workloads");

@@ -275,7 +275,11 @@ impl Inspector<'_> {
                 last_error: memory.history.last_error.clone(),
                 backed_off: backed_off.clone(),
                 other_writer: other_writer.clone(),
-                gang_workload: memory.history.gang_workload.as_ref().map(|it| it.1.clone()),
+                gang_workload: memory
+                    .history
+                    .gang_workload
+                    .as_ref()
+                    .and_then(|it| it.1.clone()),
                 quotas_are_watched,
                 queue,
                 cached: cached.clone(),

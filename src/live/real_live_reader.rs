@@ -148,6 +148,10 @@ impl LiveReader for RealLiveReader {
         })
     }
 
+    fn serves_workloads(&self) -> bool {
+        self.workloads.served().is_some()
+    }
+
     fn gang_workload(&self, rs: &ReplicaSet) -> Result<Option<String>, WriteError> {
         let (Some(version), Some(owner)) = (self.workloads.served(), &rs.controller) else {
             return Ok(None);

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::{DryRun, Work};
 use crate::api::pod::PodFailure;
 use crate::api::{Pod, PodPhase, ReplicaSet, ScaleDownMark};
@@ -74,6 +76,24 @@ fn nothing_is_written_and_each_decision_is_counted_once() {
     assert_eq!(decisions(&fixture), 2);
     fixture.assert_counts(0, 0, 0);
     assert!(fixture.writes.status_updates().is_empty());
+}
+
+/// Only that of a ReplicationController can be changed.
+#[test]
+fn a_selector_that_becomes_unusable_ends_the_decision() {
+    let rs = replica_set("web", 2);
+    let (fixture, dry_run) = deciding(fixture(&rs, []));
+    fixture.sync_ok("web");
+    assert_eq!(dry_run.n_open(), 1);
+    let mut object = replica_set_json("web", 2);
+    let unusable = json!({"matchExpressions": [{"key": "a", "operator": "Invalid"}]});
+    (
+        object["spec"]["selector"],
+        object["metadata"]["resourceVersion"],
+    ) = (unusable, "2".into());
+    fixture.cache_silently(Some(read_replica_set(&object)), []);
+    fixture.sync_ok("web");
+    assert_eq!(dry_run.n_open(), 0);
 }
 
 #[test]

@@ -51,8 +51,9 @@ pub struct History {
     pub last_sync: Option<LastSync>,
     pub last_error: Option<Box<LastError>>,
     pub n_backed_off: usize,
-    /// The Workload whose gang scheduling was reported as unsupported, and the generation.
-    pub gang_workload: Option<Box<(i64, Box<str>)>>,
+    /// The generation at which a Workload that asks for gang scheduling was last searched for, and
+    /// the one found. A search without a result does not keep the record.
+    pub gang_workload: Option<Box<(i64, Option<Box<str>>)>>,
     change: Option<Box<Change>>,
     failures: Option<(Instant, usize)>,
     reported: Option<Box<Reported>>,
@@ -159,7 +160,7 @@ impl History {
             && self.change.is_none()
             && self.n_backed_off == 0
             && self.reported.is_none()
-            && self.gang_workload.is_none()
+            && self.gang_workload.as_ref().is_none_or(|it| it.1.is_none())
             && self.failures.as_ref().is_none_or(is_old)
     }
 }
@@ -230,7 +231,7 @@ mod tests {
             &|it| assert!(it.note_mistake(Mistake::Annotations, 1, 2)),
             &|it| it.n_backed_off = 1,
             &|it| assert!(it.note_mistake(Mistake::Marks, 1, 0)),
-            &|it| it.gang_workload = Some(Box::new((1, "all".into()))),
+            &|it| it.gang_workload = Some(Box::new((1, Some("all".into())))),
             &|it| assert!(it.count_failure(&changed, now).is_none()),
         ];
         for (number, keep) in keep.into_iter().enumerate() {
@@ -238,6 +239,15 @@ mod tests {
             keep(&mut history);
             assert!(!history.is_over(now), "{number}");
         }
+    }
+
+    #[test]
+    fn a_search_without_a_gang_keeps_no_record() {
+        let history = History {
+            gang_workload: Some(Box::new((1, None))),
+            ..History::default()
+        };
+        assert!(history.is_over(Instant::now()));
     }
 
     #[test]

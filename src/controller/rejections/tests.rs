@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::api::{Pod, PodPhase, ReplicaSet, RetryBackoff, Status};
 use crate::controller::testing::{
-    Fixture, key, owned_pod, pod, read_replica_set, rejected, replica_set, replica_set_json,
+    Fixture, Write, key, owned_pod, pod, read_replica_set, rejected, replica_set, replica_set_json,
 };
 use crate::stdx::clock::Clock;
 use crate::writes::WriteError;
@@ -446,6 +446,32 @@ fn an_overload_is_waited_for_as_long_as_retry_after() {
     assert_eq!(tried(&fixture), Vec::<String>::new());
     pass(&fixture, 2 * SECOND + 10 * MS);
     assert_eq!(tried(&fixture), ["web"]);
+}
+
+#[test]
+fn rejected_creates_search_for_a_gang_once_per_generation() {
+    let (fixture, _) = with_quota(0);
+    fixture.writes.serve_workloads();
+    let mut web = created_at("web", 1, 3);
+    let n_searches = || {
+        let writes = fixture.writes.take();
+        let searches = writes.iter().filter(|it| **it == Write::FindGang).count();
+        let is_create = |it: &&Write| matches!(it, Write::Create(_));
+        assert!(
+            writes.iter().filter(is_create).count() > 1,
+            "it was tried again"
+        );
+        searches
+    };
+    fixture.deliver_replica_set(web.clone());
+    work(&fixture);
+    pass(&fixture, 100 * SECOND);
+    assert_eq!(n_searches(), 1);
+    (web.generation, web.resource_version) = (2, "9".into());
+    fixture.deliver_replica_set(web);
+    work(&fixture);
+    pass(&fixture, 100 * SECOND);
+    assert_eq!(n_searches(), 1);
 }
 
 /// A hazard: upstream tries, fails and keeps the condition, so a sync that does not try must not

@@ -21,6 +21,7 @@ pub(in crate::controller) enum Write {
     GetVersions,
     ListPods,
     FindPod(String),
+    FindGang,
     UpdateStatus(ReplicaSetStatus),
 }
 
@@ -52,6 +53,7 @@ struct State {
     live_pods: Vec<Pod>,
     live_versions: Option<Result<[ResourceVersion; 2], WriteError>>,
     n_spare: Option<usize>,
+    serves_workloads: bool,
 }
 
 impl std::fmt::Debug for FakeWrites {
@@ -108,6 +110,11 @@ impl FakeWrites {
     pub(in crate::controller) fn reject_live_versions(&self) {
         let rejection = rejected(503, "ServiceUnavailable", "no");
         self.lock().live_versions = Some(Err(rejection));
+    }
+
+    /// Serves Workloads, of which none asks for gang scheduling.
+    pub(in crate::controller) fn serve_workloads(&self) {
+        self.lock().serves_workloads = true;
     }
 
     /// Sets the number of requests that may be sent without delaying others; the default is any.
@@ -301,6 +308,15 @@ impl LiveReader for FakeWrites {
 
     fn owner_managers(&self, _rs: &ReplicaSet, _name: &str) -> Result<Vec<Manager>, WriteError> {
         Ok(Vec::new())
+    }
+
+    fn serves_workloads(&self) -> bool {
+        self.lock().serves_workloads
+    }
+
+    fn gang_workload(&self, _rs: &ReplicaSet) -> Result<Option<String>, WriteError> {
+        self.lock().writes.push(Write::FindGang);
+        Ok(None)
     }
 }
 
