@@ -15,7 +15,7 @@ const FLAGS: &str = include_str!("kcm/flags.txt");
 /// `cmd/kube-controller-manager/names/controller_names.go`, and the aliases in `app`).
 const CONTROLLERS: &str = include_str!("kcm/controllers.txt");
 
-/// What replaces `--vmodule`.
+/// The end of a message about `--vmodule`: what replaces the flag.
 pub const MODULES: &str = "; RUST_LOG sets the level of single modules, as in \
                            RUST_LOG=replicaset_controller::client=trace";
 
@@ -70,11 +70,12 @@ impl Ignored {
             };
             match name.as_str() {
                 _ if value.is_empty() => None,
-                // Others only: this program's are off, so it is a mistake.
+                // The lists name no controller of this program, so none would run. The check of
+                // `--controllers` reports that as a mistake.
                 "controllers" if runs_none => Some(argument),
                 "controllers" => self.keep_items(argument, &name, &value, |item| !is_foreign(item)),
                 "feature-gates" => {
-                    // Upstream names the component, which it need not.
+                    // kube-controller-manager also accepts the form `kube:NAME=BOOL`.
                     let value = value.replace("kube:", "");
                     self.keep_items(argument, &name, &value, is_own_gate)
                 }
@@ -100,7 +101,8 @@ impl Ignored {
     }
 }
 
-/// True for another controller of kube-controller-manager. An unknown name is a mistake.
+/// True for a controller that only kube-controller-manager has. An unknown name is kept, and so
+/// rejected.
 fn is_foreign(item: &str) -> bool {
     let name = item.strip_prefix('-').unwrap_or(item);
     CONTROLLERS.lines().any(|known| known == name)

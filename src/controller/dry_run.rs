@@ -1,5 +1,5 @@
-//! A controller that decides and writes nothing: `--dry-run`. It logs each decision once, again
-//! only when there is more to do, and counts what it logs.
+//! `--dry-run`: the controller decides, but writes nothing. It logs each decision once, and again
+//! only when there is more to do, and counts these records.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use crate::controller::decide::plan::Plan;
 use crate::controller::decide::{Pods, Step};
 use crate::controller::{Mode, ReplicaSetController};
 
+/// Maximum pods that a log record names.
 const NAMED_MAX: usize = 5;
 
 /// What the last sync of each ReplicaSet would do. No thread logs under its lock.
@@ -21,7 +22,7 @@ pub struct DryRun(Mutex<HashMap<ObjectKey, Work>>);
 struct Work {
     owner: Uid,
     generation: i64,
-    /// For the log. Its first word is the value of the metric's label.
+    /// The log's text after "would". Its first word is the label's value in the metric.
     text: String,
     /// The pods to create or delete, by this sync and by the next ones.
     n_pods: usize,
@@ -29,7 +30,7 @@ struct Work {
 }
 
 impl DryRun {
-    /// Takes what a sync of `key` would do. Returns its text if it is new.
+    /// Records what a sync of `key` would do. Returns the text to log if it is new.
     fn decided(&self, key: &ObjectKey, work: Option<Work>) -> Option<String> {
         let mut open = self.0.lock();
         let (before, work) = (open.remove(key), work?);
@@ -79,10 +80,11 @@ impl Work {
         })
     }
 
-    /// True if this is more than `before`. Less is what another writer has left to do.
+    /// True if there is more to do than `before`. If there is less, another writer has done a part.
     fn exceeds(&self, before: &Self) -> bool {
         let verb = first_word(&self.text);
-        // Where later syncs would delete more pods, each deletion changes the choice.
+        // If the burst leaves deletes to later syncs, each deletion by another writer changes which
+        // pods this sync would choose.
         let is_whole = verb != "delete" || self.n_pods <= self.changed.len();
         self.owner != before.owner
             || self.generation != before.generation

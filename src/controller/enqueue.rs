@@ -1,7 +1,7 @@
-//! When a key is synced next, and before which others: after an event, after a sync, and after a
-//! failover. Keys with missing or surplus pods have priority over those with only an outdated
-//! status. The cache's state decides that, not the kind of event. Called on the watch threads and
-//! by workers.
+//! Decides when a key is synced next, and with which priority: after an event, after a sync, and
+//! after a failover. ReplicaSets with missing or surplus pods have priority over those with only an
+//! outdated status. The state of the cache decides that, not the kind of event. The watch threads
+//! and the workers call this code.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,9 @@ use crate::stdx::turns;
 use crate::workqueue::Priority;
 
 impl Core {
-    /// Enqueues every cached ReplicaSet, once the caches have synced and this daemon leads. Those
-    /// with pods to create, delete, adopt or release have priority. Never blocks.
+    /// Enqueues every cached ReplicaSet. The first worker calls this once the caches have synced
+    /// and this daemon leads. ReplicaSets with pods to create, delete, adopt or release have
+    /// priority. Never blocks.
     pub fn enqueue_all(&self) {
         for rs in self.cache.replica_sets() {
             // After a start nearly every key is a no-op. The few with work must not wait behind
@@ -99,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Adds when the next sync can rely on the writes of this one, `step`.
+    /// Adds to `next` when the next sync may act, after the writes of this sync, `step`.
     pub(super) fn next_after_own_writes(&self, key: &ObjectKey, step: &Step, next: &mut Next) {
         if !step.acts() {
             return;
@@ -125,8 +126,8 @@ impl Core {
         }
     }
 
-    /// Returns the counts that a sync would find with this tally of its own pods, with every Ready
-    /// pod as available. `None` if some pod must be adopted or released.
+    /// Returns the counts that a sync of `rs` would find if `owned` is the tally of its pods. Every
+    /// Ready pod counts as available. `None` if some pod must be adopted or released.
     pub(crate) fn count(
         &self,
         rs: &ReplicaSet,
@@ -139,8 +140,8 @@ impl Core {
     }
 }
 
-/// True if a sync may do this: with open expectations it neither creates nor deletes, and after a
-/// rejection it does not create.
+/// True if a sync may execute `plan`: with open expectations it neither creates nor deletes, and
+/// during the back-off after a rejection it does not create.
 fn may_act(memory: &Memory, rs: &ReplicaSet, plan: Plan, now: Instant) -> bool {
     let waits = |(of, wait): (i64, Option<_>)| of == rs.generation && wait.is_some();
     let creates_wait = || memory.rejected(now).is_some_and(waits);

@@ -100,8 +100,8 @@ impl Memory {
         }
     }
 
-    /// Takes the view at `cached`, after a failover that is proven. Own writes and losses that
-    /// `cached` shows are forgotten. A sync `waits` for own writes, or not.
+    /// Returns the view at the positions `cached`, as if the failover were proven, and forgets the
+    /// own writes and losses that the caches show there. With `waits`, a sync waits for own writes.
     fn view(&mut self, cached: Versions, waits: bool, now: Instant) -> RecordView {
         let writes = &self.own_writes;
         let (unknown_deletions, n_overdue) = writes.unknown_deletions(now);

@@ -288,7 +288,8 @@ impl Fixture {
         })
     }
 
-    /// The same cache, clock and writes with a controller and a queue that know nothing yet.
+    /// The same cache, clock and writes with a new controller and queue, as after a restart of the
+    /// daemon.
     pub(super) fn restarted(self) -> Self {
         let queue = Arc::new(WorkQueue::new(Arc::clone(&self.clock) as Arc<_>));
         let fixture = Self { queue, ..self };
@@ -382,7 +383,7 @@ impl Fixture {
         assert_eq!(outcome, SyncEnd::Synced);
     }
 
-    /// As [`sync_ok`](Self::sync_ok), and again if the sync has only queried the API server.
+    /// As [`sync_ok`](Self::sync_ok), but syncs again if that sync only queried the API server.
     #[track_caller]
     pub(super) fn sync_verified(&self, name: &str) {
         if self.sync(name).expect("a sync without error") == SyncEnd::TooEarly {
@@ -390,7 +391,7 @@ impl Fixture {
         }
     }
 
-    /// Counts creates, deletes and patches since the last [`FakeWrites::take`].
+    /// Asserts the numbers of creates, deletes and patches since the last [`FakeWrites::take`].
     #[track_caller]
     pub(super) fn assert_counts(&self, creates: usize, deletes: usize, patches: usize) {
         let counts = self.writes.counts();
@@ -474,7 +475,7 @@ pub(super) fn lost() -> WriteError {
     WriteError::unknown("connection reset")
 }
 
-/// A status error after which creates have upstream's back-off.
+/// An error of no known kind of rejection, after which creates have upstream's back-off.
 pub(super) fn not_allowed() -> WriteError {
     rejected(405, "MethodNotAllowed", "exceeded quota")
 }
@@ -494,8 +495,8 @@ pub(super) fn deletes(fixture: &Fixture) -> Vec<String> {
 }
 
 impl ReplicaSetController {
-    /// Compares the counts from tallies with the counts from single pods. The cache must not change
-    /// meanwhile.
+    /// Asserts that the tallies give the same counts as the single pods, or none if the sync needs
+    /// the pods themselves. The cache must not change meanwhile.
     #[track_caller]
     pub(super) fn check_tally_counts(&self, key: &ObjectKey) {
         let Some((rs, counted)) = self.count_every_pod(key) else {

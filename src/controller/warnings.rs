@@ -19,9 +19,9 @@ use crate::api::{Pod, Policy, ReplicaSet, ReplicaSetStatus, ScaleDownMark, Workl
 use crate::stdx::escape::shell_word;
 use crate::stdx::hash;
 
-/// Warns that `count` pods of `rs` have failed within this time, `pod` among them: a node rejects
-/// them, or a container cannot start. As upstream, the controller replaces each one at once
-/// (kubernetes/kubernetes#72593), so thousands of failed pods may pile up.
+/// Warns that `count` pods of `rs`, `pod` among them, have failed within this time: a node rejects
+/// or evicts them. As upstream, the controller replaces each one at once
+/// (kubernetes/kubernetes#72593), so thousands of Failed pods may accumulate.
 pub(super) fn warn_of_failures(
     kind: &WorkloadKind,
     rs: &ReplicaSet,

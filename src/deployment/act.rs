@@ -25,7 +25,7 @@ pub(crate) enum SyncError {
     /// The cache does not show yet what an earlier sync created.
     #[error("the watch does not show replicaset {0} yet")]
     Behind(ObjectKey),
-    /// What is asked for cannot be done, or not now.
+    /// The sync cannot continue for another reason, such as an unknown strategy.
     #[error("{0}")]
     Other(String),
 }
@@ -79,7 +79,7 @@ impl Writer {
     /// Releases and adopts ReplicaSets. Returns those that the Deployment manages.
     ///
     /// # Errors
-    /// The first failure, once all have been tried.
+    /// One of the failures, once all have been tried.
     pub(crate) fn claim(
         &self,
         d: &Deployment,

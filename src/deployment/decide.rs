@@ -2,7 +2,8 @@
 //! time, and returns the writes in their order, the status and when to sync again.
 //!
 //! Each sync decides once. A change to a ReplicaSet is one write, however many rules ask for it,
-//! and so is the status. Each write is on condition that its object has not changed since.
+//! and so is the status. An update names the resource version that it rests on, and a delete the
+//! UID; the name of a new ReplicaSet follows from its template.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,7 +36,8 @@ pub struct View<'a> {
     pub deployment: &'a Deployment,
     /// The ReplicaSets that it owns, in any order.
     pub replica_sets: Vec<Arc<ReplicaSet>>,
-    /// The ReplicaSets of which a pod has not ended. Only the strategy `Recreate` reads it.
+    /// The UIDs of the ReplicaSets with a pod that is neither Succeeded nor Failed. Only the
+    /// strategy `Recreate` reads them.
     pub with_pods: BTreeSet<Uid>,
     pub counts_terminating: bool,
     pub now: Timestamp,
@@ -45,7 +47,7 @@ pub struct View<'a> {
 pub struct Step {
     /// The writes, in their order. The first that fails ends the sync.
     pub writes: Vec<Write>,
-    /// Events that no write causes.
+    /// Events that the sync records whether or not it writes anything.
     pub events: Vec<Note>,
     /// When to decide again even if nothing changes.
     pub next: Option<Duration>,
@@ -68,12 +70,13 @@ pub enum Write {
     },
     /// Deletes a ReplicaSet of an old revision.
     Delete(Arc<ReplicaSet>),
-    /// Replaces the Deployment's template, unless it stays, and its annotations.
+    /// Replaces the annotations of the Deployment, and its template if there is one.
     RollBack {
-        /// The template of the revision.
+        /// The template of the revision; `None` if no ReplicaSet has the revision, or if the
+        /// Deployment has this template already.
         template: Option<Template>,
         annotations: Annotations,
-        /// The event once it is written.
+        /// The event that the sync records after the write.
         note: Note,
     },
     Status {
@@ -82,12 +85,12 @@ pub enum Write {
     },
 }
 
-/// What the write changes besides the status; empty for a status.
+/// The write as a dry run logs it and `explain` shows it; empty for a status.
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Create { rs, .. } => {
-                // Without the name: that of another Deployment controller has another hash.
+                // Without the name: kube-controller-manager would choose another hash.
                 write!(f, "create a replicaset with {} replicas", rs.replicas)
             }
             Self::Update { rs, replicas, .. } if rs.replicas == *replicas => {
@@ -104,7 +107,7 @@ impl fmt::Display for Write {
     }
 }
 
-/// Which ReplicaSets a Deployment manages by its selector.
+/// The ReplicaSets that a Deployment keeps, releases or adopts because of its selector.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     pub kept: Vec<Arc<ReplicaSet>>,
@@ -135,7 +138,8 @@ impl Claims {
         }
     }
 
-    /// The ReplicaSets that the Deployment will manage, and a text for each adoption and release.
+    /// Returns the ReplicaSets that the Deployment will manage, and a text for each adoption and
+    /// release, for a dry run.
     pub fn settled(self) -> (Vec<Arc<ReplicaSet>>, Vec<String>) {
         let name = |verb: &str, rs: &Arc<ReplicaSet>| format!("{verb} replicaset {}", rs.key.name);
         let released = self.released.iter().map(|rs| name("release", rs));
@@ -197,10 +201,10 @@ impl Set {
         self.replicas > 0
     }
 
-    /// Its available pods, of which those above `replicas` are about to end.
+    /// The available pods that remain after the scale-down that is decided or under way.
     ///
-    /// DIFFERS: upstream trusts the status, which lags behind a scale-down. An error that aborts
-    /// the sync keeps it from scaling down twice.
+    /// DIFFERS: upstream counts all available pods in the status, which lags behind a scale-down.
+    /// Upstream does not scale down twice only because the next sync meets a conflict and ends.
     fn lasting(&self) -> i32 {
         self.rs.available().min(self.replicas)
     }
@@ -220,7 +224,7 @@ impl Set {
         }
     }
 
-    /// The write with the decided changes; `None` without any.
+    /// Returns the write with the decided changes; `None` if nothing changes.
     fn update(&self) -> Option<Write> {
         let annotations = changes(&self.rs.annotations, &self.annotations);
         let mut spec = json!({});
@@ -254,9 +258,9 @@ struct Plan<'a> {
     old: Vec<Set>,
     /// The ReplicaSet of the Deployment's template.
     new: Option<Set>,
-    /// The hash in its name, if it is to be created.
+    /// The hash in the name of `new`; `None` if that ReplicaSet exists already.
     new_hash: Option<String>,
-    /// The status before its counts and progress are judged.
+    /// The stored status with the conditions that this sync has set. [`calculate`] adds the counts.
     base: DeploymentStatus,
     annotations: Annotations,
     step: Step,
@@ -265,7 +269,7 @@ struct Plan<'a> {
 /// Decides about a Deployment.
 ///
 /// # Errors
-/// If its strategy is not known.
+/// If this build does not know the strategy.
 pub fn decide(view: View<'_>) -> Result<Step, String> {
     let mut plan = Plan::new(view);
     let d = plan.d;
@@ -322,8 +326,8 @@ pub fn after_failed_create(
     (write, Note::warning(reason::CREATE_FAILED, message))
 }
 
-/// The status after the name of a new ReplicaSet turned out to be another one's: the next name
-/// comes from another hash.
+/// The status after a create whose name another ReplicaSet has. The higher collision count changes
+/// the hash, and so the name that the next sync tries.
 pub fn after_collision(d: &Deployment) -> Write {
     let mut status = d.status.clone();
     status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
@@ -334,8 +338,8 @@ pub fn after_collision(d: &Deployment) -> Write {
 }
 
 impl View<'_> {
-    /// Sorts the ReplicaSets by creation, and returns the index of the new one: of several with the
-    /// template, all see the oldest as the new one.
+    /// Sorts the ReplicaSets by creation, and returns the index of the *new* one: the oldest with
+    /// the Deployment's template.
     pub(crate) fn sort(&mut self) -> Option<usize> {
         let sets = &mut self.replica_sets;
         sets.sort_by(|a, b| a.creation_order().cmp(&b.creation_order()));
@@ -386,7 +390,7 @@ impl<'a> Plan<'a> {
         self.finish(status)
     }
 
-    /// A pause must not count as a lack of progress.
+    /// Marks the rollout as paused or resumed, so that a pause does not count as lack of progress.
     fn note_pause(&mut self) {
         let known = progress_reason(&self.base);
         if self.d.progress_deadline.is_none() || known == Some(reason::TIMED_OUT) {
@@ -400,7 +404,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Numbers the new ReplicaSet, if there is one, and the Deployment with it.
+    /// Gives the new ReplicaSet, if there is one, its revision, and the Deployment the same one.
     fn sync_revision(&mut self) {
         let highest = max_revision(self.old.iter().map(|set| &set.annotations));
         let revision = highest.saturating_add(1);
@@ -461,7 +465,7 @@ impl<'a> Plan<'a> {
         let active = sets.iter().enumerate().filter(|(_, set)| set.wants_pods());
         let active: Vec<usize> = active.map(|(index, _)| index).collect();
         match active[..] {
-            // The new one, or the youngest.
+            // No ReplicaSet wants pods: scale the new one, or else the youngest.
             [] => {
                 if let Some(last) = sets.last_mut() {
                     last.scale(d, d.replicas);
@@ -483,7 +487,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Deletes the oldest revisions without pods beyond the limit.
+    /// Marks the oldest revisions beyond `revisionHistoryLimit` as surplus, unless they have pods.
     fn clean_up(&mut self) {
         let Some(limit) = self.d.revision_history_limit else {
             return;
@@ -502,8 +506,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Gives the Deployment the template of a revision, and removes the request to roll back, also
-    /// if there is no such revision.
+    /// Gives the Deployment the template of a revision, and removes the request to roll back, even
+    /// if no ReplicaSet has that revision.
     fn roll_back(mut self, revision: i64) -> Step {
         let revision = match revision {
             0 => previous_revision(self.sets().map(|set| &set.annotations)),
@@ -617,14 +621,14 @@ impl<'a> Plan<'a> {
 
 /// The two strategies of a rollout.
 impl Plan<'_> {
-    /// Replaces old pods step by step: the new ReplicaSet grows as far as the surge allows, and
-    /// only if it need not grow, the old ones shrink as far as enough pods stay available.
+    /// Replaces old pods step by step: the new ReplicaSet grows as far as `maxSurge` allows. In a
+    /// sync in which it need not grow, the old ones shrink as far as `maxUnavailable` allows.
     fn roll(&mut self) {
         self.create_new();
         let (d, is_created) = (self.d, self.new_hash.is_some());
         let size = self.size_of_new();
         let new = self.new.as_mut().expect("it was created above");
-        // A new one is created with its size.
+        // A ReplicaSet that this sync creates has its size already.
         if !is_created && new.replicas != size {
             return new.scale(d, size);
         }
@@ -671,8 +675,8 @@ impl Plan<'_> {
         replicas + free.min(d.replicas - replicas)
     }
 
-    /// Scales old ReplicaSets down: first by the pods that are not available, which affects no
-    /// traffic, then by others while enough stay. Returns true if it did.
+    /// Scales old ReplicaSets down: first by the pods that are not available, since these serve no
+    /// traffic, then by available ones as far as `maxUnavailable` allows. Returns true if one did.
     ///
     /// Pods of the new ReplicaSet that are not available yet count against the limit. Otherwise a
     /// broken revision would replace a working one.

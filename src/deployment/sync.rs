@@ -35,7 +35,7 @@ pub struct Parts {
     /// Whether `status.terminatingReplicas` is written: the feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`.
     pub counts_terminating: bool,
-    /// Decides, and logs what is new of it; sends no request.
+    /// True for a dry run: syncs decide and log what is new, but send no request.
     pub dry_run: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Parts {
 pub struct DeploymentController(
     pub(crate) Parts,
     Mutex<BTreeMap<ObjectKey, String>>,
-    /// Whether events queue keys: since [`enqueue_all`](Self::enqueue_all).
+    /// True once [`enqueue_all`](Self::enqueue_all) was called: events enqueue keys.
     AtomicBool,
 );
 
@@ -65,8 +65,9 @@ impl DeploymentController {
         &self.0.queue
     }
 
-    /// Queues all Deployments, and from here on those of each event. A worker calls it when it may
-    /// start: in the queue of a standby no key must wait for the lease.
+    /// Enqueues all Deployments, and from here on lets each event enqueue its own. The first
+    /// worker calls this once the daemon leads: in a standby, keys that wait for the
+    /// Lease would fail the check of the queue.
     pub fn enqueue_all(&self) {
         // ORDER: first. A change from before is in the cache, and one from after queues its key.
         self.2.store(true, Ordering::SeqCst);

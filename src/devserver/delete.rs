@@ -12,10 +12,10 @@ use crate::store::{Consequence, Object, State};
 use crate::write::{is_released, remove};
 use crate::{metadata, workload};
 
-/// The finalizer of an owner whose dependents stay.
+/// The finalizer for which the garbage collector orphans the dependents of a deleted owner.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// The finalizer of an owner that is removed after its dependents.
+/// The finalizer that keeps a deleted owner until the garbage collector has deleted its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// The namespaces that cannot be deleted (apiserver
@@ -43,7 +43,7 @@ pub(crate) fn delete(
         Resource::Namespaces => delete_namespace(state, &object, value),
         Resource::Pods => {
             let is_due_earlier = begin_grace_period(&mut value, options);
-            // During a grace period, only a shorter one has an effect.
+            // During a grace period, only a delete with a shorter one has an effect.
             let runs = number(&value, "/metadata/deletionGracePeriodSeconds") != Some(0);
             if !is_due_earlier && runs {
                 return Ok(Deleted::Stays(object));
@@ -121,7 +121,8 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Sets the pod's deletion time; returns false if it is already set and not later (apiserver
+/// Sets the pod's deletion time. Returns false if the pod is terminating already and this delete
+/// does not shorten its grace period (apiserver
 /// `pkg/registry/rest/delete.go:BeforeDelete`, kubernetes
 /// `pkg/registry/core/pod/strategy.go:CheckGracefulDelete`).
 fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
@@ -141,7 +142,7 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
     } else if text(pod, "/spec/nodeName").is_empty() || workload::is_terminal(pod) {
         seconds = 0;
     }
-    // The API server takes any number.
+    // The API server accepts any grace period, even one that ends beyond the last timestamp.
     let due = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds));
     let due = due.unwrap_or(jiff::Timestamp::MAX);
     pod["metadata"]["deletionTimestamp"] = json!(metadata::time_text(due));

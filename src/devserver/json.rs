@@ -30,7 +30,7 @@ pub(crate) fn members<'a>(
     found.into_iter().flatten()
 }
 
-/// The maps in the list at `pointer`, for changes.
+/// The maps in the list at `pointer`, mutable. Skips other entries.
 pub(crate) fn maps_mut<'a>(
     object: &'a mut Value,
     pointer: &str,

@@ -118,7 +118,8 @@ impl Kubelet {
         }
     }
 
-    /// An unrelated change keeps the due time of the pod's next step.
+    /// Plans the pod's next step. If this step is planned already, its earlier due time stays: an
+    /// unrelated change must not postpone it.
     fn plan(&mut self, key: Box<str>, pod: Option<&Value>, now: Instant) {
         let next = pod.and_then(|pod| next_step(pod, &self.options));
         let Some((step, delay)) = next else {
@@ -151,7 +152,8 @@ impl Kubelet {
         }
     }
 
-    /// The next due steps, each with the next node in turn.
+    /// Takes the steps that are due, at most [`STEPS_PER_LOCK`], each with the node that is next in
+    /// turn.
     fn take_due(&mut self, now: Instant) -> Vec<(Step, Box<str>, String)> {
         let mut steps = Vec::new();
         while steps.len() < STEPS_PER_LOCK {

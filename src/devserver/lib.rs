@@ -116,9 +116,10 @@ pub struct DevServerOptions {
     pub listen: String,
     /// Changes per resource kept for watches.
     pub history_length: usize,
-    /// Runs the basic controllers of a control plane: dependents are deleted shortly after their
-    /// owner and contents after their namespace, and each new namespace gets its service account
-    /// `default` (which pods do not need) and the ConfigMap `kube-root-ca.crt`.
+    /// Runs the basic controllers of a control plane: they delete dependents shortly after their
+    /// owner, and the contents of a namespace shortly after the namespace, and create the
+    /// ServiceAccount `default` (which pods do not need) and the ConfigMap `kube-root-ca.crt` in
+    /// each new namespace.
     pub garbage_collection: bool,
     /// Allows addresses off loopback, where any client can connect: the server has no
     /// authentication.

@@ -21,7 +21,7 @@ use crate::{body, schema};
 /// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListMerge {
-    /// Entries are maps, identified by this member.
+    /// Entries are maps, and those with the same value of this field are merged (`patchMergeKey`).
     ByKey(&'static str),
     /// Entries are plain values without duplicates.
     AsSet,

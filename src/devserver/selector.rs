@@ -85,7 +85,7 @@ impl Scope {
     }
 }
 
-/// The path of a field in storage.
+/// Translates a path of the API version into the path under which the store keeps the field.
 fn kept_path(resource: Resource, path: &str) -> String {
     let (first, rest) = path.split_at(path.find('.').unwrap_or(path.len()));
     let mut renamed = resource.row().renamed.iter();
@@ -306,7 +306,7 @@ pub(crate) fn text_of(selector: &Value) -> String {
         };
         terms.push((key, term));
     }
-    // Sorted by key; the sort is stable.
+    // Terms of one key keep their order.
     terms.sort_by_key(|(key, _)| *key);
     let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")

@@ -370,8 +370,9 @@ fn read_page(
     })
 }
 
-/// Lists the objects of `kinds` in `namespace`, or in all with `None`, and returns those that are
-/// not converged. Only the first kind must be readable: a rejected list of another one is logged.
+/// Lists the objects of `kinds` in `namespace`, or in all namespaces with `None`, and returns those
+/// that have not converged. Only a rejected list of the first kind is an error: that of another
+/// kind is logged.
 /// Blocks for each page.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The debug pages of the controllers: `/debug/replicasets`, `/debug/replicasets/NAMESPACE/NAME`,
 //! and the same for ReplicationControllers; and the status that the daemon's pages and systemd
-//! show. The threads of the HTTP server call this code.
+//! show. The threads `http-N` and `systemd` call this code.
 
 use std::sync::{Arc, Weak};
 
@@ -19,7 +19,8 @@ use crate::telemetry::systemd::Daemon;
 use crate::telemetry::{logging, metrics};
 use crate::workqueue::WorkQueue;
 
-/// One controller, for those that outlive the manager.
+/// One controller, as the callbacks of pages and of the thread `systemd` use it. They may outlive
+/// the manager.
 struct Part {
     kind: &'static WorkloadKind,
     cache: Cache,
@@ -75,7 +76,8 @@ impl Manager {
         }
     }
 
-    /// What the pages `/` and `/statusz` show of a daemon for the API server at `server`.
+    /// Returns the facts that the pages `/` and `/statusz` show. `server` is the address of the API
+    /// server.
     pub fn status(&self, server: String) -> impl Fn() -> Facts + Send + Sync + use<> {
         let election = self.leader_election_health().cloned();
         let parts = self.parts();
@@ -128,7 +130,7 @@ impl Manager {
         }
     }
 
-    /// What the page `/` shows a browser of the objects that have not converged.
+    /// Returns the table of objects that have not converged, as HTML for the page `/`.
     pub fn objects(&self) -> impl Fn() -> String + Send + Sync + use<> {
         let parts = self.parts();
         move || {
@@ -137,7 +139,7 @@ impl Manager {
                 .iter()
                 .filter_map(|part| Some((part.kind, part.controller.upgrade()?)));
             for (kind, controller) in alive {
-                // Until then every ReplicaSet seems to lack its pods.
+                // Before the first lists every ReplicaSet seems to lack its pods.
                 if !controller.inspector().has_synced() {
                     return "<p>waiting for the first lists</p>\n".to_owned();
                 }
@@ -166,6 +168,7 @@ fn stopping() -> Response {
     Response::text(503, "the daemon is stopping\n")
 }
 
+/// Explains the ReplicaSet `key`, or the current ReplicaSet of the Deployment with this name.
 fn explain(
     controller: &Weak<ReplicaSetController>,
     key: &ObjectKey,
@@ -196,7 +199,8 @@ fn explain(
     shown(request, &report, || report.to_string())
 }
 
-/// From the caches alone. The query `namespace=NAME` leaves out the other namespaces.
+/// Lists the objects that have not converged. Reads only the caches. The query `namespace=NAME`
+/// restricts the table to this namespace.
 fn table(
     controller: &Weak<ReplicaSetController>,
     kind: &WorkloadKind,
@@ -205,7 +209,7 @@ fn table(
     let Some(controller) = controller.upgrade() else {
         return stopping();
     };
-    // Until then every ReplicaSet seems to lack its pods.
+    // Before the first lists every ReplicaSet seems to lack its pods.
     if !controller.inspector().has_synced() {
         return Response::text(503, "the first lists are not complete yet\n");
     }
@@ -236,7 +240,7 @@ fn role(election: Option<&LeaderElectionHealth>) -> &'static str {
     }
 }
 
-/// Such as `leading; 20 ReplicaSets, 10000 pods; queue 0`.
+/// The line that `systemctl status` shows, such as `leading; 20 ReplicaSets, 10000 pods; queue 0`.
 fn line(role: &str, parts: &[Part]) -> String {
     if !parts.iter().all(|part| part.cache.has_synced()) {
         return format!("{role}; waiting for the first lists");

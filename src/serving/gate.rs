@@ -104,8 +104,8 @@ impl Gate {
 
     fn respond(&self, request: &Request) -> Response {
         let path = &request.path;
-        // DIFFERS: open paths come before authentication. Upstream reviews a token first, so a
-        // probe with a token fails while the API server is down.
+        // DIFFERS: always-allowed paths need no authentication. Upstream reviews a token first, so
+        // a probe with a token fails while the API server is down.
         if self.allowed_paths.allow(&request.method, path) {
             return self.pages.answer(request);
         }

@@ -15,9 +15,9 @@ use crate::controller::memory::positions::Versions;
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Writer {
-    /// Queries the API server about `rs`, whose caches are in doubt. Its answer is in the record
-    /// afterwards, so another sync can decide, after the returned delay. Blocks for a GET, a LIST,
-    /// or both; in the first sync after a failover for two more LISTs of one item.
+    /// Queries the API server about `rs`, since the caches may be outdated, and records the answer,
+    /// so that the next sync can decide, after the returned delay. Blocks for a GET, a LIST, or
+    /// both; in the first sync after a failover also for two LISTs of one item.
     pub(in crate::controller) fn verify(
         &self,
         rs: &ReplicaSet,

@@ -73,10 +73,10 @@ fn every_drawn_decision_is_safe_and_comes_back() {
     assert!(is_varied, "{seen:?} of {n_views}");
 }
 
-/// PROPERTY P19: Whatever the view, the decision acts only if nothing in the record forbids it,
-/// never plans past `spec.replicas` or the burst, never chooses a protected pod before the timeout,
-/// chooses as upstream does without opt-ins, is the same from counts where they suffice, and names
-/// when it changes unless the ReplicaSet is at rest.
+/// PROPERTY P19: For every view, the decision acts only if nothing in the record forbids it, never
+/// plans past `spec.replicas` or the burst, and never chooses a protected pod before the timeout.
+/// Without opt-ins it chooses as upstream does. From counts, where they suffice, it is the same as
+/// from pods. It says when to sync next, unless only an event can change it.
 fn check(drawn: &Drawn, seen: &mut Seen) -> Checked {
     let view = drawn.view();
     let step = view.decide();

@@ -64,6 +64,7 @@ pub(crate) enum Fate {
     Running,
 }
 
+/// The values of the annotation [`FATE`]. Without it a pod is healthy.
 pub const FATES: [&str; 8] = [
     "unscheduled",
     "pending",
@@ -75,7 +76,7 @@ pub const FATES: [&str; 8] = [
     "running",
 ];
 
-/// The same, in this order.
+/// The fates that [`FATES`] names, in the same order.
 const NAMED: [Fate; 8] = [
     Fate::Unscheduled,
     Fate::Pending,
@@ -113,7 +114,7 @@ impl Behaviour {
     }
 }
 
-/// The errors of these annotations, whose path is `field`.
+/// Returns the errors in `annotations`, the map at the path `field`.
 pub(crate) fn validate(annotations: &Value, field: &str) -> Vec<FieldError> {
     let error = |name: &str| {
         let text = annotations.get(name)?.as_str()?;
@@ -135,7 +136,7 @@ pub(crate) fn validate(annotations: &Value, field: &str) -> Vec<FieldError> {
     ANNOTATIONS.into_iter().filter_map(error).collect()
 }
 
-/// The log that the pod's annotation has.
+/// The log of the containers, from the pod's annotation [`LOG`].
 pub(crate) fn log_of(pod: &Value) -> Option<&str> {
     annotation(pod, LOG)
 }

@@ -79,7 +79,7 @@ impl CompactTimestamp {
         Self(NonZeroI64::new(microseconds).unwrap_or(niche))
     }
 
-    /// Converts to a [`Timestamp`] for calculations, or to the nearest one that there is.
+    /// Converts to a [`Timestamp`] for calculations. A time beyond its range becomes its limit.
     pub fn timestamp(self) -> Timestamp {
         let nearest = if self.0.get() < 0 {
             Timestamp::MIN

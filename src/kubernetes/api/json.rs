@@ -13,7 +13,8 @@ use super::interner::Interner;
 use super::label_selector::Labels;
 use super::object_key::{ControllerRef, ResourceVersion, Uid};
 
-/// A string, borrowed if it has no escapes: serde borrows a bare `Cow` nowhere but in a field.
+/// A string, borrowed if it has no escapes. serde borrows a `Cow` only in a field of a struct, not
+/// as an element of a list or map.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -23,7 +24,7 @@ impl AsRef<str> for Text<'_> {
     }
 }
 
-/// Decodes a list element by element, so that it is never held as a list; `null` is empty.
+/// Decodes a list element by element into `C`, without a `Vec` in between. `null` is an empty one.
 pub(super) fn collect<'de, D, T, C>(deserializer: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -59,7 +60,8 @@ impl<'de, T: Deserialize<'de>, C: FromIterator<T>> Visitor<'de> for Collector<T,
     }
 }
 
-/// Decodes a map of strings entry by entry, so that it is never held as a map; `null` is empty.
+/// Decodes a map of strings entry by entry into `C`, without a map in between; `null` gives an
+/// empty `C`.
 pub(super) fn collect_map<'de, D, C>(deserializer: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -94,7 +96,7 @@ impl<'de, C: FromIterator<(Text<'de>, Text<'de>)>> Visitor<'de> for MapCollector
     }
 }
 
-/// Decodes the name of an object, which is never empty: protobuf has no other way to write none.
+/// Decodes the name of an object. Rejects an empty one: in protobuf that is an absent name.
 pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
     let Text(name) = Text::deserialize(deserializer)?;
     if name.is_empty() {
@@ -103,7 +105,7 @@ pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de
     Ok(name)
 }
 
-/// `metadata` with the annotations that are read of the kind.
+/// `metadata`. `A` has the annotations that this program reads from objects of the kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "A: Deserialize<'de>"))]
 pub(super) struct MetadataJson<'a, A> {

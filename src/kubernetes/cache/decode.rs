@@ -237,7 +237,7 @@ pub enum ContentType {
 
 impl ContentType {
     /// The value of the `Accept` header, best encoding first. No cache keeps `managedFields`, so
-    /// the request leaves them out as [`JSON_WITHOUT_MANAGED_FIELDS`] does.
+    /// the header asks the API server to omit them, as [`JSON_WITHOUT_MANAGED_FIELDS`] does.
     pub fn accept(self) -> &'static str {
         match self {
             Self::Protobuf => {

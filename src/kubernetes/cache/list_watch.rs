@@ -7,12 +7,12 @@
 //! One *cycle* is a list and the watches that continue from it. The list is streamed if the server
 //! supports that (a watch that begins with all objects and marks their end with a bookmark), else
 //! read in pages. After a watch has ended normally, the reflector opens the next one from its last
-//! version. After the end of a cycle the next one begins after one step of the back-off.
+//! version. The next cycle begins one step of the back-off after the end of this one.
 //!
 //! DIFFERS: upstream waits forever for the end of a streamed list. A proxy may drop the bookmark
 //! that marks it, and an API server may not know `sendInitialEvents` and send an ordinary watch.
-//! Both are listed in pages then. A server that only stalled streams the first list after a watch
-//! that worked; one without an end again is listed in pages from then on.
+//! The machine then lists in pages. Since the server may only have stalled, the first list after a
+//! watch that worked is streamed again. If that one has no end either, lists stay in pages.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -285,16 +285,16 @@ impl ListWatch {
                         self.listed(resource_version.clone(), now);
                         return Effect::Replace;
                     }
-                    // API servers send no other bookmark before that one, so this is that one, and
-                    // it has lost its annotation (kubernetes
+                    // API servers send no bookmark before the one that ends the list, so this is
+                    // that bookmark without its annotation (kubernetes
                     // `storage/cacher/cache_watcher.go:convertToWatchEvent`).
                     Seen::Bookmark { .. } => return Effect::GiveUp,
                     Seen::Added if !*has_changes => *progressed = now,
                     Seen::Added => {}
                     Seen::Changed => *has_changes = true,
                 }
-                // A list may take long, but each of its messages is progress. Later messages are
-                // not, however many there are in a busy cluster.
+                // A list may take long, but each of its objects is progress. A change is not: in a
+                // busy cluster there is always another one.
                 if now.saturating_duration_since(*progressed) > UNENDED_MAX {
                     Effect::GiveUp
                 } else {
@@ -386,9 +386,9 @@ impl ListWatch {
         }
     }
 
-    /// Reports that the open streamed list has no end: lists are read in pages until a watch has
-    /// worked, and after the second in a row always, because each attempt leaves the store stale
-    /// for long.
+    /// Reports that the open streamed list has no end. From here on lists are read in pages: after
+    /// the first such list until a watch has worked, after the second in a row always, because each
+    /// attempt leaves the store stale for up to [`UNENDED_MAX`].
     pub fn on_unended(&mut self) -> Reaction {
         (self.streams_lists, self.n_unended) = (false, self.n_unended + 1);
         self.fall_back()
@@ -544,7 +544,7 @@ impl ListWatch {
         watch_timeout_seconds((self.random)())
     }
 
-    /// True if neither a list nor a message has shown for long that the watch misses nothing.
+    /// True if for [`UNCHECKED_MAX`] no list or message has shown that the watch misses nothing.
     ///
     /// DIFFERS: upstream reopens a silent watch forever. An API server whose etcd was restored from
     /// a backup accepts a watch from a version that it has not reached yet, and stays silent until

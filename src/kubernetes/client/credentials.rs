@@ -141,8 +141,8 @@ impl Credentials {
         Ok(issued)
     }
 
-    /// Call after the API server rejected the headers of [`apply`](Self::apply) with code 401. The
-    /// next request runs the plugin or reads the token file again (client-go
+    /// Records that the API server rejected the headers of [`apply`](Self::apply) with code 401, so
+    /// that the next request runs the plugin, or reads the token file, again (client-go
     /// `transport/token_source.go:ResetTokenOlderThan`).
     pub(super) fn note_rejected(&self, issued: Option<&Issued>) {
         match (&self.source, issued) {

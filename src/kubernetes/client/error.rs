@@ -35,7 +35,7 @@ pub enum ClientError {
 #[error("no response from the API server: {message}")]
 pub struct TransportError {
     pub kind: TransportErrorKind,
-    /// True if the API server may have received the request, and so may have acted on it.
+    /// True if the API server may have received the request, and so may have executed it.
     pub sent: bool,
     pub message: String,
 }

@@ -66,7 +66,7 @@ struct Group {
     last_seen: Instant,
 }
 
-/// An event to send. A count above 1 marks a repeat of an event that was sent before.
+/// An event to send. With a count above 1 it repeats an event that the recorder has sent before.
 #[derive(Clone, Debug)]
 pub struct Correlated {
     pub event: Event,

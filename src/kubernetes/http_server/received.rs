@@ -55,7 +55,7 @@ pub(super) struct Received {
 pub(super) struct Body {
     pub(super) kept: Vec<u8>,
     n_dropped: usize,
-    /// True if the next bytes on the connection are the next request.
+    /// True if the server has read the whole body, so the next bytes are those of the next request.
     pub(super) is_read_to_its_end: bool,
 }
 
@@ -91,14 +91,15 @@ impl Received {
             self.consume(2);
         }
         let unused = self.unused();
-        // The bound holds however many bytes arrive at once.
+        // One read may bring more bytes than a head may have, so the search ends at the maximum.
         let end = unused.len().min(HEAD_BYTES_MAX);
         for at in self.scanned..end {
             if unused[at] != b'\n' {
                 continue;
             }
             let lines = &unused[..=at];
-            // Parsers disagree on whether a bare LF ends a line.
+            // Rejected, since parsers disagree on whether a bare LF ends a line: a proxy might see
+            // other requests in the same bytes.
             if !lines.ends_with(b"\r\n") {
                 return Err(BAD_REQUEST);
             }
@@ -111,7 +112,7 @@ impl Received {
         if unused.len() > HEAD_BYTES_MAX {
             return Err(HEAD_TOO_LARGE);
         }
-        // The head may follow an empty line of which only the first half has arrived.
+        // A single CR may be the first half of an empty line, which the next call skips.
         self.scanned = if unused == b"\r" { 0 } else { end };
         Ok(None)
     }

@@ -59,7 +59,7 @@ impl Stop {
         self.0.state.lock().cause.is_some()
     }
 
-    /// Why the signal was given; `None` before that.
+    /// Returns the cause of the stop; `None` before the stop.
     pub fn cause(&self) -> Option<Cause> {
         self.0.state.lock().cause.clone()
     }

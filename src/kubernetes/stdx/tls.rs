@@ -24,8 +24,8 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// The same for a client, which also offers P-521 for the key exchange: a server of TLS 1.2 takes
-/// the offered groups for all that certificates may have.
+/// As [`provider`], for clients, which also offer P-521 for the key exchange: a TLS 1.2 server
+/// presents a certificate with a P-521 key only to a client that offers this group.
 pub fn client_provider() -> CryptoProvider {
     let mut provider = CryptoProvider::clone(&provider());
     provider.kx_groups.push(&p521::Group);
@@ -43,7 +43,8 @@ pub fn certificates(name: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static
     Ok(all)
 }
 
-/// A certificate, with its intermediates, and its key, each as name and PEM.
+/// Parses a certificate with its intermediates, and its private key. Each argument is a name, for
+/// errors, and PEM.
 pub fn certified_key(
     (name, certificate): (&str, &[u8]),
     (key_name, key): (&str, &[u8]),
@@ -121,8 +122,8 @@ const PUBLIC_KEY: Tag = Tag::ContextSpecific {
     number: TagNumber::N1,
 };
 
-/// The EC key with this secret and the public key of its certificate, since ring derives none;
-/// `None` for another kind of certificate. ring checks that they belong together.
+/// Returns the EC key with this secret and the certificate's public key, since ring does not derive
+/// a public key; `None` for another kind of certificate. ring checks that the two match.
 fn with_public_key(secret: &[u8], certificate: &[u8]) -> der::Result<Option<Vec<u8>>> {
     let signed = AnyRef::from_der(certificate)?.sequence(elements)?;
     let Some(fields) = signed.first() else {
@@ -192,7 +193,8 @@ fn blocks(pem: &str) -> impl Iterator<Item = Block<'_>> {
     })
 }
 
-/// The text of an error of the TLS library, with the names of its variants as words.
+/// The text of a rustls error, with names of variants split into words: `MissingKeyShare` becomes
+/// `Missing key share`.
 pub fn in_words(error: &impl ToString) -> String {
     let mut words = String::new();
     let mut after_lower = false;
@@ -232,7 +234,7 @@ pub struct Certificate {
     pub subject: Vec<Attribute>,
     /// Begin and end of the validity; `None` for a time before 1970.
     pub validity: Option<(SystemTime, SystemTime)>,
-    /// False if the certificate lists purposes and being a server's is none of them.
+    /// False if the certificate has an extended key usage without `serverAuth`.
     pub is_for_servers: bool,
 }
 
@@ -316,7 +318,7 @@ fn attribute(fields: &mut SliceReader<'_>) -> der::Result<Attribute> {
     Ok(Attribute { oid, value })
 }
 
-/// False if the extensions list purposes and a server's is none of them.
+/// False if there is an extended key usage, and it does not allow servers.
 fn allows_servers(extensions: &mut SliceReader<'_>) -> der::Result<bool> {
     let mut purposes = None;
     while !extensions.is_finished() {

@@ -1,6 +1,7 @@
-//! The log: one line per record on standard error, with the thread's name to match a thread dump.
-//! `main` initializes it once; every thread writes to it; the levels may change at run time. A line
-//! that is not read is dropped after a second ([`crate::stdx::stderr`]).
+//! The log: one line per record on standard error. Each line has the name of its thread, which a
+//! thread dump has too. `main` initializes the log once, and every thread writes to it. The levels
+//! may change at run time. A line that nobody reads within a second is dropped
+//! ([`crate::stdx::stderr`]).
 //!
 //! Levels: *error*: an operator must act; *warn*: abnormal but self-healing; *info*: a change of
 //! the cluster's or the daemon's state; *debug*: each event; *trace*: each request. `limit`

@@ -129,7 +129,7 @@ pub fn whole(count: u64) -> f64 {
 
 const UNIQUE: &str = "every metric is registered once, under a valid name";
 
-/// A set of families that one page renders.
+/// The metric families of one page, such as `/metrics`.
 #[derive(Debug, Default)]
 pub struct Registry(prometheus::Registry);
 

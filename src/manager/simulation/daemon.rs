@@ -27,7 +27,7 @@ pub(super) const RESTORED: &str = "daemon that ended because etcd went back";
 /// Time until the supervisor starts a daemon again.
 const RESTART_AFTER: Duration = Duration::from_millis(800);
 
-/// Time in which a process that was stopped may miss the deadline of its end.
+/// A process that the scheduler has frozen within this time may miss the deadline for its end.
 pub(super) const FREEZE_EXCUSES: Duration = Duration::from_mins(1);
 
 pub(super) type Queue = WorkQueue<ObjectKey>;

@@ -28,7 +28,7 @@ pub(super) struct Knowledge {
     pub(super) undone_statuses: BTreeSet<String>,
     /// What this process has sent deletes for, by UID.
     pub(super) deleted: BTreeMap<String, Deletes>,
-    /// The store's revision when this process acquired the lease; `None` without it.
+    /// The store's revision when this process acquired the Lease; `None` while it does not hold it.
     pub(super) acquired_at: Option<u64>,
     /// When it sent the first request of the last write of the Lease that it knows to have
     /// succeeded.

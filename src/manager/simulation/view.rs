@@ -28,11 +28,11 @@ pub(super) enum StatusChange {
     InitialEventsEnd(Kind, u64),
     /// The reader has seen everything up to this revision.
     Bookmark(Kind, u64),
-    /// A write of the Lease was taken.
+    /// The API server accepted a write of the Lease.
     LeaseWritten,
 }
 
-/// A write of a pod that was answered with a rejection.
+/// A write of a pod that the API server rejected.
 #[derive(Clone, Debug)]
 pub(super) enum Rejected {
     /// A create of this name.
@@ -49,7 +49,8 @@ impl Rejected {
             text.unwrap_or_default().to_owned()
         };
         match (request.method.as_str(), code) {
-            // A time-out response, or one of a proxy, does not end the create at the API server.
+            // After a code above 500, of a time-out or of a proxy, the API server may still execute
+            // the create.
             ("POST", 400..=500) => Some(Self::Create(text("/metadata/name"))),
             ("DELETE", 409 | 429) => Some(Self::Delete(text("/preconditions/uid"), code)),
             _ => None,
@@ -57,17 +58,17 @@ impl Rejected {
     }
 }
 
-/// A version of an object as it was read, or that it was gone.
+/// A version of an object that a thread has read; `None` as object if the object was gone.
 #[derive(Clone, Debug)]
 struct Seen {
-    /// By which turn the reader has stored it; the largest number while it may not have.
+    /// The turn by which the reader has stored it; `u64::MAX` while that is uncertain.
     turn: u64,
     /// The thread that has read it.
     task: usize,
     object: Option<Arc<Object>>,
 }
 
-/// An object in an answer, and in which turn it came.
+/// An object in a response, and the turn in which the response came.
 type Answered = (u64, Arc<Object>);
 
 /// Everything that a process has read.
@@ -76,12 +77,12 @@ pub(super) struct View {
     objects: BTreeMap<(Kind, String), Vec<Seen>>,
     /// Objects of a streamed list that is not complete.
     collected: BTreeMap<Kind, Vec<Arc<Object>>>,
-    /// What answers have reported, beside the lists and watches, and in which turn.
+    /// The objects in responses that are neither lists nor watches.
     answers: BTreeMap<(Kind, String), Vec<Answered>>,
     revisions: BTreeMap<Kind, u64>,
-    /// What threads have read and may not have stored.
+    /// For each thread, the objects that it has read but may not have stored.
     unsettled: BTreeMap<usize, Vec<(Kind, String)>>,
-    /// Whether the process knows of a write of the Lease that it was taken.
+    /// True once the process has read that the API server accepted a write of the Lease.
     pub(super) has_written_lease: bool,
 }
 
@@ -193,7 +194,7 @@ impl View {
         before.into_iter().chain(cached).chain(answers).collect()
     }
 
-    /// What the process has read last of this object in a list or watch.
+    /// The version of this object that the process has read last, in a list or watch.
     pub(super) fn newest(&self, kind: Kind, name: &str) -> Option<&Object> {
         let seen = self.objects.get(&(kind, name.to_owned()))?.last()?;
         seen.object.as_deref()

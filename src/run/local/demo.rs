@@ -479,7 +479,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Ends the controller like `kill -9`, from the API server's view: it sends no more requests.
+    /// Ends the controller. As after `kill -9`, the API server receives no more requests from it.
     fn kill(&mut self) -> Outcome<()> {
         self.link.state.lock().is_cut = true;
         self.stop_controller()?;

@@ -66,7 +66,8 @@ pub(super) fn register(registry: &Registry) {
     }
 }
 
-/// Start time of the process, for `/metrics` and `/metrics/slis`.
+/// The start time of the process in seconds since 1970, for `/metrics` and `/metrics/slis`; `None`
+/// if `/proc` cannot be read.
 pub(super) fn start_time() -> Option<f64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let boot = text.lines().find_map(|line| line.strip_prefix("btime "))?;

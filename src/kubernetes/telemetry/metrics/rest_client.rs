@@ -67,8 +67,8 @@ impl RestClientFamilies {
 /// The metrics of requests with one verb to one host.
 #[derive(Clone, Debug)]
 pub struct VerbMetrics {
-    /// Seconds from the call until the response is read, including waits and retries; without
-    /// watches.
+    /// Seconds from the call until the response is read, including waits and retries. Watches are
+    /// not observed.
     pub request_duration: Histogram,
     /// Seconds at the throttle, including zero.
     pub rate_limiter_duration: Histogram,
