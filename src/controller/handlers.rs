@@ -58,6 +58,9 @@ impl ReplicaSetController {
         for key in self.queue.forget_all() {
             self.enqueue(&key);
         }
+        for key in self.memories.end_overloads() {
+            self.enqueue(&key);
+        }
     }
 
     pub fn handle_cache_advanced(&self) {

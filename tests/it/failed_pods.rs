@@ -98,9 +98,9 @@ fn a_node_that_rejects_pods_gets_few_until_it_has_recovered() {
         .iter()
         .filter(|it| text_at(it, "/reason") == REASON)
         .count();
-    // The first five pods are one step, each probe is another.
-    let n_steps = n_created() - 3;
-    assert!((2..=n_steps).contains(&n_events), "{n_events}");
+    // Each step needs another failed pod. On a slow machine the first five are several steps.
+    let n_created = n_created();
+    assert!((2..=n_created).contains(&n_events), "{n_events}");
 
     cluster.eventually("all pods run", || {
         run_all(&cluster);

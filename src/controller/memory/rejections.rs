@@ -276,6 +276,23 @@ impl Memories {
         }
     }
 
+    /// Ends the back-off of creates that an overloaded API server has rejected without a
+    /// `Retry-After`. Returns their keys.
+    pub fn end_overloads(&self) -> Vec<ObjectKey> {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let records = state.records.iter_mut();
+        let ended = records.filter_map(|(key, memory)| {
+            let rejected = memory.rejected.as_mut()?;
+            if rejected.rejection != (Rejection::Overload { retry_after: None }) {
+                return None;
+            }
+            rejected.until = now;
+            Some(key.clone())
+        });
+        ended.collect()
+    }
+
     /// Records an event that may free quota in `namespace`: of `quota`, or of any with `None`.
     /// Returns the keys to queue, each with its delay.
     pub fn wake(&self, namespace: &str, quota: Option<&str>) -> Vec<(ObjectKey, Duration)> {

@@ -426,6 +426,26 @@ fn a_failing_status_delays_no_create() {
 }
 
 #[test]
+fn the_back_off_of_an_overload_ends_with_the_outage() {
+    let fixture = Fixture::new();
+    let is_out = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&is_out);
+    fixture.writes.on_create(move |_, _| {
+        let error = rejected(503, "ServiceUnavailable", "no upstream");
+        fails.load(Ordering::Relaxed).then_some(Err(error))
+    });
+    fixture.deliver_replica_set(replica_set("web", 1));
+    pass(&fixture, Duration::from_mins(2));
+    assert!(tried(&fixture).len() > 5);
+    is_out.store(false, Ordering::Relaxed);
+    work(&fixture);
+    assert_eq!(tried(&fixture), [""; 0]);
+    fixture.controller.handle_recovered();
+    work(&fixture);
+    assert_eq!(tried(&fixture), ["web"]);
+}
+
+#[test]
 fn an_overload_is_waited_for_as_long_as_retry_after() {
     let fixture = Fixture::new();
     let status = json!({
