@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::json::{entries, map_of, members, set_default, strip_kind, text};
 use crate::patch::{ListMerge, list_merge};
+use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{Object, State};
@@ -66,7 +67,9 @@ pub(crate) fn apply(
     let of_live = fields_of(resource, &live);
     let client_side: Option<Value> = serde_json::from_str(text(&live, LAST_APPLIED)).ok();
     if managers.is_empty() && client_side.is_none() {
-        let all = of_live.keys().cloned().collect();
+        // Whoever creates an object does not set its status.
+        let all = of_live.keys().filter(|path| is_of(Part::Main, path));
+        let all = all.cloned().collect();
         managers.push(entry(resource, Part::Main, FIRST_MANAGER, "Update", &all));
     }
     let conflicts = conflicts(params, &managers, &of_live, &fields);
@@ -212,7 +215,7 @@ fn conflicts(
     let mut conflicts = Vec::new();
     for manager in managers.iter().filter(|manager| !is_own(params, manager)) {
         let others = from_tree(&manager["fieldsV1"]).into_iter();
-        for path in others.filter(|it| fields.contains_key(it) && live.get(it) != fields.get(it)) {
+        for path in others.filter(|it| !is_same(it, live.get(it), fields.get(it))) {
             let mut name = json!(text(manager, "/manager")).to_string();
             if text(manager, "/operation") == "Update" {
                 name.push_str(" using ");
@@ -222,6 +225,22 @@ fn conflicts(
         }
     }
     conflicts
+}
+
+/// True if the applied value of the field does not differ from the live one, or is missing. Amounts
+/// may have different texts, such as `1024Mi` and `1Gi`.
+fn is_same(path: &Path, live: Option<&&Value>, applied: Option<&&Value>) -> bool {
+    const AMOUNTS: [&str; 4] = ["f:limits", "f:requests", "f:hard", "f:capacity"];
+    let (Some(live), Some(applied)) = (live, applied) else {
+        return applied.is_none();
+    };
+    let is_amount = path.iter().any(|token| AMOUNTS.contains(&token.as_str()));
+    let milli = |value: &Value| {
+        Quantity::read(value)
+            .filter(|_| is_amount)
+            .map(|it| it.milli)
+    };
+    live == applied || milli(live).is_some_and(|it| milli(applied) == Some(it))
 }
 
 fn conflict_error(conflicts: &[(String, Path)]) -> StatusError {

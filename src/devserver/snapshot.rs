@@ -170,9 +170,11 @@ fn load_one(
             .map_err(|error| message(&error))?;
         for spec in ["/spec", "/spec/template/spec"] {
             let named = |name: &str| text(document, &format!("{spec}/{name}"));
-            let (accounts, account) = (Resource::ServiceAccounts, named("serviceAccountName"));
-            create_missing(state, accounts, Some(namespace), account)
-                .map_err(|error| message(&error))?;
+            let accounts = ["serviceAccountName", "serviceAccount"].map(named);
+            for account in accounts {
+                create_missing(state, Resource::ServiceAccounts, Some(namespace), account)
+                    .map_err(|error| message(&error))?;
+            }
             let (classes, class) = (priority_classes(), named("priorityClassName"));
             create_missing(state, classes, None, class).map_err(|error| message(&error))?;
         }

@@ -87,6 +87,29 @@ fn an_apply_conflicts_with_what_was_written_before() {
     assert_eq!((code, &forced["spec"]["replicas"]), (200, &json!(5)));
 }
 
+#[test]
+fn no_apply_conflicts_with_the_same_amount_or_the_first_status() {
+    let rig = Rig::new();
+    let with = |memory: &str| {
+        let mut web = replica_set("web", 2);
+        let container = &mut web["spec"]["template"]["spec"]["containers"][0];
+        container["resources"] = json!({"limits": {"cpu": 1, "memory": memory}});
+        web
+    };
+    assert_eq!(rig.send("POST", REPLICA_SETS, &with("1024Mi")).0, 201);
+    assert_eq!(rig.apply("fieldManager=m", &with("1Gi")).0, 200);
+    assert_eq!(rig.apply("fieldManager=n", &with("2Gi")).0, 409);
+    rig.create_replica_set("other", 2);
+    let status = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "other"},
+        "status": {"replicas": 2},
+    });
+    let path = format!("{}/status?fieldManager=m", WEB.replace("web", "other"));
+    let kind = "application/apply-patch+yaml";
+    let (code, _) = rig.send_as(kind, "PATCH", &path, &status.to_string());
+    assert_eq!(code, 200);
+}
+
 /// As with kubectl, which changes its own manager's entry first.
 #[test]
 fn kubectl_goes_on_from_its_last_client_side_apply() {

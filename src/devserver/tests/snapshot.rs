@@ -131,7 +131,7 @@ fn missing_fields_of_a_document_get_defaults() {
 fn accounts_and_classes_of_loaded_pods_may_be_missing() {
     let rig = Rig::new();
     let mut own = pod("own");
-    own["spec"]["serviceAccountName"] = json!("builder");
+    own["spec"]["serviceAccount"] = json!("builder");
     own["spec"]["priorityClassName"] = json!("high");
     let class = json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
