@@ -388,7 +388,7 @@ impl ListWatch {
 
     /// Reports that the open streamed list has no end. From here on lists are read in pages: after
     /// the first such list until a watch has worked, after the second in a row always, because each
-    /// attempt leaves the store stale for up to [`UNENDED_MAX`].
+    /// attempt leaves the store stale for up to `UNENDED_MAX`.
     pub fn on_unended(&mut self) -> Reaction {
         (self.streams_lists, self.n_unended) = (false, self.n_unended + 1);
         self.fall_back()
