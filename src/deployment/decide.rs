@@ -2,8 +2,8 @@
 //! time, and returns the writes in their order, the status and when to sync again.
 //!
 //! Each sync decides once. A change to a ReplicaSet is one write, however many rules ask for it,
-//! and so is the status. An update names the resource version that it rests on, and a delete the
-//! UID; the name of a new ReplicaSet follows from its template.
+//! and so is the status. An update or a delete names the resource version that it rests
+//! on; the name of a new ReplicaSet follows from its template.
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -33,9 +33,9 @@
 //! server does not cost the lease while each request takes less than half the deadline.
 //!
 //! The elector takes a Lease without a holder at once if the Lease has the form of a release (a
-//! duration of one second, and equal acquire and renew times), or if the elector never saw any
-//! election fields in it. Otherwise the last holder may not know yet, so the elector waits one
-//! lease duration from when it saw the name disappear. A release empties only the Lease version
+//! duration of one second, and equal acquire and renew times), or if the elector never saw its
+//! holder. Otherwise the last holder may not know yet, so the elector waits one lease duration from
+//! when it saw the name disappear. A release empties only the Lease version
 //! that the elector just read and that names this process.
 //!
 //! Five gaps remain:

@@ -284,7 +284,10 @@ impl Memories {
         let records = state.records.iter_mut();
         let ended = records.filter_map(|(key, memory)| {
             let rejected = memory.rejected.as_mut()?;
-            if rejected.rejection != (Rejection::Overload { retry_after: None }) {
+            let Rejection::Overload { retry_after } = rejected.rejection else {
+                return None;
+            };
+            if retry_after.is_some_and(|after| !after.is_zero()) {
                 return None;
             }
             rejected.until = now;

@@ -575,7 +575,12 @@ impl ListWatch {
 
     fn on_streamed_list_error(&mut self, failure: Failure, now: Instant) -> Reaction {
         match failure {
-            Failure::ConnectionRefused | Failure::TooManyRequests => self.back_off(failure, now),
+            // DIFFERS: upstream lists in pages after a denial. Where only watches are denied, the
+            // lists would end the outage in each cycle.
+            Failure::ConnectionRefused
+            | Failure::TooManyRequests
+            | Failure::Unauthorized
+            | Failure::Forbidden => self.back_off(failure, now),
             Failure::Expired | Failure::TooLargeResourceVersion => {
                 // The server rejects even its newest version; a faster retry does not help.
                 if std::mem::replace(&mut self.is_unavailable, true) {
@@ -584,10 +589,7 @@ impl ListWatch {
                     Reaction::Retry
                 }
             }
-            // A proxy may allow lists but no streamed ones.
-            Failure::Unauthorized | Failure::Forbidden | Failure::Unreachable | Failure::Other => {
-                self.fall_back()
-            }
+            Failure::Unreachable | Failure::Other => self.fall_back(),
         }
     }
 

@@ -229,7 +229,9 @@ fn requested_delay(error: &ClientError) -> Option<Duration> {
     let ClientError::Status(status) = error else {
         return None;
     };
-    let after = status.retry_after().filter(|after| !after.is_zero());
+    let is_temporary = status.code() == 429 || status.code() >= 500;
+    let after = status.retry_after();
+    let after = after.filter(|after| is_temporary && !after.is_zero());
     after.map(|after| after.min(RETRY_AFTER_MAX))
 }
 

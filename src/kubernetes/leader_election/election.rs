@@ -129,8 +129,8 @@ impl Election {
         })
     }
 
-    /// DIFFERS: upstream takes a deleted or emptied Lease at once. Here the elector first waits for
-    /// the time that the Lease granted its holder, who may not know yet.
+    /// DIFFERS: upstream takes a deleted or emptied Lease at once. Here an elector that saw the
+    /// holder first waits for the time that the Lease granted it, since it may not know yet.
     fn observe(&mut self, record: LeaderElectionRecord, seen_at: Duration) {
         if record == self.observed {
             return;

@@ -295,7 +295,7 @@ fn failed_pods<'a>(
     selector: &Selector,
     now: Timestamp,
 ) -> Vec<FailedPod<'a>> {
-    let is_ours = |pod: &&Arc<Pod>| !pod.is_terminating() && selector.matches(&pod.labels);
+    let is_ours = |pod: &&Arc<Pod>| !pod.is_terminating() && selector.keeps(&pod.labels);
     let failed = |pod: &'a Arc<Pod>| {
         let at = failed_at(pod, now)?;
         Some(FailedPod { pod, at })
