@@ -183,7 +183,7 @@ pub(super) fn describe_batch(plan: Plan, done: usize) -> String {
 }
 
 fn retry_after(error: &WriteError) -> Option<Duration> {
-    error.response()?.retry_after()
+    error.response()?.requested_wait()
 }
 
 #[cfg(test)]

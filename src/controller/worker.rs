@@ -12,7 +12,7 @@ use super::memory::history::{LastSync, Mistake, SyncEnd};
 use super::memory::positions::Resource;
 use super::memory::rejections::{BackedOff, Rejection};
 use super::{Mode, ReplicaSetController, SyncError};
-use crate::api::status::spread_retry_after;
+use crate::api::status::spread_wait;
 use crate::api::{ObjectKey, ReplicaSet};
 use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
@@ -118,14 +118,14 @@ impl ReplicaSetController {
             self.add_to_queue(key, Priority::Low, Duration::ZERO);
             (backed_off.n_rejections, backed_off.remaining)
         } else {
-            let delay =
-                if let Some(after) = spread_retry_after(error.retry_after(), fastrand::f64()) {
-                    // The key waits, and no worker does.
-                    self.add_to_queue(key, Priority::High, after);
-                    after
-                } else {
-                    self.queue.add_rate_limited(key.clone())
-                };
+            let delay = if let Some(wait) = error.retry_after() {
+                // The key waits, and no worker does.
+                let wait = spread_wait(wait, fastrand::f64());
+                self.add_to_queue(key, Priority::High, wait);
+                wait
+            } else {
+                self.queue.add_rate_limited(key.clone())
+            };
             (self.queue.num_requeues(key), delay)
         };
         let is_decade = n_failures > 0 && 10_u32.pow(n_failures.ilog10()) == n_failures;

@@ -56,7 +56,7 @@ impl SyncError {
 
     /// How long the API server asks to wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        self.status()?.retry_after()
+        self.status()?.requested_wait()
     }
 }
 

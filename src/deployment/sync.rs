@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::act::{SyncError, Writer};
-use crate::api::status::spread_retry_after;
+use crate::api::status::spread_wait;
 use crate::api::{ControllerRef, ObjectKey, OwnerKey, Pod, PodPhase, Uid};
 use crate::cache::pods::PodBucket;
 use crate::cache::{CacheEvent, PodStore};
@@ -190,7 +190,10 @@ impl DeploymentController {
             }
             Err(error) if error.is_namespace_terminating() => queue.forget(key),
             Err(error) => {
-                let delay = match spread_retry_after(error.retry_after(), fastrand::f64()) {
+                let delay = match error
+                    .retry_after()
+                    .map(|it| spread_wait(it, fastrand::f64()))
+                {
                     Some(after) => {
                         queue.add_after(key.clone(), after);
                         after

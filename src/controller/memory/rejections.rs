@@ -82,7 +82,7 @@ impl Rejection {
             return Some(Self::Quota(quota.into()));
         }
         if status.is_overload() {
-            let retry_after = status.retry_after();
+            let retry_after = status.requested_wait();
             return Some(Self::Overload { retry_after });
         }
         if status.is_invalid() {
@@ -284,10 +284,7 @@ impl Memories {
         let records = state.records.iter_mut();
         let ended = records.filter_map(|(key, memory)| {
             let rejected = memory.rejected.as_mut()?;
-            let Rejection::Overload { retry_after } = rejected.rejection else {
-                return None;
-            };
-            if retry_after.is_some_and(|after| !after.is_zero()) {
+            if rejected.rejection != (Rejection::Overload { retry_after: None }) {
                 return None;
             }
             rejected.until = now;

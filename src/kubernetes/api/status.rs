@@ -24,12 +24,10 @@ const TOO_LARGE_MESSAGE: &str = "Too large resource version";
 /// DIFFERS: upstream obeys any.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
-/// Returns how long a key waits after this `Retry-After`, spread for the retries of many keys; at
-/// most one and a half times [`RETRY_AFTER_MAX`]. `None` without one and for zero: the caller's
-/// back-off spares an overloaded server. `random` is from `0.0..1.0`.
-pub fn spread_retry_after(retry_after: Option<Duration>, random: f64) -> Option<Duration> {
-    let least = retry_after?.min(RETRY_AFTER_MAX);
-    (!least.is_zero()).then(|| least + least.mul_f64(random / 2.0))
+/// Returns how long a key waits after a [`Status::requested_wait`], spread for the retries of many
+/// keys: up to one and a half times as long. `random` is from `0.0..1.0`.
+pub fn spread_wait(requested: Duration, random: f64) -> Duration {
+    requested + requested.mul_f64(random / 2.0)
 }
 
 /// A `Status` of type failure: the API server rejected the request.
@@ -208,6 +206,14 @@ impl Status {
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.0.details.as_ref()?.retry_after_seconds?;
         u64::try_from(seconds).ok().map(Duration::from_secs)
+    }
+
+    /// How long the caller waits at least: [`retry_after`](Self::retry_after), in
+    /// [`RETRY_AFTER_MAX`] at most. `None` for zero, since the caller's back-off spares an
+    /// overloaded server.
+    pub fn requested_wait(&self) -> Option<Duration> {
+        let wait = self.retry_after().filter(|wait| !wait.is_zero())?;
+        Some(wait.min(RETRY_AFTER_MAX))
     }
 
     /// Adds the response's `Retry-After` header, unless the body names its own time

@@ -8,7 +8,6 @@ use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
 use super::correlator::{Correlated, Correlator, Occurrence};
 use super::{Counters, Event, EventOptions, EventRecorder, EventSink, QUEUE_MAX, Recorded};
-use crate::api::status::RETRY_AFTER_MAX;
 use crate::client::ClientError;
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::report;
@@ -224,15 +223,13 @@ impl EventWorker {
     }
 }
 
-/// How long a `Retry-After` asks to wait, in [`RETRY_AFTER_MAX`] at most.
+/// How long a temporary rejection asks to wait.
 fn requested_delay(error: &ClientError) -> Option<Duration> {
     let ClientError::Status(status) = error else {
         return None;
     };
     let is_temporary = status.code() == 429 || status.code() >= 500;
-    let after = status.retry_after();
-    let after = after.filter(|after| is_temporary && !after.is_zero());
-    after.map(|after| after.min(RETRY_AFTER_MAX))
+    status.requested_wait().filter(|_| is_temporary)
 }
 
 /// Pause after this many attempts; `random` is uniform in `0.0..1.0`. The first pause is random, so
