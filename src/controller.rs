@@ -156,7 +156,7 @@ enum Mode {
     DryRun(Arc<DryRun>),
 }
 
-/// What the parts of one controller share. `explain` reads it.
+/// What the parts of one controller share. `explain` and the daemon's pages read it.
 pub struct Core {
     pub(crate) kind: &'static WorkloadKind,
     pub(crate) cache: Cache,
@@ -165,12 +165,13 @@ pub struct Core {
     pub(crate) options: Options,
     metrics: ControllerMetrics,
     pub(crate) memories: Memories,
+    others: OtherWriters,
 }
 
 /// Keeps the number of pods of each ReplicaSet at `spec.replicas`. Shared by all workers and watch
 /// threads.
 pub struct ReplicaSetController {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     mode: Mode,
 }
 
@@ -194,6 +195,7 @@ impl ReplicaSetController {
             options: parts.options,
             metrics: parts.metrics,
             memories: Memories::new(clock, waits_for_written, parts.quota_watch),
+            others: OtherWriters::default(),
         });
         let writer = Writer {
             core: Arc::clone(&core),
@@ -201,7 +203,6 @@ impl ReplicaSetController {
             pod_control: parts.pod_control,
             replica_set_control: parts.replica_set_control,
             batches: parts.batches,
-            others: OtherWriters::default(),
         };
         Self {
             core,
@@ -212,8 +213,8 @@ impl ReplicaSetController {
     /// Starts reporting foreign writes. Call once the caches have synced. Later calls have no
     /// effect.
     pub fn start_detection(&self) {
-        if let Mode::Writes(writer) = &self.mode {
-            writer.start_detection();
+        if let Mode::Writes(_) = &self.mode {
+            self.others.start(self.cache.pods_resource_version());
         }
     }
 

@@ -30,7 +30,6 @@ use super::decide::plan::Plan;
 use super::memory::Memory;
 use super::memory::own_writes::OwnWrites;
 use super::memory::positions::Resource;
-use super::other_writers::OtherWriters;
 use crate::api::{ArcStr, ReplicaSet, ResourceVersion, Uid};
 use crate::batches::BatchRunner;
 use crate::live::LiveReader;
@@ -43,7 +42,6 @@ pub(super) struct Writer {
     pub(super) pod_control: Arc<dyn PodControl>,
     pub(super) replica_set_control: Arc<dyn ReplicaSetControl>,
     pub(super) batches: Arc<dyn BatchRunner>,
-    pub(super) others: OtherWriters,
 }
 
 impl Deref for Writer {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::api::{Pod, ReplicaSet, ResourceVersion, WorkloadKind};
+use crate::controller::Core;
 use crate::controller::act::Writer;
 use crate::controller::memory::Memory;
-use crate::controller::{Mode, ReplicaSetController};
 use crate::live::{MANAGER, Manager};
 
 /// Minimum time between two queries, over all ReplicaSets.
@@ -44,6 +44,12 @@ struct State {
 }
 
 impl OtherWriters {
+    /// Starts reporting foreign pods that are newer than this version of the pod cache. Later calls
+    /// have no effect.
+    pub(super) fn start(&self, shown: ResourceVersion) {
+        self.armed.get_or_init(|| shown);
+    }
+
     /// Returns true if the last query is old enough, and counts that as a new query.
     fn may_query(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
@@ -63,19 +69,15 @@ impl OtherWriters {
     }
 }
 
-impl ReplicaSetController {
+impl Core {
     /// What another controller wrote lately, for `explain`.
     pub(crate) fn other_writer(&self, now: Instant) -> Option<String> {
-        match &self.mode {
-            Mode::Writes(writer) => writer.others.reported_within(EXPLAINED_FOR, now),
-            Mode::DryRun(_) => None,
-        }
+        self.others.reported_within(EXPLAINED_FOR, now)
     }
 
     /// Records in `memory` that the watch showed this new pod, if this daemon did not create it.
     pub(super) fn note_foreign(&self, memory: &mut Memory, pod: &Pod) {
-        if let Mode::Writes(writer) = &self.mode
-            && let Some(armed) = writer.others.armed.get()
+        if let Some(armed) = self.others.armed.get()
             && !armed.is_as_new_as(&pod.resource_version)
             && !memory.own_writes.has_creation(&pod.key.name)
         {
@@ -85,12 +87,6 @@ impl ReplicaSetController {
 }
 
 impl Writer {
-    /// Starts reporting foreign writes. Later calls have no effect.
-    pub(super) fn start_detection(&self) {
-        let shown = || self.cache.pods_resource_version();
-        self.others.armed.get_or_init(shown);
-    }
-
     /// Reports who created a foreign pod, if the watch threads noted one. Blocks for one read then.
     pub(super) fn report_other_writer(&self, rs: &ReplicaSet) {
         let Some(pod) = self.memories.get(rs, |it| it.foreign_pod.take()).flatten() else {

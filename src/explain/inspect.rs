@@ -17,7 +17,7 @@ use crate::controller::memory::own_writes::OpenExpectations;
 use crate::controller::memory::positions::Versions;
 use crate::controller::memory::rejections::BackedOff;
 use crate::controller::memory::{Memory, Totals};
-use crate::controller::{ReplicaSetController, Siblings};
+use crate::controller::{Core, Siblings};
 use crate::workqueue::KeyState;
 
 /// The input of the decisions about a ReplicaSet.
@@ -153,9 +153,9 @@ impl RecordFacts {
 }
 
 /// Reads what a controller knows, for `explain` and telemetry.
-pub struct Inspector<'a>(&'a ReplicaSetController);
+pub struct Inspector<'a>(&'a Core);
 
-impl ReplicaSetController {
+impl Core {
     pub fn inspector(&self) -> Inspector<'_> {
         Inspector(self)
     }
@@ -249,10 +249,6 @@ impl Inspector<'_> {
             && get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
             && Policy::mistakes(&rs.opt_ins).is_empty()
             && memory.is_quiet()
-    }
-
-    pub fn has_synced(&self) -> bool {
-        self.0.cache.has_synced()
     }
 
     fn memory_of(&self, rs: &ReplicaSet) -> RecordFacts {

@@ -2,14 +2,13 @@
 //! and the same for ReplicationControllers; and the status that the daemon's pages and systemd
 //! show. The threads `http-N` and `systemd` call this code.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ControllerInstance, Manager};
-use crate::api::{ObjectKey, WorkloadKind};
-use crate::cache::Cache;
-use crate::controller::ReplicaSetController;
+use super::Manager;
+use crate::api::ObjectKey;
+use crate::controller::Core;
 use crate::explain::{Sources, Table, report};
 use crate::http_server::{Request, Response};
 use crate::leader_election::LeaderElectionHealth;
@@ -17,42 +16,26 @@ use crate::serving::pages::shown;
 use crate::serving::{Facts, Pages};
 use crate::telemetry::systemd::Daemon;
 use crate::telemetry::{logging, metrics};
-use crate::workqueue::WorkQueue;
-
-/// One controller, as the callbacks of pages and of the thread `systemd` use it. They may outlive
-/// the manager.
-struct Part {
-    kind: &'static WorkloadKind,
-    cache: Cache,
-    queue: Arc<WorkQueue<ObjectKey>>,
-    /// Weak, since a strong reference held after the stop keeps the threads `batch-*` alive.
-    controller: Weak<ReplicaSetController>,
-}
 
 impl Manager {
-    fn parts(&self) -> Vec<Part> {
-        let part = |instance: &ControllerInstance| Part {
-            kind: instance.kind,
-            cache: instance.cache.clone(),
-            queue: Arc::clone(instance.queue()),
-            controller: Arc::downgrade(&instance.controller),
-        };
-        self.instances.iter().map(part).collect()
+    /// What the callbacks of pages and of the thread `systemd` read of the controllers. They may
+    /// outlive the manager, and a whole controller would keep the threads `batch-*` alive.
+    fn cores(&self) -> Vec<Arc<Core>> {
+        let instances = self.instances.iter();
+        instances.map(|it| Arc::clone(&it.controller.core)).collect()
     }
 
     /// Adds a page per controlled object that explains its state, and a page per kind with the
     /// objects that have not converged.
     pub fn add_pages(&self, pages: &Pages) {
-        for Part {
-            kind, controller, ..
-        } in self.parts()
-        {
+        for core in self.cores() {
+            let kind = core.kind;
             let table_path = format!("/debug/{}", kind.resource);
             let prefix = format!("{table_path}/");
-            let of_table = Weak::clone(&controller);
+            let of_table = Arc::clone(&core);
             let about = format!("the {}s that have not converged, and why", kind.kind);
             pages.page(&table_path, &about, move |request| {
-                table(&of_table, kind, request)
+                table(&of_table, request)
             });
             let about = format!(
                 "explain one {}: its pods, problems and next sync",
@@ -68,7 +51,7 @@ impl Manager {
                     Some((object_namespace, name)) if !name.contains('/') => {
                         let key = ObjectKey::new(object_namespace, name);
                         let is_standby = election.as_ref().is_some_and(|it| !it.is_leader());
-                        explain(&controller, &key, request, namespace.as_deref(), is_standby)
+                        explain(&core, &key, request, namespace.as_deref(), is_standby)
                     }
                     _ => Response::text(400, &format!("expected {form}\n")),
                 }
@@ -80,7 +63,7 @@ impl Manager {
     /// server.
     pub fn status(&self, server: String) -> impl Fn() -> Facts + Send + Sync + use<> {
         let election = self.leader_election_health().cloned();
-        let parts = self.parts();
+        let cores = self.cores();
         move || {
             let role = match &election {
                 None => "running without leader election".to_owned(),
@@ -97,31 +80,21 @@ impl Manager {
                 ("Role".to_owned(), role),
                 ("API server".to_owned(), format!("{server} {version}")),
             ];
-            for Part {
-                kind,
-                cache,
-                queue,
-                controller,
-            } in &parts
-            {
-                let Some(controller) = controller.upgrade() else {
-                    continue;
-                };
-                let inspector = controller.inspector();
-                let objects = if cache.has_synced() {
+            for core in &cores {
+                let objects = if core.cache.has_synced() {
                     format!(
                         "{}, of which {} have not converged and {} are in back-off; {} pods; {} \
                          keys queued",
-                        cache.replica_sets.len(),
-                        unsettled(&controller, kind, None).not_converged.len(),
-                        inspector.n_in_back_off(),
-                        cache.pods.len(),
-                        queue.len(),
+                        core.cache.replica_sets.len(),
+                        unsettled(core, None).not_converged.len(),
+                        core.inspector().n_in_back_off(),
+                        core.cache.pods.len(),
+                        core.queue.len(),
                     )
                 } else {
                     "waiting for the first lists".to_owned()
                 };
-                facts.push((format!("{}s", kind.kind), objects));
+                facts.push((format!("{}s", core.kind.kind), objects));
             }
             let warning = logging::last_warning();
             let warning = warning.map_or("none".to_owned(), |line| line.to_string());
@@ -132,59 +105,41 @@ impl Manager {
 
     /// Returns the table of objects that have not converged, as HTML for the page `/`.
     pub fn objects(&self) -> impl Fn() -> String + Send + Sync + use<> {
-        let parts = self.parts();
+        let cores = self.cores();
         move || {
             let mut whole = Table::default();
-            let alive = parts
-                .iter()
-                .filter_map(|part| Some((part.kind, part.controller.upgrade()?)));
-            for (kind, controller) in alive {
+            for core in &cores {
                 // Before the first lists every ReplicaSet seems to lack its pods.
-                if !controller.inspector().has_synced() {
+                if !core.cache.has_synced() {
                     return "<p>waiting for the first lists</p>\n".to_owned();
                 }
-                whole.merge(unsettled(&controller, kind, None));
+                whole.merge(unsettled(core, None));
             }
             whole.html(Timestamp::now())
         }
     }
 }
 
-fn unsettled(
-    controller: &ReplicaSetController,
-    kind: &WorkloadKind,
-    namespace: Option<&str>,
-) -> Table {
+fn unsettled(core: &Core, namespace: Option<&str>) -> Table {
     let (sources, now) = (Sources::default(), Timestamp::now());
-    let mut table = Table::of(kind.kind, 0);
-    let n = controller
-        .inspector()
-        .inspect_unsettled(namespace, &mut |facts| table.add(facts, &sources, now));
-    table.merge(Table::of(kind.kind, n));
+    let mut table = Table::of(core.kind.kind, 0);
+    let mut add = |facts: &_| table.add(facts, &sources, now);
+    let n = core.inspector().inspect_unsettled(namespace, &mut add);
+    table.merge(Table::of(core.kind.kind, n));
     table
-}
-
-fn stopping() -> Response {
-    Response::text(503, "the daemon is stopping\n")
 }
 
 /// Explains the ReplicaSet `key`, or the current ReplicaSet of the Deployment with this name.
 fn explain(
-    controller: &Weak<ReplicaSetController>,
+    core: &Core,
     key: &ObjectKey,
     request: &Request,
     only_namespace: Option<&str>,
     is_standby: bool,
 ) -> Response {
-    let Some(controller) = controller.upgrade() else {
-        return stopping();
-    };
-    let of_deployment = || {
-        controller
-            .inspector()
-            .inspect(&controller.inspector().current_of_deployment(key)?)
-    };
-    let Some(facts) = controller.inspector().inspect(key).or_else(of_deployment) else {
+    let inspector = core.inspector();
+    let of_deployment = || inspector.inspect(&inspector.current_of_deployment(key)?);
+    let Some(facts) = inspector.inspect(key).or_else(of_deployment) else {
         let only = only_namespace.map_or_else(String::new, |namespace| {
             format!(", which controls the namespace {namespace} only")
         });
@@ -201,20 +156,13 @@ fn explain(
 
 /// Lists the objects that have not converged. Reads only the caches. The query `namespace=NAME`
 /// restricts the table to this namespace.
-fn table(
-    controller: &Weak<ReplicaSetController>,
-    kind: &WorkloadKind,
-    request: &Request,
-) -> Response {
-    let Some(controller) = controller.upgrade() else {
-        return stopping();
-    };
+fn table(core: &Core, request: &Request) -> Response {
     // Before the first lists every ReplicaSet seems to lack its pods.
-    if !controller.inspector().has_synced() {
+    if !core.cache.has_synced() {
         return Response::text(503, "the first lists are not complete yet\n");
     }
     let namespace = Some(request.query_value("namespace")).filter(|it| !it.is_empty());
-    let table = unsettled(&controller, kind, namespace);
+    let table = unsettled(core, namespace);
     shown(request, &table, || table.to_string())
 }
 
@@ -222,10 +170,10 @@ impl Manager {
     /// The callbacks for the thread `systemd`. The daemon is ready once its caches have synced.
     /// That includes a standby, since it could take over at once.
     pub fn systemd_status(&self) -> Daemon {
-        let (for_ready, for_status) = (self.parts(), self.parts());
+        let (for_ready, for_status) = (self.cores(), self.cores());
         let election = self.leader_election_health().cloned();
         Daemon {
-            is_ready: Box::new(move || for_ready.iter().all(|part| part.cache.has_synced())),
+            is_ready: Box::new(move || for_ready.iter().all(|it| it.cache.has_synced())),
             status: Box::new(move || line(role(election.as_ref()), &for_status)),
         }
     }
@@ -241,16 +189,16 @@ fn role(election: Option<&LeaderElectionHealth>) -> &'static str {
 }
 
 /// The line that `systemctl status` shows, such as `leading; 20 ReplicaSets, 10000 pods; queue 0`.
-fn line(role: &str, parts: &[Part]) -> String {
-    if !parts.iter().all(|part| part.cache.has_synced()) {
+fn line(role: &str, cores: &[Arc<Core>]) -> String {
+    if !cores.iter().all(|it| it.cache.has_synced()) {
         return format!("{role}; waiting for the first lists");
     }
-    let objects = parts.iter().map(|part| {
-        let n = part.cache.replica_sets.len();
-        format!("{n} {}s, ", part.kind.kind)
+    let objects = cores.iter().map(|it| {
+        let n = it.cache.replica_sets.len();
+        format!("{n} {}s, ", it.kind.kind)
     });
     let objects: String = objects.collect();
-    let n_pods = parts.first().map_or(0, |part| part.cache.pods.len());
-    let n_queued: usize = parts.iter().map(|part| part.queue.len()).sum();
+    let n_pods = cores.first().map_or(0, |it| it.cache.pods.len());
+    let n_queued: usize = cores.iter().map(|it| it.queue.len()).sum();
     format!("{role}; {objects}{n_pods} pods; queue {n_queued}")
 }
