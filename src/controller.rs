@@ -214,7 +214,7 @@ impl ReplicaSetController {
     /// effect.
     pub fn start_detection(&self) {
         if let Mode::Writes(_) = &self.mode {
-            self.others.start(self.cache.pods_resource_version());
+            self.others.start(self.cache.pods.resource_version());
         }
     }
 

@@ -60,7 +60,7 @@ use rayon::ThreadPoolBuildError;
 
 use self::controller_instance::{DeploymentInstance, Shared};
 use self::engine::Engine;
-use self::leadership::Leadership;
+use self::leadership::{Elected, Leadership};
 use self::watches::{start_quota_watch, start_watches};
 use crate::api::WorkloadKind;
 use crate::api::workload_kind::REPLICA_SET;
@@ -167,10 +167,18 @@ impl Manager {
         let self_check = self_check.map(|rights| {
             SelfCheck::start(config, rights, Arc::clone(&workloads), are_listed, stop)
         });
-        if let Some(election) = &options.leader_election {
-            let elected = instances.iter().map(ControllerInstance::elected);
-            let elected = elected.chain(deployments_ref.map(|it| it.engine.elected()));
-            leadership.start(config, election, elected.collect(), stop);
+        let engines = instances.iter().map(|it| &it.engine);
+        let engines: Vec<&Engine> = engines
+            .chain(deployments_ref.map(|it| &it.engine))
+            .collect();
+        if let (Some(election), Some(first)) = (&options.leader_election, engines.first()) {
+            let controllers = instances.iter().map(|it| Arc::clone(&it.controller));
+            let elected = Elected {
+                controllers: controllers.collect(),
+                clients: engines.iter().flat_map(|it| it.clients()).collect(),
+                recorder: Arc::clone(&first.recorder),
+            };
+            leadership.start(config, election, elected, stop);
         }
         if let Some(election) = leadership.health() {
             health_checks::add_leader_election(health, election);

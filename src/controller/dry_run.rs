@@ -103,7 +103,7 @@ impl ReplicaSetController {
 
     /// Decides for the ReplicaSet `key`, and logs what is new. Sends no request.
     pub(super) fn dry_run(&self, key: &ObjectKey, dry_run: &DryRun) {
-        let Some(rs) = self.cache.replica_set(key) else {
+        let Some(rs) = self.cache.replica_sets.get(key) else {
             self.memories.forget(key, None);
             dry_run.decided(key, None);
             return;

@@ -20,7 +20,7 @@ impl Core {
     /// and this daemon leads. ReplicaSets with pods to create, delete, adopt or release have
     /// priority. Never blocks.
     pub fn enqueue_all(&self) {
-        for rs in self.cache.replica_sets() {
+        for rs in self.cache.replica_sets.list() {
             // After a start nearly every key is a no-op. The few with work must not wait behind
             // them.
             let has_work = rs.selector.as_ref().is_ok_and(|selector| {

@@ -133,7 +133,7 @@ impl ReplicaSetController {
         let Some(rs) = self.controller_of(pod) else {
             return;
         };
-        let shown = self.cache.pods_resource_version();
+        let shown = self.cache.pods.resource_version();
         self.observe_and_enqueue(&rs, false, |memory| {
             if pod.is_terminating() {
                 // After a restart of the daemon the first event of a pod may show it terminating. A
@@ -172,7 +172,7 @@ impl ReplicaSetController {
         if new.is_terminating() {
             // The deletion counts from its start, because a pod may take long to terminate.
             if let Some(rs) = self.controller_of(new) {
-                let shown = self.cache.pods_resource_version();
+                let shown = self.cache.pods.resource_version();
                 self.observe_and_enqueue(&rs, false, |memory| {
                     if controller_changed {
                         memory.own_writes.creation_seen(&new.key.name);
@@ -226,7 +226,7 @@ impl ReplicaSetController {
     }
 
     fn delete_pod(&self, pod: &Pod) {
-        let shown = self.cache.pods_resource_version();
+        let shown = self.cache.pods.resource_version();
         let observe = |memory: &mut Memory| self.observe_deletion(memory, pod, &shown);
         if let Some(rs) = self.controller_of(pod) {
             self.observe_and_enqueue(&rs, false, observe);
@@ -298,7 +298,8 @@ impl ReplicaSetController {
         }
         let key = ObjectKey::new(pod.key.namespace.clone(), controller.name.clone());
         self.cache
-            .replica_set(&key)
+            .replica_sets
+            .get(&key)
             .filter(|rs| rs.uid == controller.uid)
     }
 

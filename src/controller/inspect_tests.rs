@@ -23,7 +23,7 @@ impl ReplicaSetController {
         self.inspector().inspect_unsettled(None, &mut |facts| {
             unsettled.push(facts.replica_set.key.clone());
         });
-        for rs in self.cache.replica_sets() {
+        for rs in self.cache.replica_sets.list() {
             if !unsettled.contains(&rs.key) {
                 let facts = self
                     .inspector()

@@ -69,7 +69,8 @@ impl Core {
     }
 
     pub fn backed_off_of(&self, key: &ObjectKey) -> Option<BackedOff> {
-        self.memories.backed_off(&*self.cache.replica_set(key)?)
+        self.memories
+            .backed_off(&*self.cache.replica_sets.get(key)?)
     }
 }
 

@@ -26,7 +26,7 @@ impl ReplicaSetController {
         let record = self.capture_record(key);
         turns::reached("sync: between the record and the ReplicaSet");
         // ReplicaSets(namespace).Get: if it is gone, only its record remains to clean up.
-        let Some(rs) = self.cache.replica_set(key) else {
+        let Some(rs) = self.cache.replica_sets.get(key) else {
             self.memories.forget(key, None);
             return Ok(SyncEnd::Synced);
         };

@@ -527,7 +527,7 @@ impl ReplicaSetController {
     /// Counts the pods as a sync does before it adopts or releases any. `None` if a sync would not
     /// get that far.
     pub(super) fn count_every_pod(&self, key: &ObjectKey) -> Option<(Arc<ReplicaSet>, Counts)> {
-        let rs = self.cache.replica_set(key)?;
+        let rs = self.cache.replica_sets.get(key)?;
         let selector = rs.selector.as_ref().ok()?;
         let owned = self.cache.pods_owned_by(&self.owner_key(&rs));
         let orphans = Vec::new();

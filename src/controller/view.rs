@@ -31,7 +31,7 @@ impl Core {
         let (mut seen, mut is_missing) = (Vec::new(), false);
         for name in &record.passed {
             let pod = ObjectKey::new(key.namespace.clone(), name.clone());
-            match self.cache.pod(&pod) {
+            match self.cache.pods.get(&pod) {
                 // Its event may have come before the create was expected.
                 Some(pod) if pod.is_controlled_by(owner) => seen.push(&**name),
                 Some(_) => {}
@@ -116,8 +116,8 @@ impl Core {
 
     pub(crate) fn cached_versions(&self) -> Versions {
         Versions {
-            pods: self.cache.pods_resource_version(),
-            replica_sets: self.cache.replica_sets_resource_version(),
+            pods: self.cache.pods.resource_version(),
+            replica_sets: self.cache.replica_sets.resource_version(),
         }
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::Core;
 use super::act::Writer;
-use super::decide::optional::failed_pods::FAILED_POD_BACKOFF;
 use super::decide::optional::protection::{PROTECTED_TIMEOUT, is_block};
 use super::decide::plan::Plan;
 use super::decide::{Step, View};
@@ -77,13 +76,9 @@ impl Core {
 }
 
 impl Writer {
-    fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
+    pub(super) fn warn(&self, rs: &ReplicaSet, reason: &'static str, message: String) {
         log::warn!(object:% = self.kind.named(&rs.key); "{message}");
         self.pod_control.warn(rs, reason, message);
-    }
-
-    pub(super) fn report_failing_pods(&self, rs: &ReplicaSet, message: String) {
-        self.warn(rs, FAILED_POD_BACKOFF, message);
     }
 
     /// Reports annotations without effect, as [`Core::log_mistakes`] does: an event and a log line.

@@ -197,7 +197,7 @@ impl ReplicaSetController {
     /// Records how a sync ended. Returns true if it failed for another reason than the one before.
     fn note_sync(&self, key: &ObjectKey, sync: LastSync, error: Option<&SyncError>) -> bool {
         let error = error.map(ToString::to_string);
-        let Some(rs) = self.cache.replica_set(key) else {
+        let Some(rs) = self.cache.replica_sets.get(key) else {
             return error.is_some();
         };
         let is_news = self.memories.with(&rs, |memory| {

@@ -412,7 +412,7 @@ pub fn read_table(
     let mut whole = Table::default();
     for (kind, cache) in caches {
         let mut table = Table::of(kind.kind, cache.replica_sets.len());
-        for rs in cache.replica_sets() {
+        for rs in cache.replica_sets.list() {
             if let Some(terminating) = &terminating {
                 let is_terminating = terminating.contains(&*rs.key.namespace);
                 sources.namespace_is_terminating = Some(is_terminating);

@@ -165,7 +165,7 @@ impl Inspector<'_> {
     /// Collects the state of the ReplicaSet `key`; `None` if the cache has none of that name. Takes
     /// several short locks in turn, so the parts may stem from different moments.
     pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
-        let rs = self.0.cache.replica_set(key)?;
+        let rs = self.0.cache.replica_sets.get(key)?;
         let (rules, memory) = (self.0.rules_for(&rs), Some(self.memory_of(&rs)));
         Some(ReplicaSetFacts::of(
             self.0.kind,
@@ -191,7 +191,7 @@ impl Inspector<'_> {
     ) -> usize {
         let all = match namespace {
             Some(namespace) => self.0.cache.replica_sets_in(namespace),
-            None => self.0.cache.replica_sets(),
+            None => self.0.cache.replica_sets.list(),
         };
         let n = all.len();
         for rs in all {
@@ -220,7 +220,7 @@ impl Inspector<'_> {
                 && status.replicas == rs.replicas
                 && status.available_replicas == rs.replicas
         };
-        let all = self.0.cache.replica_sets();
+        let all = self.0.cache.replica_sets.list();
         let alive = all.iter().filter(|rs| !rs.is_terminating());
         alive.filter(|rs| !has_converged(rs)).count()
     }
@@ -293,7 +293,13 @@ impl Inspector<'_> {
             let n_beyond = rs.status.replicas.saturating_sub(rs.replicas.max(0));
             usize::try_from(n_beyond).ok()
         };
-        self.0.cache.replica_sets().iter().filter_map(n_kept).sum()
+        self.0
+            .cache
+            .replica_sets
+            .list()
+            .iter()
+            .filter_map(n_kept)
+            .sum()
     }
 
     pub fn totals(&self) -> Totals {

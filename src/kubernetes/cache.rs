@@ -19,7 +19,7 @@ pub mod store;
 use std::sync::Arc;
 
 use self::pods::{PodBucket, ReplicaSetBucket};
-use crate::api::{ObjectKey, OwnerKey, Pod, ReplicaSet, ResourceVersion, Uid};
+use crate::api::{OwnerKey, Pod, ReplicaSet, Uid};
 use arcstr::ArcStr;
 
 pub use pods::{PodStore, PodTally, ReplicaSetStore};
@@ -39,15 +39,6 @@ pub struct Cache {
 /// A read-only view of what the watches have delivered. No call blocks for longer than it takes to
 /// copy the returned pointers, or to visit the objects that it names.
 impl Cache {
-    pub fn replica_set(&self, key: &ObjectKey) -> Option<Arc<ReplicaSet>> {
-        self.replica_sets.get(key)
-    }
-
-    /// All ReplicaSets, by ascending key.
-    pub fn replica_sets(&self) -> Vec<Arc<ReplicaSet>> {
-        self.replica_sets.list()
-    }
-
     pub fn replica_sets_in(&self, namespace: &str) -> Vec<Arc<ReplicaSet>> {
         self.replica_sets
             .bucket(&ReplicaSetBucket::In(namespace.into()))
@@ -56,10 +47,6 @@ impl Cache {
     pub fn replica_sets_controlled_by(&self, controller: &Uid) -> Vec<Arc<ReplicaSet>> {
         self.replica_sets
             .bucket(&ReplicaSetBucket::ControlledBy(controller.clone()))
-    }
-
-    pub fn pod(&self, key: &ObjectKey) -> Option<Arc<Pod>> {
-        self.pods.get(key)
     }
 
     /// All pods whose controller is `owner`, by kind, name and UID.
@@ -93,15 +80,5 @@ impl Cache {
     /// handlers.
     pub fn has_synced(&self) -> bool {
         self.pods.has_synced() && self.replica_sets.has_synced()
-    }
-
-    /// The resource version that the pods of this view have reached; empty if not known.
-    pub fn pods_resource_version(&self) -> ResourceVersion {
-        self.pods.resource_version()
-    }
-
-    /// The resource version that the ReplicaSets of this view have reached; empty if not known.
-    pub fn replica_sets_resource_version(&self) -> ResourceVersion {
-        self.replica_sets.resource_version()
     }
 }

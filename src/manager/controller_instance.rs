@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::{Engine, Names};
-use super::leadership::{ElectedInstance, Leadership};
+use super::leadership::Leadership;
 use super::{ManagerOptions, health_checks, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::batches::BatchRunner;
@@ -124,14 +124,6 @@ impl ControllerInstance {
 
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
         &self.engine.queue
-    }
-
-    /// The parts of this instance that follow the leader election.
-    pub(super) fn elected(&self) -> ElectedInstance {
-        ElectedInstance {
-            controller: Some(Arc::clone(&self.controller)),
-            ..self.engine.elected()
-        }
     }
 }
 

@@ -22,7 +22,9 @@ impl Manager {
     /// outlive the manager, and a whole controller would keep the threads `batch-*` alive.
     fn cores(&self) -> Vec<Arc<Core>> {
         let instances = self.instances.iter();
-        instances.map(|it| Arc::clone(&it.controller.core)).collect()
+        instances
+            .map(|it| Arc::clone(&it.controller.core))
+            .collect()
     }
 
     /// Adds a page per controlled object that explains its state, and a page per kind with the

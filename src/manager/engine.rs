@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::controller_instance::Shared;
-use super::leadership::ElectedInstance;
 use super::{client_options, event_client_options, metrics_export};
 use crate::api::{ObjectKey, WorkloadKind};
 use crate::client::Client;
@@ -147,13 +146,9 @@ impl Engine {
         threads.map(Thread::liveness).collect()
     }
 
-    /// The parts that follow the leader election.
-    pub(super) fn elected(&self) -> ElectedInstance {
-        ElectedInstance {
-            controller: None,
-            clients: [self.client.clone(), self.event_client.clone()],
-            recorder: Arc::clone(&self.recorder),
-        }
+    /// The clients that write.
+    pub(super) fn clients(&self) -> [Client; 2] {
+        [self.client.clone(), self.event_client.clone()]
     }
 
     /// Aborts the event in flight, and sends no more.

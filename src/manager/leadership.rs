@@ -19,11 +19,13 @@ use crate::stdx::stop::{Cause, Latch, Stop};
 use crate::stdx::thread::Thread;
 use crate::stdx::turns;
 
-/// The parts of an instance that follow the leader election.
-pub(super) struct ElectedInstance {
-    /// A controller to notify of the failover.
-    pub(super) controller: Option<Arc<ReplicaSetController>>,
-    pub(super) clients: [Client; 2],
+/// What follows the leader election.
+pub(super) struct Elected {
+    /// The controllers to notify of the failover.
+    pub(super) controllers: Vec<Arc<ReplicaSetController>>,
+    /// The clients that write.
+    pub(super) clients: Vec<Client>,
+    /// Records the events on the Lease.
     pub(super) recorder: Arc<EventRecorder>,
 }
 
@@ -76,21 +78,19 @@ impl Leadership {
         &mut self,
         config: &ClientConfig,
         options: &LeaderElectionOptions,
-        instances: Vec<ElectedInstance>,
+        elected: Elected,
         stop: &Stop,
     ) {
-        let (Some(fence), Some(first)) = (&self.fence, instances.first()) else {
-            return;
-        };
+        let Some(fence) = &self.fence else { return };
         let client = Client::new(config, &lease_client_options(options), stop);
         let leader_events = Arc::new(LeaderEvents {
             identity: options.identity.clone(),
             lease: Mutex::default(),
-            recorder: Arc::clone(&first.recorder),
+            recorder: Arc::clone(&elected.recorder),
         });
         let callbacks = LeaderCallbacks {
             leader_events: Arc::clone(&leader_events),
-            instances,
+            elected,
             leads: Arc::clone(&self.leads),
             stop: stop.clone(),
         };
@@ -186,7 +186,7 @@ impl LeaderEvents {
 /// Applies a change of leader to this daemon. Called on the thread `lease`.
 struct LeaderCallbacks {
     leader_events: Arc<LeaderEvents>,
-    instances: Vec<ElectedInstance>,
+    elected: Elected,
     leads: Arc<Latch>,
     stop: Stop,
 }
@@ -194,11 +194,7 @@ struct LeaderCallbacks {
 impl Callbacks for LeaderCallbacks {
     fn on_started_leading(&mut self, lease: &LeaseReference) {
         self.leader_events.started_leading(lease);
-        for controller in self
-            .instances
-            .iter()
-            .filter_map(|it| it.controller.as_ref())
-        {
+        for controller in &self.elected.controllers {
             controller.failover();
         }
         // ORDER: set the flag last. The first worker enqueues every ReplicaSet, and by then the
@@ -209,10 +205,8 @@ impl Callbacks for LeaderCallbacks {
 
     fn on_stopped_leading(&mut self, why: &str) {
         // Another daemon may lead any moment, so do not wait for requests in flight.
-        for elected in &self.instances {
-            for client in &elected.clients {
-                client.abort();
-            }
+        for client in &self.elected.clients {
+            client.abort();
         }
         self.stop.stop(Cause::Failed(why.to_owned()));
     }

@@ -1,6 +1,6 @@
 //! Creates and deletes pods (kubernetes `pkg/controller/replicaset/replica_set.go:manageReplicas`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use log::Level;
 
@@ -74,7 +74,7 @@ impl Writer {
         // finds it. With another name it would be one pod too many.
         let is_taken = |name: &str| {
             let pod = ObjectKey::new(rs.key.namespace.clone(), name);
-            let cached = self.cache.pod(&pod);
+            let cached = self.cache.pods.get(&pod);
             cached.is_some_and(|pod| !pod.is_controlled_by(&rs.uid) || view.lists(&pod))
         };
         let names = own_writes::take(names, count, choose, is_taken);
@@ -84,18 +84,17 @@ impl Writer {
         // A point at which simulations may interleave another thread.
         turns::reached("create: expected, before the first request");
         self.note_first_request(rs);
-        let tried: Vec<AtomicBool> = names.iter().map(|_| AtomicBool::new(false)).collect();
+        let n_tried = AtomicUsize::new(0);
         let _batches = thread::enter("waits for batches of creates", count);
         let create = |index: usize| {
-            tried[index].store(true, Ordering::Relaxed);
+            n_tried.fetch_add(1, Ordering::Relaxed);
             self.create_pod(rs, &names[index])
         };
         let first = SLOW_START_INITIAL_BATCH_SIZE;
         let result = self.run_batch(rs, Plan::Create(count), first, &create);
         // Batches run in order, so the unsent names are the last ones.
-        let n_tried = tried.iter().filter(|it| it.load(Ordering::Relaxed)).count();
         self.own_writes(rs, |writes| {
-            for name in &names[n_tried..] {
+            for name in &names[n_tried.into_inner()..] {
                 writes.creation_failed(name, Some(Returned::Untried));
             }
         });
@@ -243,7 +242,7 @@ impl Writer {
         }
         // The watch may have shown the deletion before the expectation was recorded; the pod's next
         // event may be minutes away.
-        let cached = self.cache.pod(&pod.key);
+        let cached = self.cache.pods.get(&pod.key);
         let is_seen = !cached.is_some_and(|cached| cached.uid == pod.uid && cached.is_active());
         self.own_writes(rs, |writes| {
             writes.deletion_resolved(&pod.uid);
@@ -319,8 +318,8 @@ impl Writer {
     fn await_in_cache(&self, rs: &ReplicaSet, chosen: &Pod, live: &Pod) -> bool {
         let version = &live.resource_version;
         // ORDER: the position is read first, so a cache that has reached `live` shows it below.
-        if self.cache.pods_resource_version().is_as_new_as(version) {
-            let cached = self.cache.pod(&chosen.key);
+        if self.cache.pods.resource_version().is_as_new_as(version) {
+            let cached = self.cache.pods.get(&chosen.key);
             return cached.is_none_or(|cached| cached.resource_version != chosen.resource_version);
         }
         let waits = self.options.gates.stale_controller_consistency;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Writer;
-use crate::api::conditions::{
-    Condition, REPLICA_FAILURE, get_condition, remove_condition, set_condition,
-};
+use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
 use crate::api::{ReplicaSet, ReplicaSetStatus};
 use crate::controller::SyncError;
 use crate::controller::decide::optional::is_own as is_of_opt_in;
@@ -80,13 +78,13 @@ impl Writer {
         // The next sync must not start from an older version.
         let (version, cached) = (
             &updated.resource_version,
-            self.cache.replica_sets_resource_version(),
+            self.cache.replica_sets.resource_version(),
         );
         if !cached.is_as_new_as(version) {
             self.wrote_at(rs, Resource::ReplicaSets, version);
         }
-        if let Some(message) = event {
-            self.report_failing_pods(rs, message);
+        if let Some((reason, message)) = event {
+            self.warn(rs, reason, message);
         }
         self.report_block(rs, &updated.status);
         Ok(())
@@ -173,15 +171,11 @@ fn pause_after(n_pods: i32, taken: Duration, longest: Duration) -> Duration {
 ///
 /// DIFFERS: upstream retries the update with the conditions of its older view.
 fn carry_over(fresh: &ReplicaSetStatus, mut computed: ReplicaSetStatus) -> ReplicaSetStatus {
-    let calculated = std::mem::replace(&mut computed.conditions, fresh.conditions.clone());
-    for ours in calculated.iter().filter(|it| is_own(it)) {
-        remove_condition(&mut computed.conditions, &ours.type_);
-        set_condition(&mut computed.conditions, ours.clone());
-    }
-    let is_calculated = |it: &Condition| get_condition(&calculated, &it.type_).is_some_and(is_own);
-    computed
-        .conditions
-        .retain(|it| !is_own(it) || is_calculated(it));
+    computed.conditions.retain(is_own);
+    let is_kept =
+        |it: &&Condition| !is_own(it) && get_condition(&computed.conditions, &it.type_).is_none();
+    let others: Vec<_> = fresh.conditions.iter().filter(is_kept).cloned().collect();
+    computed.conditions.splice(..0, others);
     computed.other.clone_from(&fresh.other);
     computed.unknown.clone_from(&fresh.unknown);
     computed

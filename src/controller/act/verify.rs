@@ -121,13 +121,13 @@ impl Writer {
         let uids = deletions.iter().map(|pod| pod.uid.clone());
         self.expect(rs, names, uids);
         for pod in creations {
-            let cached = self.cache.pod(&pod.key);
+            let cached = self.cache.pods.get(&pod.key);
             if cached.is_some_and(|cached| cached.uid == pod.uid) {
                 self.own_writes(rs, |writes| writes.creation_seen(&pod.key.name));
             }
         }
         for pod in deletions {
-            let cached = self.cache.pod(&pod.key);
+            let cached = self.cache.pods.get(&pod.key);
             let is_it = |cached: &Pod| cached.uid == pod.uid && cached.is_controlled_by(&rs.uid);
             if !cached.is_some_and(|cached| cached.is_active() && is_it(&cached)) {
                 self.own_writes(rs, |writes| writes.deletion_seen(&pod.uid));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use self::failed_pods::{BackOff, OldFailedPods, report_back_off};
+use self::failed_pods::{BackOff, FAILED_POD_BACKOFF, OldFailedPods, report_back_off};
 pub use self::order::prefer;
 pub use self::protection::Marks;
 /// True for a condition that only an opt-in sets, and removes.
@@ -88,17 +88,17 @@ impl Effects {
         self.old_failed_pods.next_in
     }
 
-    /// Adds conditions to `status`, the calculated status of `rs`. Returns the message of an event
-    /// about pods that fail, if one is due.
+    /// Adds conditions to `status`, the calculated status of `rs`. Returns the reason and the
+    /// message of an event about pods that fail, if one is due.
     pub fn add_conditions(
         &self,
         status: &mut ReplicaSetStatus,
         rs: &ReplicaSet,
         failure: Option<&Failure>,
-    ) -> Option<String> {
+    ) -> Option<(&'static str, String)> {
         let event = report_back_off(status, rs, self.back_off.as_ref(), failure);
         show_block(status, rs, self.block.as_ref());
-        event
+        Some((FAILED_POD_BACKOFF, event?))
     }
 
     /// Schedules the next sync for changes that no event announces, such as an expiring back-off. A

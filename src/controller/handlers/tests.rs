@@ -122,7 +122,8 @@ fn d_01_an_added_replica_set_is_queued_and_in_the_cache() {
     assert_eq!(fixture.queued(), ["default/web"]);
     let cached = fixture
         .cache
-        .replica_set(&key("web"))
+        .replica_sets
+        .get(&key("web"))
         .expect("it is cached");
     assert_eq!((cached.replicas, &cached.uid), (7, &"uid-web".into()));
 }

@@ -3,7 +3,6 @@
 //! Only servers without protobuf are read in it. So this is the simplest code, not the fastest:
 //! each object is copied from the body, and then decoded from memory.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -186,8 +185,9 @@ impl JsonWatch {
             return Ok(Some(Frame::Error(Status::from_body(0, object))));
         }
         // An object without a kind is accepted as the requested one.
-        let kind: KindJson<'_> = serde_json::from_slice(object).unwrap_or_default();
-        if let Some(kind) = kind.kind.filter(|kind| kind != T::KIND) {
+        if let Some(kind) = Head::of(object).kind.and_then(text)
+            && kind != T::KIND
+        {
             return Ok(Some(Frame::of_kind(&kind)));
         }
         Ok(Some(match &*message.type_ {
@@ -197,29 +197,18 @@ impl JsonWatch {
     }
 }
 
-#[derive(Default, Deserialize)]
-struct KindJson<'a> {
-    #[serde(borrow)]
-    kind: Option<Cow<'a, str>>,
-}
-
 fn read_bookmark<T>(object: &[u8]) -> Frame<T> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Bookmark {
-        metadata: Option<Metadata>,
-    }
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Metadata {
         resource_version: Option<ResourceVersion>,
         annotations: Option<BTreeMap<String, String>>,
     }
-    let bookmark: Bookmark = match serde_json::from_slice(object) {
-        Ok(bookmark) => bookmark,
+    let metadata = Head::of(object).metadata.map_or("null", RawValue::get);
+    let metadata: Metadata = match serde_json::from_str::<Option<_>>(metadata) {
+        Ok(metadata) => metadata.unwrap_or_default(),
         Err(error) => return Frame::Foreign(format!("an unreadable bookmark: {error}")),
     };
-    let metadata = bookmark.metadata.unwrap_or_default();
     let annotations = metadata.annotations.unwrap_or_default();
     Frame::Bookmark {
         resource_version: metadata.resource_version.unwrap_or_default(),
@@ -235,7 +224,23 @@ pub(super) fn read_object<T: Decode>(json: &[u8], interner: &mut Interner) -> De
     check_names(object)
 }
 
-/// The identifying fields as raw text, since any of them may be the undecodable one.
+/// An object's head as raw text, since any part of it may be the undecodable one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head<'a> {
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+impl<'a> Head<'a> {
+    fn of(object: &'a [u8]) -> Self {
+        serde_json::from_slice(object).unwrap_or_default()
+    }
+}
+
+/// The identifying fields, as raw text too.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Names<'a> {
@@ -249,29 +254,24 @@ struct Names<'a> {
     resource_version: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Named<'a> {
-    #[serde(borrow)]
-    metadata: Option<&'a RawValue>,
-}
-
 fn unread(json: &[u8], error: &serde_json::Error) -> Unread {
-    let object: Named<'_> = serde_json::from_slice(json).unwrap_or_default();
-    let metadata = object.metadata.map_or("{}", RawValue::get);
+    let metadata = Head::of(json).metadata.map_or("{}", RawValue::get);
     let names: Names<'_> = serde_json::from_str(metadata).unwrap_or_default();
-    let text = |field: Option<&RawValue>| -> Option<String> {
-        field.and_then(|field| serde_json::from_str(field.get()).ok())
-    };
-    let key = text(names.name).map(|name| UnreadKey {
-        key: ObjectKey::new(text(names.namespace).unwrap_or_default(), name),
-        uid: Uid::new(&text(names.uid).unwrap_or_default()),
+    let text_or_empty = |field: Option<&RawValue>| field.and_then(text).unwrap_or_default();
+    let key = names.name.and_then(text).map(|name| UnreadKey {
+        key: ObjectKey::new(text_or_empty(names.namespace), name),
+        uid: Uid::new(&text_or_empty(names.uid)),
     });
     Unread {
         key,
-        resource_version: ResourceVersion::new(&text(names.resource_version).unwrap_or_default()),
+        resource_version: ResourceVersion::new(&text_or_empty(names.resource_version)),
         error: error.to_string(),
     }
+}
+
+/// `None` unless it is a string.
+fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
 }
 
 #[cfg(test)]

@@ -134,6 +134,7 @@ impl<T: Indexed> Store<T> {
         group.map_or_else(T::Tally::default, |group| group.tally.clone())
     }
 
+    /// All objects, by ascending key.
     pub fn list(&self) -> Vec<Arc<T>> {
         let state = self.state.read();
         let mut objects = state.objects.clone();

@@ -17,11 +17,11 @@ use crate::stdx::stop::Stop;
 pub(super) struct Access {
     credentials: ArcSwap<Credentials>,
     /// `None` if no connection uses TLS.
-    tls: Option<Arc<LiveTls>>,
+    pub(super) tls: Option<Arc<LiveTls>>,
     /// Held while credentials and TLS settings are replaced, and while a plugin's identity is
     /// presented: a replaced plugin must not present one.
     replacing: Mutex<()>,
-    rejections: Rejections,
+    pub(super) rejections: Rejections,
 }
 
 /// The credentials that a request was sent with.
@@ -51,15 +51,6 @@ impl Access {
             let server = server.trim_end_matches('/');
             log::error!("{server} rejected {rejected}");
         }
-    }
-
-    /// Call after the API server responded with another code than 401.
-    pub(super) fn note_accepted(&self) {
-        self.rejections.ended();
-    }
-
-    pub(super) fn tls(&self) -> Option<Arc<LiveTls>> {
-        self.tls.clone()
     }
 
     /// Reads the certificate files again if the check is due.

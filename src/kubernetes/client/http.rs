@@ -177,7 +177,7 @@ impl Http {
             // The file or the plugin may have a newer token; the next request fetches it.
             access.note_rejected(&used, &self.config.server);
         } else {
-            access.note_accepted();
+            access.rejections.ended();
         }
         if response.status().is_success() {
             return Ok(response);
@@ -298,7 +298,7 @@ fn agent(config: &ClientConfig, options: &ClientOptions, stream: Option<&StreamS
         .input_buffer_size(input)
         .output_buffer_size(OUTPUT_BUFFER)
         .build();
-    let connector = connector(config.access.tls(), config.hints, fence, stream);
+    let connector = connector(config.access.tls.clone(), config.hints, fence, stream);
     let resolver = LazyResolver::new(config.server.clone());
     Agent::with_parts(settings, connector, resolver)
 }

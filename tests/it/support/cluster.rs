@@ -368,8 +368,8 @@ impl TestCluster {
         let cache = self.cache();
         self.eventually("the cache has caught up", || {
             let position = match kind {
-                Kind::Pods => cache.pods_resource_version(),
-                _ => cache.replica_sets_resource_version(),
+                Kind::Pods => cache.pods.resource_version(),
+                _ => cache.replica_sets.resource_version(),
             };
             cache.has_synced() && position.is_as_new_as(&version)
         });

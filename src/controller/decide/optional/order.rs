@@ -14,13 +14,13 @@
 //! The cost is O(n log n) for n pods, besides the count of pods per node.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
+use crate::api::Pod;
 use crate::api::policy::{Preference, ScaleDownOrder};
-use crate::api::{ArcStr, Pod};
 use crate::controller::decide::deletion_order::{
-    DeletionContext, DeletionOrder, RankedPod, first_difference,
+    DeletionContext, DeletionOrder, NodeCounts, RankedPod, first_difference,
 };
 use crate::stdx::{HashMap, HashSet};
 
@@ -66,25 +66,19 @@ pub struct Topology {
 
 /// The counts without the pods that were chosen already.
 #[derive(Debug)]
-struct Surroundings {
+struct Surroundings<'a> {
     topology: Topology,
-    domains: Tally,
+    /// The ReplicaSet's active pods.
+    domains: HashMap<&'a str, usize>,
     /// Active pods of all owners. Stays empty unless a preference is `consolidate`.
-    nodes: Tally,
-}
-
-/// Numbers names, and counts what has them.
-#[derive(Debug, Default)]
-struct Tally {
-    numbers: HashMap<ArcStr, usize>,
-    counts: Vec<usize>,
+    nodes: NodeCounts,
 }
 
 /// A pod of the class, as the preferences see it. Its position in upstream's order is its index.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
-    node: usize,
-    domain: usize,
+struct Candidate<'a> {
+    node: &'a str,
+    domain: &'a str,
 }
 
 /// The index of a candidate, and why it is chosen.
@@ -92,9 +86,9 @@ type Chosen = (usize, Because);
 
 /// Candidates that are deleted together, by ascending index: all of one node, or one of any.
 #[derive(Clone, Debug)]
-struct Lot {
+struct Lot<'a> {
     pods: Vec<usize>,
-    domain: usize,
+    domain: &'a str,
     /// Active pods of all owners on the node.
     n_active: usize,
 }
@@ -103,14 +97,14 @@ struct Lot {
 /// the active pods of the ReplicaSet, and `gone` those of them that are deleted before any of
 /// `sorted`. Without a count, each class is ordered as if it were chosen up to its last pod: the
 /// order that `explain` shows while no scale-down is due.
-pub fn prefer(
-    sorted: &[RankedPod],
+pub fn prefer<'a>(
+    sorted: &'a [RankedPod],
     count: Option<usize>,
-    (pods, gone): (&[Arc<Pod>], &[Arc<Pod>]),
+    (pods, gone): (&'a [Arc<Pod>], &[Arc<Pod>]),
     context: &DeletionContext<'_>,
 ) -> Vec<PreferredPod> {
     let mut ordered: Vec<PreferredPod> = Vec::with_capacity(sorted.len());
-    let mut surroundings: Option<Surroundings> = None;
+    let mut surroundings: Option<Surroundings<'a>> = None;
     for class in sorted.chunk_by(|a, b| is_one_class(a, b, context.order)) {
         let n_chosen = count.map_or(class.len(), |count| count.saturating_sub(ordered.len()));
         let is_cut = (1..class.len()).contains(&n_chosen);
@@ -159,36 +153,35 @@ impl Topology {
         }
     }
 
-    fn domain<'a>(&self, pod: &'a Pod) -> Option<&'a str> {
-        match &self.label {
+    /// Empty for a pod without that label.
+    fn domain<'a>(&self, pod: &'a Pod) -> &'a str {
+        let domain = match &self.label {
             Some(key) => pod.labels.get(key),
             None => pod.node.as_deref(),
-        }
+        };
+        domain.unwrap_or_default()
     }
 }
 
-impl Surroundings {
+impl<'a> Surroundings<'a> {
     /// Counts the active pods without `gone`, and for `consolidate` those of all owners.
-    fn of<'a>(
-        pods: &[Arc<Pod>],
-        gone: impl Iterator<Item = &'a Arc<Pod>>,
+    fn of<'b>(
+        pods: &'a [Arc<Pod>],
+        gone: impl Iterator<Item = &'b Arc<Pod>>,
         context: &DeletionContext<'_>,
     ) -> Self {
-        let topology = Topology::of(pods, context);
-        let (mut domains, mut nodes) = (Tally::default(), Tally::default());
-        for pod in pods {
-            *domains.count_of(topology.domain(pod)) += 1;
-        }
-        if topology.order.includes(Preference::Consolidate) {
-            for (node, n_active) in context.related_pods.active_pods_per_node() {
-                *nodes.count_of(Some(&node)) = n_active;
-            }
-        }
         let mut surroundings = Self {
-            topology,
-            domains,
-            nodes,
+            topology: Topology::of(pods, context),
+            domains: HashMap::default(),
+            nodes: NodeCounts::default(),
         };
+        for pod in pods {
+            let domain = surroundings.topology.domain(pod);
+            *surroundings.domains.entry(domain).or_default() += 1;
+        }
+        if context.preferences.includes(Preference::Consolidate) {
+            surroundings.nodes = context.related_pods.active_pods_per_node();
+        }
         for pod in gone {
             surroundings.remove(pod);
         }
@@ -196,54 +189,36 @@ impl Surroundings {
     }
 
     fn remove(&mut self, pod: &Pod) {
-        let domain = self.topology.domain(pod);
-        let node = pod.node.as_deref();
-        for count in [self.domains.count_of(domain), self.nodes.count_of(node)] {
+        let in_domain = self.domains.get_mut(self.topology.domain(pod));
+        let on_node = pod.node.as_ref().and_then(|it| self.nodes.get_mut(it));
+        for count in [in_domain, on_node].into_iter().flatten() {
             *count = count.saturating_sub(1);
         }
     }
 
     /// Chooses `count` pods of a class. Returns none if a pod has no node: no preference applies.
-    fn choose(&mut self, class: &[RankedPod], count: usize) -> Vec<Chosen> {
-        if class.iter().any(|it| it.pod.node.is_none()) {
-            return Vec::new();
-        }
-        let candidate = |ranked: &RankedPod| Candidate {
-            node: self.nodes.number_of(ranked.pod.node.as_deref()),
-            domain: self.domains.number_of(self.topology.domain(&ranked.pod)),
+    fn choose(&self, class: &'a [RankedPod], count: usize) -> Vec<Chosen> {
+        let candidate = |ranked: &'a RankedPod| {
+            Some(Candidate {
+                node: ranked.pod.node.as_deref()?,
+                domain: self.topology.domain(&ranked.pod),
+            })
         };
-        let candidates: Vec<Candidate> = class.iter().map(candidate).collect();
-        let (in_domain, on_node) = (&self.domains.counts, &self.nodes.counts);
-        choose(&candidates, count, self.topology.order, in_domain, on_node)
-    }
-}
-
-impl Tally {
-    fn number_of(&mut self, name: Option<&str>) -> usize {
-        let name = name.unwrap_or_default();
-        if let Some(known) = self.numbers.get(name) {
-            return *known;
-        }
-        self.counts.push(0);
-        let number = self.counts.len() - 1;
-        self.numbers.insert(name.into(), number);
-        number
-    }
-
-    fn count_of(&mut self, name: Option<&str>) -> &mut usize {
-        let number = self.number_of(name);
-        &mut self.counts[number]
+        let candidates: Option<Vec<_>> = class.iter().map(candidate).collect();
+        let candidates = candidates.unwrap_or_default();
+        let order = self.topology.order;
+        choose(&candidates, count, order, &self.domains, &self.nodes)
     }
 }
 
 /// Chooses `count` candidates. `in_domain` are the ReplicaSet's pods in each domain, and `on_node`
 /// the active pods on each node, of all owners.
-fn choose(
-    candidates: &[Candidate],
+fn choose<'a>(
+    candidates: &[Candidate<'a>],
     count: usize,
     order: ScaleDownOrder,
-    in_domain: &[usize],
-    on_node: &[usize],
+    in_domain: &HashMap<&'a str, usize>,
+    on_node: &NodeCounts,
 ) -> Vec<Chosen> {
     let mut preferences = order.preferences();
     match (preferences.next(), preferences.next()) {
@@ -260,7 +235,11 @@ fn choose(
 
 /// `spread`: takes from the domain with most pods, and recounts after each. No other choice leaves
 /// a lower maximum or a higher minimum.
-fn spread(candidates: &[Candidate], count: usize, in_domain: &[usize]) -> Vec<Chosen> {
+fn spread<'a>(
+    candidates: &[Candidate<'a>],
+    count: usize,
+    in_domain: &HashMap<&'a str, usize>,
+) -> Vec<Chosen> {
     let lots = candidates.iter().enumerate().map(|(at, candidate)| Lot {
         pods: vec![at],
         domain: candidate.domain,
@@ -271,25 +250,29 @@ fn spread(candidates: &[Candidate], count: usize, in_domain: &[usize]) -> Vec<Ch
         in_domain: Some(in_domain),
         on_node: None,
     };
-    let taken = take(lots.collect(), count, &mut in_domain.to_vec());
+    let taken = take(lots.collect(), count, &mut in_domain.clone());
     taken.into_iter().map(|(at, n)| (at, because(n))).collect()
 }
 
 /// Takes lots until there are `count` candidates, each of the domain with most pods, and otherwise
 /// with the lowest index. Returns each candidate with the number of pods that its domain had, and
 /// subtracts those taken from `in_domain`.
-fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize, usize)> {
+fn take<'a>(
+    mut lots: Vec<Lot<'a>>,
+    count: usize,
+    in_domain: &mut HashMap<&'a str, usize>,
+) -> Vec<(usize, usize)> {
     lots.sort_by_key(|lot| lot.pods.first().copied());
-    let mut queues: BTreeMap<usize, VecDeque<Vec<usize>>> = BTreeMap::new();
+    let mut queues: HashMap<&str, VecDeque<Vec<usize>>> = HashMap::default();
     for lot in lots {
         queues.entry(lot.domain).or_default().push_back(lot.pods);
     }
-    let head = |domain: usize, queue: &VecDeque<Vec<usize>>, in_domain: &[usize]| {
-        let first = queue.front()?.first()?;
-        Some((in_domain[domain], Reverse(*first), domain))
+    let head = |domain: &'a str, queue: &VecDeque<Vec<usize>>, in_domain: &HashMap<_, usize>| {
+        let n = in_domain.get(domain).copied().unwrap_or_default();
+        Some((n, Reverse(*queue.front()?.first()?), domain))
     };
     let heads = queues.iter();
-    let heads = heads.filter_map(|(domain, queue)| head(*domain, queue, in_domain));
+    let heads = heads.filter_map(|(domain, queue)| head(domain, queue, in_domain));
     let mut heads: BinaryHeap<_> = heads.collect();
     let mut taken = Vec::with_capacity(count);
     while taken.len() < count {
@@ -297,14 +280,11 @@ fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize
             break;
         };
         let queue = queues.entry(domain).or_default();
-        for pod in queue
-            .pop_front()
-            .into_iter()
-            .flatten()
-            .take(count - taken.len())
-        {
-            taken.push((pod, in_domain[domain]));
-            in_domain[domain] = in_domain[domain].saturating_sub(1);
+        let n = in_domain.entry(domain).or_default();
+        let pods = queue.pop_front().into_iter().flatten();
+        for pod in pods.take(count - taken.len()) {
+            taken.push((pod, *n));
+            *n = n.saturating_sub(1);
         }
         heads.extend(head(domain, queue, in_domain));
     }
@@ -314,27 +294,27 @@ fn take(mut lots: Vec<Lot>, count: usize, in_domain: &mut [usize]) -> Vec<(usize
 /// `consolidate`: chooses `count` of `members`. It empties as many nodes as any choice can, the
 /// smallest first, and otherwise takes from the nodes with fewest pods, node by node. Among nodes
 /// with equally many pods it takes from the domain with most pods, if `in_domain` is given.
-fn consolidate(
-    candidates: &[Candidate],
+fn consolidate<'a>(
+    candidates: &[Candidate<'a>],
     members: &[usize],
     count: usize,
-    in_domain: Option<&[usize]>,
-    on_node: &[usize],
+    in_domain: Option<&HashMap<&'a str, usize>>,
+    on_node: &NodeCounts,
 ) -> Vec<Chosen> {
     let has_domains = in_domain.is_some();
-    let mut in_domain = in_domain.map_or_else(|| vec![0], <[usize]>::to_vec);
-    let mut nodes: BTreeMap<usize, Lot> = BTreeMap::new();
+    let mut in_domain = in_domain.cloned().unwrap_or_default();
+    let mut nodes: HashMap<&str, Lot<'_>> = HashMap::default();
     for at in members {
         let Candidate { node, domain } = candidates[*at];
         let lot = nodes.entry(node).or_insert_with(|| Lot {
             pods: Vec::new(),
-            domain: if has_domains { domain } else { 0 }, // All in one.
-            n_active: on_node[node],
+            domain: if has_domains { domain } else { "" }, // All in one.
+            n_active: on_node.get(node).copied().unwrap_or_default(),
         });
         lot.pods.push(*at);
     }
     let mut chosen: Vec<Chosen> = Vec::with_capacity(count);
-    let mut take = |chosen: &mut Vec<Chosen>, lots: &[Lot], count, on_node| {
+    let mut take = |chosen: &mut Vec<Chosen>, lots: &[Lot<'a>], count, on_node| {
         let taken = take(lots.to_vec(), count, &mut in_domain);
         chosen.extend(taken.into_iter().map(|(at, in_domain)| {
             let because = Because {
@@ -346,16 +326,16 @@ fn consolidate(
         }));
     };
     // The node's count may be newer than the class, and so lower than the class's own pods.
-    let holds_no_other_pod = |lot: &Lot| lot.n_active <= lot.pods.len();
-    let (mut whole, mut others): (Vec<Lot>, Vec<Lot>) =
-        nodes.into_values().partition(holds_no_other_pod);
+    let holds_no_other_pod = |lot: &Lot<'_>| lot.n_active <= lot.pods.len();
+    let lots = nodes.into_values();
+    let (mut whole, mut others): (Vec<_>, Vec<_>) = lots.partition(holds_no_other_pod);
     whole.sort_by_key(|lot| lot.pods.len());
     for equal in whole.chunk_by(|a, b| a.pods.len() == b.pods.len()) {
         let len = equal[0].pods.len();
         let n_fit = equal.len().min((count - chosen.len()) / len);
         take(&mut chosen, equal, n_fit * len, NodePods::Emptied(len));
         let gone: HashSet<usize> = chosen.iter().map(|(at, _)| *at).collect();
-        let stays = |lot: &&Lot| !gone.contains(&lot.pods[0]);
+        let stays = |lot: &&Lot<'_>| !gone.contains(&lot.pods[0]);
         others.extend(equal.iter().filter(stays).cloned());
     }
     others.sort_by_key(|lot| lot.n_active);
@@ -368,27 +348,29 @@ fn consolidate(
 
 /// `spread,consolidate`: replaces each choice of `spread` by the domain's next choice of
 /// `consolidate`.
-fn both(
-    candidates: &[Candidate],
+fn both<'a>(
+    candidates: &[Candidate<'a>],
     count: usize,
-    in_domain: &[usize],
-    on_node: &[usize],
+    in_domain: &HashMap<&'a str, usize>,
+    on_node: &NodeCounts,
 ) -> Vec<Chosen> {
     let spread = self::spread(candidates, count, in_domain);
-    let mut members: Vec<Vec<usize>> = vec![Vec::new(); in_domain.len()];
+    // Of each domain, its candidates and how many of them to choose.
+    let mut domains: HashMap<&str, (Vec<usize>, usize)> = HashMap::default();
     for (at, candidate) in candidates.iter().enumerate() {
-        members[candidate.domain].push(at);
+        domains.entry(candidate.domain).or_default().0.push(at);
     }
-    let mut quotas = vec![0; in_domain.len()];
     for (at, _) in &spread {
-        quotas[candidates[*at].domain] += 1;
+        domains.entry(candidates[*at].domain).or_default().1 += 1;
     }
-    let choose = |(members, quota): (&Vec<usize>, &usize)| {
-        consolidate(candidates, members, *quota, None, on_node).into_iter()
+    let choose = |(domain, (members, count)): (_, (Vec<usize>, usize))| {
+        let chosen = consolidate(candidates, &members, count, None, on_node);
+        (domain, chosen.into_iter())
     };
-    let mut by_domain: Vec<_> = members.iter().zip(&quotas).map(choose).collect();
+    let mut by_domain: HashMap<_, _> = domains.into_iter().map(choose).collect();
     let replace = |(at, because): Chosen| {
-        let (instead, Because { on_node, .. }) = by_domain[candidates[at].domain].next()?;
+        let chosen = by_domain.get_mut(candidates[at].domain)?;
+        let (instead, Because { on_node, .. }) = chosen.next()?;
         Some((instead, Because { on_node, ..because }))
     };
     spread.into_iter().filter_map(replace).collect()

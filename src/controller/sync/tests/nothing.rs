@@ -71,7 +71,7 @@ fn a_replica_set_at_zero_keeps_no_record() {
         fixture.queue.add(key.clone());
         assert_eq!(fixture.queue.try_get().as_ref(), Some(&key));
         fixture.process(&key);
-        let rs = fixture.cache.replica_set(&key).expect("it is cached");
+        let rs = fixture.cache.replica_sets.get(&key).expect("it is cached");
         let record = fixture.controller.memories.get(&rs, |_| ());
         assert_eq!(record.is_some(), is_kept, "{n_pods} pods");
     }

@@ -254,8 +254,8 @@ fn h_20_the_cache_version_is_what_a_sync_waits_for() {
         } else {
             fixture.deliver_pod(pod);
         }
-        assert_eq!(fixture.cache.pods_resource_version(), version.into());
+        assert_eq!(fixture.cache.pods.resource_version(), version.into());
     }
     fixture.deliver_bookmarks("9", "");
-    assert_eq!(fixture.cache.pods_resource_version(), "9".into());
+    assert_eq!(fixture.cache.pods.resource_version(), "9".into());
 }

@@ -302,7 +302,7 @@ fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
     );
     assert!(keys(cache.replica_sets_controlled_by(&"d3".into())).is_empty());
     let key = ObjectKey::new("m", "a");
-    assert!(cache.replica_set(&key).is_some());
+    assert!(cache.replica_sets.get(&key).is_some());
 
     cache.replica_sets.apply(replica_set("n", "a", Some("d2")));
     cache
@@ -317,7 +317,7 @@ fn the_view_finds_replica_sets_by_namespace_and_by_controller() {
         ["n/a"]
     );
     assert!(cache.replica_sets_in("m").is_empty());
-    assert!(cache.replica_set(&key).is_none());
+    assert!(cache.replica_sets.get(&key).is_none());
     check_indexes(&cache.replica_sets);
 }
 

@@ -225,7 +225,7 @@ users: [{name: it, user: {client-certificate: ./pki/me.crt, client-key: pki/me.k
         .file("sub/pki/me.crt", &certificate)
         .file("sub/pki/me.key", &key);
     let flag = flags(Some(&home.path("sub/config")), None, None);
-    assert!(home.good(&flag).access.tls().is_some());
+    assert!(home.good(&flag).access.tls.as_ref().is_some());
     let home = home.file("sub/pki/ca.crt", "not PEM");
     home.check_error(
         &flag,

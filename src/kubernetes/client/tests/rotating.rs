@@ -340,7 +340,7 @@ fn a_plugin_replaced_during_its_run_presents_no_certificate() {
     home.write("go", "");
     assert_eq!(server.next().all("authorization"), ["Bearer new"]);
     sending.join().expect("it was sent");
-    let tls = config.access.tls().expect("it is reached by TLS");
+    let tls = config.access.tls.as_ref().expect("it is reached by TLS");
     assert_eq!(tls.generation(), 0, "no certificate was ever presented");
 }
 

@@ -18,6 +18,7 @@ use crate::controller::testing::{
     controller_ref, now, owned_pod, read_replica_set, ready_pod, replica_set, replica_set_json,
     seconds_ago,
 };
+use crate::stdx::HashMap;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const ORDERS: [&str; 4] = [
@@ -358,10 +359,7 @@ fn no_choice_of_a_small_cluster_is_better() {
     for n in 1..=5_u32 {
         for placing in 0..6_usize.pow(n) {
             let place = |at: u32| placing / 6_usize.pow(at) % 6;
-            let candidate = |at: u32| Candidate {
-                node: place(at) % 3,
-                domain: place(at) / 3,
-            };
+            let candidate = |at: u32| (place(at) % 3, place(at) / 3);
             let candidates: Vec<_> = (0..n).map(candidate).collect();
             let others = placing % 7;
             check_every_choice(&candidates, [others % 3, others % 2, 0], [others % 2, 0]);
@@ -370,18 +368,19 @@ fn no_choice_of_a_small_cluster_is_better() {
 }
 
 #[track_caller]
-fn check_every_choice(candidates: &[Candidate], others: [usize; 3], elsewhere: [usize; 2]) {
+fn check_every_choice(candidates: &[(usize, usize)], others: [usize; 3], elsewhere: [usize; 2]) {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
     let (mut on_node, mut in_domain) = (others, elsewhere);
-    for candidate in candidates {
-        on_node[candidate.node] += 1;
-        in_domain[candidate.domain] += 1;
+    for (node, domain) in candidates {
+        on_node[*node] += 1;
+        in_domain[*domain] += 1;
     }
     let judge = |chosen: u32| {
         let (mut nodes, mut domains) = (on_node, in_domain);
-        for (at, candidate) in candidates.iter().enumerate() {
+        for (at, (node, domain)) in candidates.iter().enumerate() {
             let is_chosen = usize::from(chosen & (1 << at) != 0);
-            nodes[candidate.node] -= is_chosen;
-            domains[candidate.domain] -= is_chosen;
+            nodes[*node] -= is_chosen;
+            domains[*domain] -= is_chosen;
         }
         let is_emptied = |(before, after): &(&usize, &usize)| **before > 0 && **after == 0;
         let n_emptied = on_node.iter().zip(&nodes).filter(is_emptied).count();
@@ -390,6 +389,14 @@ fn check_every_choice(candidates: &[Candidate], others: [usize; 3], elsewhere: [
         let skew = those.clone().max().unwrap_or(0) - those.min().unwrap_or(0);
         (n_emptied, skew)
     };
+    let named = candidates.iter().map(|(node, domain)| Candidate {
+        node: NAMES[*node],
+        domain: NAMES[*domain],
+    });
+    let named: Vec<_> = named.collect();
+    let domains: HashMap<_, _> = NAMES.into_iter().zip(in_domain).collect();
+    let names = NAMES.into_iter().map(Into::into);
+    let nodes: NodeCounts = names.zip(on_node).collect();
     let subsets = 0..1_u32 << candidates.len();
     for count in 1..candidates.len() {
         let of_this_size = subsets
@@ -400,7 +407,7 @@ fn check_every_choice(candidates: &[Candidate], others: [usize; 3], elsewhere: [
         let least_skew = judged.iter().map(|it| it.1).min().expect("a subset");
         for order in ORDERS {
             let order_of: ScaleDownOrder = order.parse().expect("an order");
-            let chosen = choose(candidates, count, order_of, &in_domain, &on_node);
+            let chosen = choose(&named, count, order_of, &domains, &nodes);
             let subset = chosen.iter().fold(0_u32, |all, (at, _)| all | 1 << at);
             assert_eq!(subset.count_ones() as usize, count, "{order}");
             let (n_emptied, skew) = judge(subset);
