@@ -134,16 +134,23 @@ fn begin_grace_period(pod: &mut Value, options: &DeleteOptions) -> bool {
     if seconds < 0 {
         seconds = 1;
     }
+    let mut begun = jiff::Timestamp::now();
     if was_deleting {
         let running = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
         if options.grace_period_seconds.is_none() || seconds >= running {
             return false;
         }
+        let due: Option<jiff::Timestamp> = text(pod, "/metadata/deletionTimestamp").parse().ok();
+        let first = due.and_then(|it| {
+            it.checked_sub(jiff::SignedDuration::from_secs(running))
+                .ok()
+        });
+        begun = first.unwrap_or(begun);
     } else if text(pod, "/spec/nodeName").is_empty() || workload::is_terminal(pod) {
         seconds = 0;
     }
     // The API server accepts any grace period, even one that ends beyond the last timestamp.
-    let due = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds));
+    let due = begun.checked_add(jiff::SignedDuration::from_secs(seconds));
     let due = due.unwrap_or(jiff::Timestamp::MAX);
     pod["metadata"]["deletionTimestamp"] = json!(metadata::time_text(due));
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
@@ -232,4 +239,28 @@ fn delete_namespace(
         return Ok(Deleted::Stays(object));
     }
     Ok(Deleted::Stays(Arc::clone(object)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{DeleteOptions, begin_grace_period};
+
+    #[test]
+    fn a_shorter_grace_period_counts_from_the_first_delete() {
+        let options = |seconds| DeleteOptions {
+            grace_period_seconds: Some(seconds),
+            ..DeleteOptions::default()
+        };
+        let mut pod = json!({"metadata": {
+            "deletionTimestamp": "2026-01-01T12:00:30Z", "deletionGracePeriodSeconds": 30,
+        }});
+        assert!(!begin_grace_period(&mut pod, &options(40)));
+        assert!(begin_grace_period(&mut pod, &options(20)));
+        let expected = json!({
+            "deletionTimestamp": "2026-01-01T12:00:20Z", "deletionGracePeriodSeconds": 20,
+        });
+        assert_eq!(pod["metadata"], expected);
+    }
 }

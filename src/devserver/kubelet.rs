@@ -38,8 +38,8 @@ struct Kubelet {
     cursor: u64,
     /// The number of pods bound to nodes so far.
     n_assigned: usize,
-    /// The next step of each pod that has one.
-    planned: HashMap<Box<str>, (Instant, Step)>,
+    /// The next step of each pod that has one: when it is due, and since when it is planned.
+    planned: HashMap<Box<str>, (Instant, Step, Instant)>,
     /// The same, earliest first. Entries that are no longer in `planned` are stale and skipped.
     due: BinaryHeap<Reverse<(Instant, Box<str>)>>,
 }
@@ -54,14 +54,7 @@ pub(crate) fn start(
     stop: &Stop,
 ) -> io::Result<JoinHandle<()>> {
     store.write(|state| create_nodes(state, options.n_nodes.max(1)));
-    let mut kubelet = Kubelet {
-        store: Arc::clone(store),
-        options,
-        cursor: 0,
-        n_assigned: 0,
-        planned: HashMap::new(),
-        due: BinaryHeap::new(),
-    };
+    let mut kubelet = Kubelet::new(store, options);
     let stopped = stop.clone();
     thread::try_spawn("dev-kubelet", stop, move || {
         while !stopped.is_stopped() {
@@ -75,6 +68,17 @@ pub(crate) fn start(
 type Changed = HashMap<Box<str>, Option<Object>>;
 
 impl Kubelet {
+    fn new(store: &Arc<Store>, options: KubeletOptions) -> Self {
+        Self {
+            store: Arc::clone(store),
+            options,
+            cursor: 0,
+            n_assigned: 0,
+            planned: HashMap::new(),
+            due: BinaryHeap::new(),
+        }
+    }
+
     /// Waits for pod changes until the next step is due, and plans the pods' next steps.
     fn observe(&mut self) {
         let due = self.due.peek().map(|Reverse((due, _))| *due);
@@ -118,21 +122,21 @@ impl Kubelet {
         }
     }
 
-    /// Plans the pod's next step. If this step is planned already, its earlier due time stays: an
-    /// unrelated change must not postpone it.
+    /// Plans the pod's next step. If this step is planned already, its delay still counts from
+    /// then: an unrelated change must not postpone it.
     fn plan(&mut self, key: Box<str>, pod: Option<&Value>, now: Instant) {
         let next = pod.and_then(|pod| next_step(pod, &self.options));
         let Some((step, delay)) = next else {
             self.planned.remove(&key);
             return;
         };
-        let due = now + delay;
-        let known = self.planned.get(&key);
-        if known.is_some_and(|(known_due, known)| *known == step && *known_due <= due) {
-            return;
+        let known = self.planned.get(&key).filter(|known| known.1 == step);
+        let since = known.map_or(now, |(_, _, since)| *since);
+        let due = since + delay;
+        if known.is_none_or(|(known_due, _, _)| *known_due != due) {
+            self.planned.insert(key.clone(), (due, step, since));
+            self.due.push(Reverse((due, key)));
         }
-        self.planned.insert(key.clone(), (due, step));
-        self.due.push(Reverse((due, key)));
     }
 
     fn act(&mut self) {
@@ -164,7 +168,7 @@ impl Kubelet {
                 self.due.push(Reverse((due, key)));
                 break;
             }
-            let Some((_, step)) = self.planned.get(&key).filter(|known| known.0 == due) else {
+            let Some((_, step, _)) = self.planned.get(&key).filter(|known| known.0 == due) else {
                 continue;
             };
             let node = node_name(self.n_assigned % self.options.n_nodes.max(1));
@@ -223,4 +227,38 @@ fn node_status(number: usize) -> Value {
             "systemUUID": "", "bootID": "", "kubeProxyVersion": "",
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use serde_json::json;
+
+    use super::{Kubelet, KubeletOptions};
+    use crate::store::{Settings, Store};
+
+    #[test]
+    fn a_changed_ready_after_moves_the_planned_step() {
+        let mut kubelet = Kubelet::new(
+            &Arc::new(Store::new(Settings::default())),
+            KubeletOptions::default(),
+        );
+        let begun = Instant::now();
+        let mut planned_after = |at: u64, ready_after: &str| {
+            let pod = json!({
+                "metadata": {"annotations": {"dev.replicaset-controller/ready-after": ready_after}},
+                "spec": {"nodeName": "n"}, "status": {"phase": "Running"},
+            });
+            let seen = begun + Duration::from_secs(at);
+            kubelet.plan("default/p".into(), Some(&pod), seen);
+            (kubelet.planned["default/p"].0 - begun).as_secs()
+        };
+        let due = [(0, "5s"), (1, "60s"), (2, "60s"), (3, "4s")];
+        assert_eq!(
+            due.map(|(at, text)| planned_after(at, text)),
+            [5, 60, 60, 4]
+        );
+    }
 }

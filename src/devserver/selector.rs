@@ -1,6 +1,7 @@
 //! Parses `labelSelector` and `fieldSelector`. Pure.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use serde_json::Value;
 
@@ -18,7 +19,16 @@ pub(crate) struct Scope {
     pub(crate) namespace: Option<String>,
     /// `None` selects all objects.
     labels: Option<Selector>,
+    bounds: Vec<Bound>,
     fields: Vec<FieldTerm>,
+}
+
+/// `key>number`, or `key<number`. A selector of an object's spec has no such term.
+#[derive(Clone, Debug)]
+struct Bound {
+    key: String,
+    order: Ordering,
+    number: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +48,7 @@ impl Scope {
         field_selector: &str,
         check: impl FnOnce() -> Result<(), StatusError>,
     ) -> Result<Self, StatusError> {
-        let labels = parse_labels(label_selector)?;
+        let (labels, bounds) = parse_labels(label_selector)?;
         let mut fields = parse_fields(field_selector)?;
         check()?;
         for term in &mut fields {
@@ -52,21 +62,27 @@ impl Scope {
         Ok(Self {
             namespace: namespace.map(str::to_owned),
             labels,
+            bounds,
             fields,
         })
     }
 
     pub(crate) fn has_selectors(&self) -> bool {
-        self.labels.is_some() || !self.fields.is_empty()
+        self.labels.is_some() || !self.bounds.is_empty() || !self.fields.is_empty()
     }
 
     pub(crate) fn matches(&self, object: &Stored) -> bool {
-        let mut scoped = self.namespace.iter();
-        if scoped.any(|namespace| namespace != object.namespace()) {
-            return false;
-        }
-        let mut selectors = self.labels.iter();
-        selectors.all(|selector| selector.matches(&object.labels)) && self.fields_match(object)
+        let labels = &object.labels;
+        let is_within = |bound: &Bound| {
+            let number = labels.get(&bound.key).and_then(|it| it.parse::<i64>().ok());
+            number.is_some_and(|it| it.cmp(&bound.number) == bound.order)
+        };
+        self.namespace
+            .as_ref()
+            .is_none_or(|it| it == object.namespace())
+            && self.labels.as_ref().is_none_or(|it| it.matches(labels))
+            && self.bounds.iter().all(is_within)
+            && self.fields_match(object)
     }
 
     fn fields_match(&self, object: &Stored) -> bool {
@@ -157,10 +173,10 @@ fn split_term(term: &str) -> Option<(&str, &str, bool)> {
     Some((name.trim(), value.trim(), true))
 }
 
-fn parse_labels(text: &str) -> Result<Option<Selector>, StatusError> {
+fn parse_labels(text: &str) -> Result<(Option<Selector>, Vec<Bound>), StatusError> {
     let unparsable = || StatusError::bad_request(format!("unable to parse requirement: {text}"));
     if text.trim().is_empty() {
-        return Ok(None);
+        return Ok((None, Vec::new()));
     }
     let terms = split_outside_parentheses(text);
     if terms.iter().any(|term| term.is_empty()) {
@@ -173,18 +189,31 @@ fn parse_labels(text: &str) -> Result<Option<Selector>, StatusError> {
         .collect::<Result<Vec<_>, _>>()?;
     requirements.iter().try_for_each(check_syntax)?;
     let mut selector = LabelSelector::default();
+    let mut bounds = Vec::new();
     for Requirement {
         key,
         operator,
         values,
     } in requirements
     {
-        let values = values.into_iter().collect();
-        selector.match_expressions.push(key, operator, &values);
+        let order = match operator {
+            ">" => Ordering::Greater,
+            "<" => Ordering::Less,
+            _ => {
+                let values = values.into_iter().collect();
+                selector.match_expressions.push(key, operator, &values);
+                continue;
+            }
+        };
+        bounds.push(Bound {
+            key: key.to_owned(),
+            order,
+            number: values[0].parse().unwrap_or_default(),
+        });
     }
-    Selector::new(selector)
-        .map(Some)
-        .map_err(|error| StatusError::bad_request(error.to_string()))
+    let selector = Selector::new(selector);
+    let selector = selector.map_err(|error| StatusError::bad_request(error.to_string()))?;
+    Ok((Some(selector).filter(|it| !it.is_empty()), bounds))
 }
 
 struct Requirement<'a> {
@@ -217,6 +246,10 @@ fn check_syntax(requirement: &Requirement<'_>) -> Result<(), StatusError> {
         return invalid("<nil>", key, why);
     }
     for (index, value) in requirement.values.iter().enumerate() {
+        if matches!(requirement.operator, ">" | "<") && value.parse::<i64>().is_err() {
+            let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+            return invalid(&format!("values[{index}]"), value, why);
+        }
         if let Some(why) = metadata::value_faults(value).first() {
             return invalid(&format!("values[{index}][{key}]"), value, why);
         }
@@ -256,6 +289,11 @@ fn requirement(term: &str) -> Option<Requirement<'_>> {
     if let Some((key, value, equal)) = split_term(term) {
         let operator = if equal { "In" } else { "NotIn" };
         return Requirement::of(key, operator, vec![value]);
+    }
+    for operator in [">", "<"] {
+        if let Some((key, value)) = term.split_once(operator) {
+            return Requirement::of(key.trim(), operator, vec![value.trim()]);
+        }
     }
     match term.strip_prefix('!') {
         Some(key) => Requirement::of(key.trim(), "DoesNotExist", Vec::new()),
@@ -343,6 +381,8 @@ mod tests {
             "c!=2",
             "!c",
             "a , b",
+            "a>0",
+            "a > 0, a<2,b",
         ] {
             check(labels, "", Some(true));
         }
@@ -354,6 +394,10 @@ mod tests {
             "!a",
             "c",
             "a=1,c",
+            "a>1",
+            "a<1",
+            "b>0",
+            "c<1",
         ] {
             check(labels, "", Some(false));
         }
@@ -365,6 +409,11 @@ mod tests {
             "A_/b=c",
             "a in (x, /d)",
             "a in (x",
+            "a>x",
+            "a>",
+            ">1",
+            "a>1>0",
+            "a>=1",
         ] {
             check(labels, "", None);
         }

@@ -75,7 +75,7 @@ pub struct Tally {
 }
 
 /// The options of a server's store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// Changes kept per resource.
     pub(crate) history_length: usize,
