@@ -16,7 +16,7 @@ use crate::status_error::{FieldError, StatusError};
 use crate::store::{Object, State, Store, key_of};
 use crate::table::Form;
 use crate::watch::Watch;
-use crate::write::{Part, create};
+use crate::write::Part;
 use crate::{apply, body, discovery, quota, reviews, structural, subresources, write};
 
 /// Maximum bytes of a body (apiserver `pkg/server/config.go:MaxRequestBodyBytes`).
@@ -184,7 +184,9 @@ impl ApiServer {
                 let kept = resource.kept_as();
                 let unknown = options.unknown_fields_of_body(kept, &object)?;
                 let created = self.change(options.dry_run, |state| {
-                    create(state, kept, namespace, object)
+                    write::create_managed(state, kept, namespace, object, |object| {
+                        apply::first_managers(kept, object, &options.manager)
+                    })
                 })?;
                 let warnings = self.warnings(resource, &created);
                 let response = object_response(201, resource, &created);
@@ -517,6 +519,6 @@ pub(crate) fn put_scale(
     };
     let old = new.clone();
     set_number(&mut new, &resource.row().scale.spec_replicas, replicas);
-    let managers = apply::managers_after(resource, &old, &new, Part::Main, manager);
-    write::replace_managed(state, resource, &object, Part::Main, new, managers)
+    let managers = apply::managers_after(resource, &old, &new, Part::Scale, manager);
+    write::replace_managed(state, resource, &object, Part::Scale, new, managers)
 }

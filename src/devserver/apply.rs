@@ -4,10 +4,12 @@
 //! A field is a path of tokens in upstream's notation: `f:NAME` for a member, `k:{"name":"c"}` for
 //! an entry of a keyed list, `v:"x"` for a value of a set, and `.` for the entry itself.
 //!
-//! DIFFERS: the server tracks managers from an object's first apply on, not from its creation: what
-//! was set before then belongs to the manager `before-first-apply`. An update takes over applied
-//! fields that it changes; its other changes have no manager. Lists merge by the rules of the
-//! strategic merge patch.
+//! An update's manager takes over the fields that it changes.
+//!
+//! DIFFERS: Events, and what a controller owns or this server creates, have no managers until their
+//! first apply, as have objects whose managers were reset: what was set before belongs to the
+//! manager `before-first-apply`. A map has no entry of its own beside those of its members. Lists
+//! merge by the rules of the strategic merge patch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,14 +51,15 @@ pub(crate) fn apply(
     let name = params.key.rsplit('/').next().unwrap_or_default();
     set_default(map_of(&mut config, "metadata"), "name", name);
     check(params, &config)?;
-    strip_kind(&mut config);
     map_of(&mut config, "metadata").remove("managedFields");
+    let applied = format!("{config}\n");
+    strip_kind(&mut config);
     let mut fields = fields_of(resource, &config);
     fields.retain(|path, _| is_of(params.part, path));
     let names: BTreeSet<Path> = fields.keys().cloned().collect();
     let own_entry = || entry(resource, params.part, params.manager, "Apply", &names);
     let Ok(object) = state.current(resource, params.key) else {
-        let managers = Some(vec![own_entry()]);
+        let managers = |_: &Value| vec![own_entry()];
         return Ok(Applied {
             object: create_managed(state, resource, params.namespace, config, managers)?,
             is_new: true,
@@ -65,28 +68,29 @@ pub(crate) fn apply(
     let mut live = object.value();
     let mut managers = entries(&live, "/metadata/managedFields").to_vec();
     let of_live = fields_of(resource, &live);
-    let client_side: Option<Value> = serde_json::from_str(text(&live, LAST_APPLIED)).ok();
-    if managers.is_empty() && client_side.is_none() {
-        // Whoever creates an object does not set its status.
-        let all = of_live.keys().filter(|path| is_of(Part::Main, path));
-        let all = all.cloned().collect();
-        managers.push(entry(resource, Part::Main, FIRST_MANAGER, "Update", &all));
+    if managers.is_empty() {
+        managers.push(first_entry(resource, &live, FIRST_MANAGER));
     }
-    let conflicts = conflicts(params, &managers, &of_live, &fields);
+    let mut conflicts = conflicts(params, &managers, &of_live, &fields);
+    let taken = conflicts.iter().map(|(_, path)| path.clone()).collect();
+    // kubectl takes over what it applied on its own side and nobody has changed since.
+    let client_side = text(&live, LAST_APPLIED).to_owned();
+    let client_side = Some(client_side).filter(|it| params.manager == "kubectl" && !it.is_empty());
+    if let Some(client_side) = &client_side {
+        let last: Value = serde_json::from_str(client_side).unwrap_or_default();
+        let last = fields_of(resource, &last);
+        conflicts.retain(|(_, path)| {
+            !last.contains_key(path) || !is_same(path, of_live.get(path), last.get(path))
+        });
+    }
     if !conflicts.is_empty() && !params.force {
         return Err(conflict_error(&conflicts));
     }
-    let taken: BTreeSet<Path> = conflicts.into_iter().map(|(_, path)| path).collect();
-    let is_migrated = managers.is_empty() && params.manager == "kubectl";
     let own = managers.iter().position(|manager| is_own(params, manager));
     let old = own.map(|at| managers.remove(at));
     managers.retain_mut(|manager| remove_fields(manager, &taken));
-    let before = match (&old, client_side.filter(|_| is_migrated)) {
-        (Some(old), _) => from_tree(&old["fieldsV1"]),
-        // kubectl, too, takes over what it applied on its own side.
-        (None, Some(config)) => fields_of(resource, &config).into_keys().collect(),
-        _ => BTreeSet::new(),
-    };
+    let before = old.as_ref().map(|old| from_tree(&old["fieldsV1"]));
+    let before = before.unwrap_or_default();
     let others = managers.iter();
     let others: BTreeSet<Path> = others.flat_map(|it| from_tree(&it["fieldsV1"])).collect();
     // Fields taken over by force have left their managers above; fields that this manager no longer
@@ -104,11 +108,15 @@ pub(crate) fn apply(
         .collect();
     remove("", &mut live, &Path::new(), resource.is_custom(), &removed);
     merge(resource, &mut live, &config)?;
+    if client_side.is_some()
+        && let Some(last) = live.pointer_mut(LAST_APPLIED)
+    {
+        *last = json!(applied);
+    }
     if !names.is_empty() {
         // Applying the same fields again keeps the entry's time, so the object stays unchanged.
         let unchanged = old.filter(|_| before == names);
-        let entry = unchanged.unwrap_or_else(own_entry);
-        managers.insert(own.unwrap_or(managers.len()).min(managers.len()), entry);
+        managers.push(unchanged.unwrap_or_else(own_entry));
     }
     let managers = Some(managers);
     let object = write::replace_managed(state, resource, &object, params.part, live, managers)?;
@@ -136,8 +144,41 @@ fn merge(resource: Resource, live: &mut Value, config: &Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The managers after `manager` has changed `old` to `new`: the fields that it changes are its own.
-/// `None` if nothing changes, and for objects that were never applied.
+/// The managers of an object that `manager` creates.
+pub(crate) fn first_managers(resource: Resource, object: &Value, manager: &str) -> Vec<Value> {
+    let mut owners = entries(object, "/metadata/ownerReferences").iter();
+    if resource == Resource::Events || owners.any(|owner| owner["controller"] == true) {
+        return Vec::new();
+    }
+    vec![first_entry(resource, object, manager)]
+}
+
+/// Whoever creates an object does not set its status.
+fn first_entry(resource: Resource, object: &Value, manager: &str) -> Value {
+    let all = fields_of(resource, object).into_keys();
+    let all = all.filter(|path| is_of(Part::Main, path)).collect();
+    entry(resource, Part::Main, manager, "Update", &all)
+}
+
+/// The managers that `new` names, which are not always those of `old`; `None` for a reset.
+fn written<'a>(old: &'a Value, new: &'a Value, part: Part) -> Option<&'a [Value]> {
+    let is_valid = |entry: &Value| {
+        matches!(text(entry, "/operation"), "Apply" | "Update")
+            && !text(entry, "/apiVersion").is_empty()
+            && text(entry, "/fieldsType") == "FieldsV1"
+            && is_tree(&entry["fieldsV1"])
+    };
+    let written = new["metadata"]["managedFields"].as_array();
+    match written.filter(|_| part == Part::Main).map(Vec::as_slice) {
+        Some([]) => None,
+        Some([only]) if *only == json!({}) => None,
+        Some(written) if written.iter().all(is_valid) => Some(written),
+        _ => Some(entries(old, "/metadata/managedFields")),
+    }
+}
+
+/// The managers after `manager` has changed `old` to `new`: those that `new` names, and the fields
+/// that it changes are its own. `None` if nothing changes, and for objects without managers.
 pub(crate) fn managers_after(
     resource: Resource,
     old: &Value,
@@ -145,16 +186,20 @@ pub(crate) fn managers_after(
     part: Part,
     manager: &str,
 ) -> Option<Vec<Value>> {
-    let mut managers = entries(old, "/metadata/managedFields").to_vec();
-    if managers.is_empty() {
+    let Some(written) = written(old, new, part) else {
+        return Some(Vec::new());
+    };
+    if written.is_empty() {
         return None;
     }
+    let mut managers = written.to_vec();
+    let is_same = managers == entries(old, "/metadata/managedFields");
     let (old, new) = (fields_of(resource, old), fields_of(resource, new));
     let changed = old.keys().chain(new.keys());
     let changed = changed.filter(|path| is_of(part, path) && old.get(*path) != new.get(*path));
     let changed: BTreeSet<Path> = changed.cloned().collect();
     if changed.is_empty() {
-        return None;
+        return (!is_same).then_some(managers);
     }
     managers.retain_mut(|entry| remove_fields(entry, &changed));
     let set = changed.into_iter().filter(|path| new.contains_key(path));
@@ -217,6 +262,9 @@ fn conflicts(
         let others = from_tree(&manager["fieldsV1"]).into_iter();
         for path in others.filter(|it| !is_same(it, live.get(it), fields.get(it))) {
             let mut name = json!(text(manager, "/manager")).to_string();
+            if let Some(subresource) = manager.get("subresource") {
+                name = format!("{name} with subresource {subresource}");
+            }
             if text(manager, "/operation") == "Update" {
                 name.push_str(" using ");
                 name.push_str(text(manager, "/apiVersion"));
@@ -272,7 +320,11 @@ fn is_own(params: &ApplyParams<'_>, manager: &Value) -> bool {
 }
 
 fn subresource(part: Part) -> &'static str {
-    if part == Part::Status { "status" } else { "" }
+    match part {
+        Part::Main | Part::Finalizers => "",
+        Part::Status => "status",
+        Part::Scale => "scale",
+    }
 }
 
 /// An entry of `managedFields`.
@@ -288,7 +340,7 @@ fn entry(
         "apiVersion": resource.api_version(), "fieldsType": "FieldsV1",
         "fieldsV1": to_tree(fields),
     });
-    if part == Part::Status {
+    if !subresource(part).is_empty() {
         entry["subresource"] = json!(subresource(part));
     }
     entry
@@ -380,22 +432,33 @@ fn collect<'a>(
     }
 }
 
-/// Removes fields from `value`, and lists that become empty.
-fn remove(name: &str, value: &mut Value, path: &Path, is_custom: bool, removed: &BTreeSet<Path>) {
+/// Removes fields from `value`, and the lists and maps that become empty. Returns true if `value`
+/// becomes empty.
+fn remove(
+    name: &str,
+    value: &mut Value,
+    path: &Path,
+    is_custom: bool,
+    removed: &BTreeSet<Path>,
+) -> bool {
     let merge = merge_of(name, value, path, is_custom);
     match value {
-        Value::Object(map) => map.retain(|name, value| {
-            let path = deeper(path, format!("f:{name}"));
-            let was_empty = *value == json!([]);
-            remove(name, value, &path, is_custom, removed);
-            !removed.contains(&path) && (was_empty || *value != json!([]))
-        }),
-        Value::Array(entries) if merge != ListMerge::Replace => entries.retain_mut(|entry| {
-            let path = deeper(path, token_of(merge, entry));
-            remove("", entry, &path, is_custom, removed);
-            !removed.contains(&path) && !removed.contains(&deeper(&path, ".".to_owned()))
-        }),
-        _ => {}
+        Value::Object(map) if !map.is_empty() => {
+            map.retain(|name, value| {
+                let path = deeper(path, format!("f:{name}"));
+                !removed.contains(&path) && !remove(name, value, &path, is_custom, removed)
+            });
+            map.is_empty()
+        }
+        Value::Array(entries) if !entries.is_empty() && merge != ListMerge::Replace => {
+            entries.retain_mut(|entry| {
+                let path = deeper(path, token_of(merge, entry));
+                remove("", entry, &path, is_custom, removed);
+                !removed.contains(&path) && !removed.contains(&deeper(&path, ".".to_owned()))
+            });
+            entries.is_empty()
+        }
+        _ => false,
     }
 }
 
@@ -442,6 +505,13 @@ fn to_tree(fields: &BTreeSet<Path>) -> Value {
         }
     }
     tree
+}
+
+/// True for a field set that [`from_tree`] can decode.
+fn is_tree(tree: &Value) -> bool {
+    let is_token = |token: &str| token == "." || token.get(1..2) == Some(":");
+    let mut members = members(tree, "");
+    tree.is_object() && members.all(|(token, rest)| is_token(token) && is_tree(rest))
 }
 
 /// Decodes a field set from `fieldsV1`.
@@ -522,7 +592,7 @@ mod tests {
         assert_eq!(image.as_deref(), Some(expected));
         let mut remaining = object.clone();
         remove("", &mut remaining, &Path::new(), false, &names);
-        assert_eq!(remaining["metadata"], json!({"name": "web", "labels": {}}));
-        assert_eq!(remaining["spec"], json!({"template": {"spec": {}}}));
+        assert_eq!(remaining["metadata"], json!({"name": "web"}));
+        assert_eq!(remaining.get("spec"), None);
     }
 }

@@ -118,6 +118,18 @@ fn drop_empty_maps(metadata: &mut Map<String, Value>) {
     });
 }
 
+/// Sets `managedFields`, in upstream's order (apimachinery
+/// `pkg/util/managedfields/internal/managedfields.go:sortEncodedManagedFields`).
+pub(crate) fn set_managers(object: &mut Value, mut managers: Vec<Value>) {
+    let names = ["operation", "time", "manager", "subresource"];
+    managers.sort_by_key(|it| names.map(|name| it[name].as_str().unwrap_or_default().to_owned()));
+    let metadata = map_of(object, "metadata");
+    metadata.remove("managedFields");
+    if !managers.is_empty() {
+        metadata.insert("managedFields".to_owned(), json!(managers));
+    }
+}
+
 pub(crate) fn bump_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64() {
         object["metadata"]["generation"] = json!(generation + 1);

@@ -19,6 +19,8 @@ pub(crate) enum Part {
     Status,
     /// The finalizers of a terminating namespace.
     Finalizers,
+    /// The number of replicas.
+    Scale,
 }
 
 /// Creates `object` (without `kind` and `apiVersion`).
@@ -28,16 +30,16 @@ pub(crate) fn create(
     namespace: Option<&str>,
     object: Value,
 ) -> Result<Object, StatusError> {
-    create_managed(state, resource, namespace, object, None)
+    create_managed(state, resource, namespace, object, |_| Vec::new())
 }
 
-/// As [`create`], with the entries of `managedFields`.
+/// As [`create`], with the entries of `managedFields` for the object with its defaults.
 pub(crate) fn create_managed(
     state: &mut State,
     resource: Resource,
     namespace: Option<&str>,
     mut object: Value,
-    managers: Option<Vec<Value>>,
+    managers: impl FnOnce(&Value) -> Vec<Value>,
 ) -> Result<Object, StatusError> {
     if let Some(namespace) = namespace {
         check_namespace(state, resource, namespace, &object)?;
@@ -48,10 +50,9 @@ pub(crate) fn create_managed(
         ));
     }
     metadata::prepare(resource, namespace, &mut object);
-    if let Some(managers) = managers {
-        object["metadata"]["managedFields"] = json!(managers);
-    }
     objects::set_defaults(resource, &mut object);
+    let managers = managers(&object);
+    metadata::set_managers(&mut object, managers);
     objects::set_first_status(resource, &mut object);
     objects::complete_new(resource, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
@@ -280,7 +281,7 @@ pub(crate) fn replace_managed(
     let mut errors = marks_of_deletion(&old, &new);
     metadata::keep_server_owned(&old, &mut new);
     if let Some(managers) = managers {
-        new["metadata"]["managedFields"] = json!(managers);
+        metadata::set_managers(&mut new, managers);
     }
     if resource == Resource::Namespaces && part != Part::Finalizers {
         new["spec"] = old["spec"].clone();

@@ -65,13 +65,13 @@ fn apply_removes_fields_that_no_manager_owns() {
     assert_eq!(remaining["metadata"]["labels"], json!({"ours": "1"}));
 }
 
-/// Upstream names the writer of each field; here all of them are one manager.
 #[test]
 fn an_apply_conflicts_with_what_was_written_before() {
     let rig = Rig::new();
     rig.create_replica_set("web", 2);
     assert_eq!(rig.apply("fieldManager=m", &full_config(2)).0, 200);
-    rig.create_replica_set("other", 2);
+    let path = format!("{REPLICA_SETS}?fieldManager=writer");
+    rig.ok("POST", &path, &replica_set("other", 2));
     let mut config = config(&replica_set("other", 5)["spec"]);
     config["metadata"]["name"] = json!("other");
     let other = WEB.replace("web", "other");
@@ -80,9 +80,17 @@ fn an_apply_conflicts_with_what_was_written_before() {
         let kind = "application/apply-patch+yaml";
         rig.send_as(kind, "PATCH", &path, &config.to_string())
     };
-    let message = "Apply failed with 1 conflict: conflict with \"before-first-apply\" using \
-                   apps/v1: .spec.replicas";
-    check_error(&apply(""), 409, "Conflict", message);
+    let message = |manager: &str| {
+        format!(
+            "Apply failed with 1 conflict: conflict with \"{manager}\" using apps/v1: \
+             .spec.replicas"
+        )
+    };
+    check_error(&apply(""), 409, "Conflict", &message("writer"));
+    let reset = json!({"metadata": {"managedFields": [{}]}, "spec": {"replicas": 2}});
+    let changed = rig.patch(&other, &reset).1;
+    assert_eq!(changed["metadata"]["managedFields"], Value::Null);
+    check_error(&apply(""), 409, "Conflict", &message("before-first-apply"));
     let (code, forced) = apply("&force=true");
     assert_eq!((code, &forced["spec"]["replicas"]), (200, &json!(5)));
 }
@@ -110,22 +118,100 @@ fn no_apply_conflicts_with_the_same_amount_or_the_first_status() {
     assert_eq!(code, 200);
 }
 
-/// As with kubectl, which changes its own manager's entry first.
+/// The requests of `kubectl apply --server-side`, and of Helm 4 after Helm 3.
 #[test]
-fn kubectl_goes_on_from_its_last_client_side_apply() {
+fn client_side_apply_migrates_to_server_side_apply() {
     let rig = Rig::new();
-    let mut last = full_config(2);
-    last["metadata"]["labels"] = json!({"old": "1"});
-    last["metadata"]["annotations"] = json!({});
-    let mut created = last.clone();
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
-    created["metadata"]["annotations"] = json!({annotation: last.to_string()});
-    assert_eq!(rig.send("POST", REPLICA_SETS, &created).0, 201);
+    let mut created = full_config(2);
+    created["metadata"]["labels"] = json!({"old": "1"});
+    let last = created.to_string();
+    created["metadata"]["annotations"] = json!({annotation: last});
+    let path = format!("{REPLICA_SETS}?fieldManager=client-side");
+    let created = rig.ok("POST", &path, &created);
     let (code, applied) = rig.apply("fieldManager=kubectl", &full_config(3));
     assert_eq!((code, &applied["spec"]["replicas"]), (200, &json!(3)));
-    let metadata = &applied["metadata"];
-    assert_eq!(metadata["labels"], Value::Null);
-    assert_eq!(metadata["annotations"][annotation], last.to_string());
+    assert_eq!(applied["metadata"]["labels"], json!({"old": "1"}));
+    let last = applied["metadata"]["annotations"][annotation].as_str();
+    let mut config = full_config(3);
+    assert_eq!(last, Some(format!("{config}\n").as_str()));
+    // The client turns the update's entry into one of its own applies.
+    let mut entry = created["metadata"]["managedFields"][0].clone();
+    entry["manager"] = json!("kubectl");
+    entry["operation"] = json!("Apply");
+    let migrate = |version: &Value| {
+        let patch = json!([
+            {"op": "replace", "path": "/metadata/managedFields", "value": [entry]},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        ]);
+        let kind = "application/json-patch+json";
+        rig.send_as(kind, "PATCH", WEB, &patch.to_string())
+    };
+    assert_eq!(migrate(&created["metadata"]["resourceVersion"]).0, 409);
+    let (code, migrated) = migrate(&applied["metadata"]["resourceVersion"]);
+    assert_eq!(
+        (code, &migrated["metadata"]["managedFields"]),
+        (200, &json!([entry]))
+    );
+    let (code, applied) = rig.apply("fieldManager=kubectl", &full_config(3));
+    assert_eq!((code, &applied["metadata"]["labels"]), (200, &Value::Null));
+    assert_eq!(
+        applied["metadata"]["managedFields"][0]["operation"],
+        "Apply"
+    );
+    // What another has changed since is a conflict.
+    assert_eq!(rig.patch(WEB, &json!({"spec": {"replicas": 4}})).0, 200);
+    config["spec"]["replicas"] = json!(5);
+    assert_eq!(rig.apply("fieldManager=kubectl", &config).0, 409);
+}
+
+#[test]
+fn invalid_managed_fields_are_ignored() {
+    let rig = Rig::new();
+    let created = rig.create_replica_set("web", 2);
+    let good = json!({
+        "manager": "m", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:replicas": {}}},
+    });
+    let bad = [
+        ("operation", json!("Other")),
+        ("apiVersion", json!("")),
+        ("fieldsType", json!("FieldsV2")),
+        ("fieldsV1", json!({"spec": {}})),
+        ("fieldsV1", Value::Null),
+    ];
+    for (name, value) in bad {
+        let mut entry = good.clone();
+        entry[name] = value;
+        let (_, kept) = rig.patch(WEB, &json!({"metadata": {"managedFields": [entry]}}));
+        assert_eq!(kept, created, "{name}");
+    }
+    let written = json!({"metadata": {"managedFields": [good]}});
+    let changed = rig.patch(WEB, &written).1;
+    assert_eq!(changed["metadata"]["managedFields"], json!([good]));
+    let of_status = json!({"metadata": {"managedFields": [{}]}});
+    assert_eq!(rig.patch(&format!("{WEB}/status"), &of_status).1, changed);
+}
+
+#[test]
+fn a_map_goes_with_its_last_applied_member() {
+    let rig = Rig::new();
+    let mut config = full_config(1);
+    let resources = json!({"limits": {"cpu": "1"}});
+    config["metadata"]["annotations"] = json!({"a": "1"});
+    config["spec"]["template"]["spec"] = json!({
+        "affinity": {"nodeAffinity": {}},
+        "containers": [{"name": "c", "image": "i", "resources": resources}],
+    });
+    assert_eq!(rig.apply("fieldManager=m", &config).0, 201);
+    let (code, applied) = rig.apply("fieldManager=m", &full_config(1));
+    assert_eq!(
+        (code, &applied["metadata"]["annotations"]),
+        (200, &Value::Null)
+    );
+    let spec = &applied["spec"]["template"]["spec"];
+    assert_eq!(spec["containers"][0]["resources"], json!({}));
+    assert_eq!(spec["affinity"], Value::Null);
 }
 
 #[test]
@@ -165,12 +251,11 @@ fn conflicts_are_reported_and_force_takes_over() {
         200
     );
     let response = rig.apply("fieldManager=m", &full_config(2));
-    let message = "Apply failed with 1 conflict: conflict with \"kubectl\" using apps/v1: \
-                   .spec.replicas";
-    check_error(&response, 409, "Conflict", message);
+    let manager = "conflict with \"kubectl\" with subresource \"scale\" using apps/v1";
+    let message = format!("Apply failed with 1 conflict: {manager}: .spec.replicas");
+    check_error(&response, 409, "Conflict", &message);
     let cause = json!({
-        "reason": "FieldManagerConflict", "message": "conflict with \"kubectl\" using apps/v1",
-        "field": ".spec.replicas",
+        "reason": "FieldManagerConflict", "message": manager, "field": ".spec.replicas",
     });
     assert_eq!(response.1["details"]["causes"], json!([cause]));
     let (code, forced) = rig.apply("fieldManager=m&force=true", &full_config(2));
