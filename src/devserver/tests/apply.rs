@@ -120,7 +120,7 @@ fn no_apply_conflicts_with_the_same_amount_or_the_first_status() {
 
 /// The requests of `kubectl apply --server-side`, and of Helm 4 after Helm 3.
 #[test]
-fn client_side_apply_migrates_to_server_side_apply() {
+fn kubectl_goes_on_from_its_last_client_side_apply() {
     let rig = Rig::new();
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut created = full_config(2);
