@@ -26,8 +26,9 @@ const VERSION: &str = "1.37";
 /// The media type that Go clients accept for `/openapi/v2`.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Versions of aggregated discovery; clients before 1.30 know only the second.
-const AGGREGATED: [&str; 2] = ["v2", "v2beta1"];
+/// The type of aggregated discovery. Clients before 1.30 know only another version of it, and use
+/// plain discovery here.
+const AGGREGATED: [&str; 3] = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];
 
 /// The response to a path without a resource, on a server with these resources; `None` for an
 /// unknown path.
@@ -39,10 +40,12 @@ pub(crate) fn response(request: &ApiRequest, all: &[Resource]) -> Option<Respons
     if let Some(rest) = path.strip_prefix("/openapi/") {
         return openapi(rest, request, all);
     }
-    if matches!(path, "/api" | "/apis")
-        && let Some(version) = aggregated_version(request.header("accept"))
-    {
-        return Some(aggregated(all, path == "/apis", version));
+    let is_aggregated = |kind: &str| {
+        let has = |parameter: &str| kind.split(';').any(|part| part.trim() == parameter);
+        AGGREGATED.into_iter().all(has)
+    };
+    if matches!(path, "/api" | "/apis") && request.header("accept").split(',').any(is_aggregated) {
+        return Some(aggregated(all, path == "/apis"));
     }
     let value = match path {
         "" => json!({"paths": paths(all)}),
@@ -132,27 +135,21 @@ fn group(all: &[Resource], name: &str) -> Value {
     json!({"name": name, "preferredVersion": versions[0], "versions": versions})
 }
 
-struct Entry {
-    name: String,
-    singular: String,
-    namespaced: bool,
-    /// Group, version and kind; group and version are empty if they are the resource's own.
-    kind: [&'static str; 3],
-    verbs: Vec<&'static str>,
-    /// What kubectl also calls the resource.
-    nicknames: Vec<(&'static str, &'static [String])>,
-    subresources: Vec<Entry>,
-}
-
-fn entries(all: &[Resource], group: &str, version: &str) -> Vec<Entry> {
+/// The entries of an `APIResourceList`: each resource before its subresources.
+fn entries(all: &[Resource], group: &str, version: &str) -> Vec<Value> {
     let all = all.iter().copied();
     let of_version = all.filter(|it| it.group() == group && it.version() == version);
     let reviews = REVIEWS.iter().filter(|review| review.0 == group);
-    let reviews = reviews.map(|(_, kind, _)| entry_of_review(kind));
-    of_version.map(entry).chain(reviews).collect()
+    let reviews = reviews.map(|(_, kind, _)| {
+        json!({
+            "name": reviews::plural_of(kind), "singularName": kind.to_lowercase(),
+            "namespaced": reviews::is_namespaced(kind), "kind": kind, "verbs": ["create"],
+        })
+    });
+    of_version.flat_map(entries_of).chain(reviews).collect()
 }
 
-fn entry(resource: Resource) -> Entry {
+fn entries_of(resource: Resource) -> Vec<Value> {
     let row = resource.row();
     let subresource = |name: &String| {
         let (kind, verbs) = match name.as_str() {
@@ -164,106 +161,68 @@ fn entry(resource: Resource) -> Entry {
             "finalize" => (["", "", resource.kind()], "update"),
             _ => (["", "", resource.kind()], "get patch update"),
         };
-        Entry {
-            name: name.clone(),
-            singular: String::new(),
-            namespaced: row.is_namespaced,
-            kind,
-            verbs: verbs.split(' ').collect(),
-            nicknames: Vec::new(),
-            subresources: Vec::new(),
-        }
-    };
-    let verbs = "create delete deletecollection get list patch update watch".split(' ');
-    let verbs =
-        verbs.filter(|verb| *verb != "deletecollection" || resource.has_delete_collection());
-    let nicknames = [
-        ("shortNames", row.short_names.as_slice()),
-        ("categories", &row.categories),
-    ];
-    let nicknames = nicknames.into_iter().filter(|(_, names)| !names.is_empty());
-    Entry {
-        name: row.plural.clone(),
-        singular: row.singular.clone(),
-        namespaced: row.is_namespaced,
-        kind: ["", "", resource.kind()],
-        verbs: verbs.collect(),
-        nicknames: nicknames.collect(),
-        subresources: row.subresources.iter().map(subresource).collect(),
-    }
-}
-
-fn entry_of_review(kind: &'static str) -> Entry {
-    Entry {
-        name: reviews::plural_of(kind),
-        singular: kind.to_lowercase(),
-        namespaced: reviews::is_namespaced(kind),
-        kind: ["", "", kind],
-        verbs: vec!["create"],
-        nicknames: Vec::new(),
-        subresources: Vec::new(),
-    }
-}
-
-impl Entry {
-    /// The entry of an `APIResourceList`, under the name of its resource.
-    fn plain(&self, name: &str) -> Value {
-        let [group, version, kind] = self.kind;
+        let [group, version, kind] = kind;
         let mut entry = json!({
-            "name": name, "singularName": self.singular, "namespaced": self.namespaced,
-            "kind": kind, "verbs": self.verbs,
+            "name": format!("{}/{name}", row.plural), "singularName": "",
+            "namespaced": row.is_namespaced, "kind": kind,
+            "verbs": verbs.split(' ').collect::<Vec<_>>(),
         });
         if !group.is_empty() {
             entry["group"] = json!(group);
             entry["version"] = json!(version);
         }
-        for (what, names) in &self.nicknames {
-            entry[*what] = json!(names);
-        }
         entry
+    };
+    let verbs = "create delete deletecollection get list patch update watch".split(' ');
+    let verbs =
+        verbs.filter(|verb| *verb != "deletecollection" || resource.has_delete_collection());
+    let mut entry = json!({
+        "name": row.plural, "singularName": row.singular, "namespaced": row.is_namespaced,
+        "kind": row.kind, "verbs": verbs.collect::<Vec<_>>(),
+    });
+    for (what, names) in [
+        ("shortNames", &row.short_names),
+        ("categories", &row.categories),
+    ] {
+        if !names.is_empty() {
+            entry[what] = json!(names);
+        }
     }
+    let subresources = row.subresources.iter().map(subresource);
+    [entry].into_iter().chain(subresources).collect()
+}
 
-    /// The entry of aggregated discovery, by the member that has its name.
-    fn aggregated(&self, named: &str) -> Value {
-        let [group, version, kind] = self.kind;
-        let scope = if self.namespaced {
-            "Namespaced"
-        } else {
-            "Cluster"
-        };
-        let mut entry = json!({
-            named: self.name, "verbs": self.verbs,
-            "responseKind": {"group": group, "version": version, "kind": kind},
-        });
-        if named == "resource" {
-            entry["scope"] = json!(scope);
-            entry["singularResource"] = json!(self.singular);
-        }
-        for (what, names) in &self.nicknames {
-            entry[*what] = json!(names);
-        }
-        let subresources = self.subresources.iter();
-        let subresources: Vec<Value> = subresources
-            .map(|it| it.aggregated("subresource"))
-            .collect();
-        if !subresources.is_empty() {
-            entry["subresources"] = json!(subresources);
-        }
-        entry
+/// The entry in the form of aggregated discovery.
+fn aggregated_entry(entry: &Value) -> Value {
+    let of = |name: &str| entry[name].as_str().unwrap_or_default();
+    let mut aggregated = json!({
+        "verbs": entry["verbs"],
+        "responseKind": {"group": of("group"), "version": of("version"), "kind": of("kind")},
+    });
+    if let Some((_, name)) = of("name").split_once('/') {
+        aggregated["subresource"] = json!(name);
+        return aggregated;
     }
+    let is_namespaced = entry["namespaced"] == true;
+    aggregated["resource"] = entry["name"].clone();
+    aggregated["singularResource"] = entry["singularName"].clone();
+    aggregated["scope"] = json!(if is_namespaced {
+        "Namespaced"
+    } else {
+        "Cluster"
+    });
+    for names in ["shortNames", "categories"] {
+        if let Some(found) = entry.get(names) {
+            aggregated[names] = found.clone();
+        }
+    }
+    aggregated
 }
 
 fn resources(all: &[Resource], group: &str, version: &str) -> Value {
-    let mut resources = Vec::new();
-    for entry in entries(all, group, version) {
-        resources.push(entry.plain(&entry.name));
-        let subresources = entry.subresources.iter();
-        let name = |it: &Entry| format!("{}/{}", entry.name, it.name);
-        resources.extend(subresources.map(|it| it.plain(&name(it))));
-    }
     json!({
         "kind": "APIResourceList", "apiVersion": "v1",
-        "groupVersion": group_version(group, version), "resources": resources,
+        "groupVersion": group_version(group, version), "resources": entries(all, group, version),
     })
 }
 
@@ -274,34 +233,19 @@ fn group_version(group: &str, version: &str) -> String {
     }
 }
 
-/// The newest version of aggregated discovery that the client accepts.
-fn aggregated_version(accept: &str) -> Option<&'static str> {
-    let mut versions = AGGREGATED.into_iter();
-    versions.find(|version| {
-        let mut types = accept.split(',');
-        types.any(|kind| {
-            let has = |parameter: &str| kind.split(';').any(|part| part.trim() == parameter);
-            has("g=apidiscovery.k8s.io")
-                && has("as=APIGroupDiscoveryList")
-                && has(&format!("v={version}"))
-        })
-    })
-}
-
 /// All groups (or, for `/api`, the core group) with their resources in one response.
-fn aggregated(all: &[Resource], is_groups: bool, version: &str) -> Response {
+fn aggregated(all: &[Resource], is_groups: bool) -> Response {
     let groups = if is_groups { groups(all) } else { vec![""] };
     let groups = groups.into_iter();
     let items: Vec<Value> = groups.map(|group| aggregated_group(all, group)).collect();
     let list = json!({
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
     });
     let mut response = Response::object(200, &list);
-    response.content_type =
-        format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    response.content_type = format!("application/json;{}", AGGREGATED.join(";"));
     response
 }
 
@@ -309,9 +253,19 @@ fn aggregated_group(all: &[Resource], group: &str) -> Value {
     let versions = versions(all, group).into_iter();
     let versions: Vec<Value> = versions
         .map(|version| {
-            let entries = entries(all, group, version);
-            let resources: Vec<Value> =
-                entries.iter().map(|it| it.aggregated("resource")).collect();
+            let mut resources: Vec<Value> = Vec::new();
+            for entry in entries(all, group, version).iter().map(aggregated_entry) {
+                match resources
+                    .last_mut()
+                    .filter(|_| entry.get("subresource").is_some())
+                {
+                    Some(resource) => match &mut resource["subresources"] {
+                        Value::Array(list) => list.push(entry),
+                        none => *none = json!([entry]),
+                    },
+                    None => resources.push(entry),
+                }
+            }
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();

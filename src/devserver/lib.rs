@@ -45,6 +45,7 @@
 mod api_server;
 mod apply;
 mod body;
+mod cron;
 mod custom;
 mod delete;
 mod discovery;

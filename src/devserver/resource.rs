@@ -94,11 +94,19 @@ configmaps v1 ConfigMap short=cm Data=#/data
 secrets v1 Secret {"type":"Opaque"} fields=type Type=/type Data=#/data
 endpoints v1 Endpoints short=ep
 persistentvolumeclaims v1 PersistentVolumeClaim short=pvc sub=status first={"phase":"Pending"}
-  Status=/status/phase
+  Status=/status/phase Volume=/spec/volumeName| Capacity=/status/capacity/storage|
+  Access_Modes=*/status/accessModes| StorageClass=/spec/storageClassName|
+  VolumeAttributesClass=/spec/volumeAttributesClassName|<unset> Age=@/metadata/creationTimestamp
+  ~VolumeMode=/spec/volumeMode|<unset>
 persistentvolumes v1 PersistentVolume short=pv cluster sub=status first={"phase":"Pending"}
-  Status=/status/phase
-limitranges v1 LimitRange short=limits
-podtemplates v1 PodTemplate
+  Capacity=/spec/capacity/storage| Access_Modes=*/spec/accessModes|
+  Reclaim_Policy=/spec/persistentVolumeReclaimPolicy| Status=/status/phase
+  Claim=&/spec/claimRef/namespace:/spec/claimRef/name| StorageClass=/spec/storageClassName|
+  VolumeAttributesClass=/spec/volumeAttributesClassName|<unset> Reason=/status/reason|
+  Age=@/metadata/creationTimestamp ~VolumeMode=/spec/volumeMode|<unset>
+limitranges v1 LimitRange short=limits Created_At=/metadata/creationTimestamp
+podtemplates v1 PodTemplate Containers=*/template/spec/containers*name
+  Images=*/template/spec/containers*image Pod_Labels=!/template/metadata/labels
 deployments apps/v1 Deployment short=deploy all sub=status,scale first={} counted
   idle=deployment-controller
   template=selected {"spec":{"replicas":1,"revisionHistoryLimit":10,"progressDeadlineSeconds":600}}
@@ -128,6 +136,7 @@ statefulsets apps/v1 StatefulSet short=sts all sub=status,scale counted
   ~Containers=*/spec/template/spec/containers*name ~Images=*/spec/template/spec/containers*image
 controllerrevisions apps/v1 ControllerRevision
 jobs batch/v1 Job all sub=status first={} counted idle=job-controller template=pod
+  fields=status.successful
   {"spec":{"backoffLimit":6,"completionMode":"NonIndexed","suspend":false}}
   {"spec":{"podReplacementPolicy":"TerminatingOrFailed"}}
   Status=%end Completions=/status/succeeded:/spec/completions Duration=%duration
@@ -142,24 +151,34 @@ cronjobs batch/v1 CronJob short=cj all sub=status first={} counted idle=cronjob-
   ~Selector=!/spec/jobTemplate/spec/selector
 horizontalpodautoscalers autoscaling/v2 HorizontalPodAutoscaler short=hpa all sub=status counted
   first={"desiredReplicas":0,"currentMetrics":null} idle=horizontal-pod-autoscaler-controller
-  {"spec":{"minReplicas":1}} Reference=%reference Targets=%targets
+  {"spec":{"minReplicas":1}}
+  Reference=&/spec/scaleTargetRef/kind:/spec/scaleTargetRef/name Targets=%targets
   Minpods=+/spec/minReplicas Maxpods=+/spec/maxReplicas Replicas=+/status/currentReplicas
 poddisruptionbudgets policy/v1 PodDisruptionBudget short=pdb counted sub=status
   first={"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}
   Min_Available=/spec/minAvailable|N/A Max_Unavailable=/spec/maxUnavailable|N/A
   Allowed_Disruptions=+/status/disruptionsAllowed
 ingresses networking.k8s.io/v1 Ingress short=ing counted sub=status first={"loadBalancer":{}}
-  Class=/spec/ingressClassName Hosts=*/spec/rules*host|*
+  Class=/spec/ingressClassName Hosts=^/spec/rules*host|*
   Address=*/status/loadBalancer/ingress*ip| Ports=%https
 networkpolicies networking.k8s.io/v1 NetworkPolicy short=netpol counted
-ingressclasses networking.k8s.io/v1 IngressClass cluster counted
+  Pod-Selector=!/spec/podSelector
+ingressclasses networking.k8s.io/v1 IngressClass cluster counted Controller=/spec/controller|
+  Parameters=&/spec/parameters/kind:/spec/parameters/name|<none>
 endpointslices discovery.k8s.io/v1 EndpointSlice counted AddressType=/addressType
-roles rbac.authorization.k8s.io/v1 Role
-rolebindings rbac.authorization.k8s.io/v1 RoleBinding
+  Ports=^/ports*port|<unset> Endpoints=^/endpoints*addresses|<unset>
+roles rbac.authorization.k8s.io/v1 Role Created_At=/metadata/creationTimestamp
+rolebindings rbac.authorization.k8s.io/v1 RoleBinding Role=&/roleRef/kind:/roleRef/name
 clusterroles rbac.authorization.k8s.io/v1 ClusterRole cluster
+  Created_At=/metadata/creationTimestamp
 clusterrolebindings rbac.authorization.k8s.io/v1 ClusterRoleBinding cluster
+  Role=&/roleRef/kind:/roleRef/name
 priorityclasses scheduling.k8s.io/v1 PriorityClass short=pc cluster Value=+/value
-storageclasses storage.k8s.io/v1 StorageClass short=sc cluster
+  Global-Default=/globalDefault|false Age=@/metadata/creationTimestamp
+  ~PreemptionPolicy=/preemptionPolicy|PreemptLowerPriority
+storageclasses storage.k8s.io/v1 StorageClass short=sc cluster Provisioner=/provisioner
+  ReclaimPolicy=/reclaimPolicy|Delete VolumeBindingMode=/volumeBindingMode|Immediate
+  AllowVolumeExpansion=/allowVolumeExpansion|false
 csidrivers storage.k8s.io/v1 CSIDriver cluster
 csinodes storage.k8s.io/v1 CSINode cluster
 csistoragecapacities storage.k8s.io/v1 CSIStorageCapacity
@@ -311,8 +330,11 @@ pub(crate) enum Cell {
     Text(String, String),
     /// `?` in the table; `False` if it is missing.
     Bool(String),
-    /// This member of all entries of a list, `*` in the table, and what stands for none.
-    Joined(String, String, String),
+    /// This member of all entries of a list, or the entries themselves, and what stands for none;
+    /// with `*` in the table, and with `^` at most three.
+    Joined(String, String, String, bool),
+    /// Two texts, such as `Role/r`, with `&` and `:` in the table, and what stands for none.
+    Pair(String, String, String),
     /// A selector, or its map of labels, `!` in the table.
     Selector(String),
     /// Of this kind only, `%` in the table; see `table`.
@@ -372,15 +394,24 @@ impl Cell {
         let own = str::to_owned;
         let (text, missing) = text.split_once('|').unwrap_or((text, "<none>"));
         let (mark, pointer) = text.split_at_checked(1).unwrap_or_default();
-        match (mark, text.split_once(':'), pointer.split_once('*')) {
+        match (mark, text.split_once(':')) {
             ("+", ..) => Self::Count(own(pointer)),
             ("#", ..) => Self::Size(own(pointer)),
             ("@", ..) => Self::Since(own(pointer)),
             ("%", ..) => Self::Own(own(pointer)),
             ("!", ..) => Self::Selector(own(pointer)),
             ("?", ..) => Self::Bool(own(pointer)),
-            ("*", _, Some((list, name))) => Self::Joined(own(list), own(name), own(missing)),
-            (_, Some((part, whole)), _) => Self::Ratio(own(part), own(whole)),
+            ("*" | "^", ..) => {
+                let (list, name) = pointer.split_once('*').unwrap_or((pointer, ""));
+                let name = if name.is_empty() {
+                    String::new()
+                } else {
+                    format!("/{name}")
+                };
+                Self::Joined(own(list), name, own(missing), mark == "^")
+            }
+            ("&", Some((first, second))) => Self::Pair(own(&first[1..]), own(second), own(missing)),
+            (_, Some((part, whole))) => Self::Ratio(own(part), own(whole)),
             _ => Self::Text(own(text), own(missing)),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use crate::api::object_key::SUBDOMAIN_BYTES_MAX;
+use crate::cron;
 use crate::json::{entries, text};
 use crate::metadata::{LABEL_RULE, is_label};
 use crate::quantity::Quantity;
@@ -17,15 +18,18 @@ use crate::schema::{Kind, Many, find, type_named};
 use crate::status_error::FieldError;
 
 /// A type, its field, and what the field must be (kubernetes `pkg/apis`, `validation`): `is` one of
-/// these texts, from one number `to` another, `above` a number, `required` with an explanation, a
+/// these texts, a `cron` schedule, a number or percentage of an `amount` (at most this), from one
+/// number `to` another, `above` a number, `required` with an explanation, a
 /// DNS `label`, a `trimmed` text, a budget whose limits are `apart`, a list of `unique` members of
 /// that name (and those of another list), amounts `within` those of another field, a number not
-/// less than that of the field `from` which it counts, a map with good `keys`, not zero with the
+/// less than that of the field `from` which it counts, a map with good `keys`, or with keys
+/// `distinct` from those of another field, not zero with the
 /// `other` field, a list whose lists of this name have `known` volumes, or a spec with one of the
 /// fields `any`. Other rules than `required` and `any` do not apply to a field that is missing or
 /// empty.
 const TABLE: &str = "
 ConfigMap.binaryData keys
+ConfigMap.data distinct binaryData
 ConfigMap.data keys
 Container.name required
 Container.name label
@@ -37,12 +41,14 @@ Container.ports unique name
 ContainerPort.containerPort to 1 65535
 ContainerPort.protocol is SCTP TCP UDP
 CronJobSpec.concurrencyPolicy is Allow Forbid Replace
+CronJobSpec.schedule cron
 CronJobSpec.schedule required
 DaemonSetUpdateStrategy.type is RollingUpdate OnDelete
 DeploymentStrategy.type is Recreate RollingUpdate
 EnvVar.name required
 HTTPGetAction.scheme is HTTP HTTPS
 autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas from minReplicas
+autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas required
 HTTPIngressPath.pathType required pathType must be specified
 HTTPIngressPath.pathType is Exact ImplementationSpecific Prefix
 Ingress.spec any defaultBackend rules
@@ -53,6 +59,8 @@ LeaseSpec.leaseDurationSeconds above 0
 PersistentVolumeClaimSpec.accessModes required at least 1 access mode is required
 PersistentVolumeSpec.persistentVolumeReclaimPolicy is Delete Recycle Retain
 PodDisruptionBudget.spec apart
+PodDisruptionBudgetSpec.maxUnavailable amount 100%
+PodDisruptionBudgetSpec.minAvailable amount 100%
 PodSpec.activeDeadlineSeconds to 1 2147483647
 PodSpec.containers required
 PodSpec.containers unique name
@@ -66,7 +74,12 @@ PolicyRule.verbs required
 ResourceRequirements.requests within limits
 RoleRef.kind is Role ClusterRole
 RoleRef.name required
+RollingUpdateDaemonSet.maxSurge amount 100%
+RollingUpdateDaemonSet.maxUnavailable amount 100%
+RollingUpdateDeployment.maxSurge amount
+RollingUpdateDeployment.maxUnavailable amount 100%
 RollingUpdateDeployment.maxUnavailable other maxSurge
+RollingUpdateStatefulSetStrategy.maxUnavailable amount 100%
 Secret.data keys
 SeccompProfile.type is Localhost RuntimeDefault Unconfined
 ServicePort.port to 1 65535
@@ -161,13 +174,21 @@ impl Walk<'_> {
             Value::Null => true,
             Value::String(text) => text.is_empty(),
             Value::Array(list) => list.is_empty(),
-            _ => false,
+            _ => *value == 0,
         };
         match (word, value) {
             ("required", _) if is_empty => errors.push(FieldError::required(field, rest)),
             ("is", Value::String(own)) if !is_empty && words().all(|word| word != own) => {
                 let supported: Vec<&str> = words().collect();
                 errors.push(FieldError::not_supported(field, own, &supported));
+            }
+            ("cron", Value::String(text)) if !is_empty => {
+                let fault = cron::check(text).err();
+                errors.extend(fault.map(|why| FieldError::invalid(field, value, &why)));
+            }
+            ("amount", value) => {
+                let fault = amount_fault(value, !rest.is_empty());
+                errors.extend(fault.map(|why| FieldError::invalid(field, value, why)));
             }
             ("label", Value::String(text)) if !is_empty && !is_label(text) => {
                 errors.push(FieldError::invalid(field, text, LABEL_RULE));
@@ -249,6 +270,16 @@ impl Walk<'_> {
                     names.push(name);
                 }
             }
+            "distinct" => {
+                for (key, _) in value.as_object().into_iter().flatten() {
+                    if other.get(key).is_some() {
+                        let (field, why) =
+                            (format!("{field}[{key}]"), "duplicate of key present in");
+                        let error = FieldError::invalid(&field, key, &format!("{why} {rest}"));
+                        self.errors.push(error);
+                    }
+                }
+            }
             "known" => {
                 let claims = self.claims.iter().map(|it| text(it, "/metadata/name"));
                 let volumes = list("volumes").map(|it| text(it, "/name"));
@@ -294,6 +325,26 @@ fn is_none(value: &Value) -> bool {
     value.is_null() || *value == "" || *value == Value::Array(Vec::new())
 }
 
+/// What is wrong with a number or a percentage.
+fn amount_fault(value: &Value, is_limited: bool) -> Option<&'static str> {
+    let percent = |text: &str| text.strip_suffix('%')?.parse::<u32>().ok();
+    match value {
+        Value::Number(number) if number.as_i64() < Some(0) => {
+            Some("must be greater than or equal to 0")
+        }
+        Value::String(text) => match percent(text) {
+            None => Some(
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. \
+                 '1%',  or '93%', regex used for validation is '[0-9]+%')",
+            ),
+            Some(percent) => {
+                (is_limited && percent > 100).then_some("must not be greater than 100%")
+            }
+        },
+        _ => None,
+    }
+}
+
 /// A number or a percentage.
 fn is_zero(value: &Value) -> bool {
     *value == 0 || *value == "0%"
@@ -331,8 +382,8 @@ mod tests {
         for (kind, rules) in RULES.iter() {
             for [field, word, _] in rules {
                 assert!(find(kind, field).is_some(), "{kind}.{field}");
-                let words = "above any apart from is keys known label other required to trimmed \
-                             unique within";
+                let words = "above amount any apart cron distinct from is keys known label other \
+                             required to trimmed unique within";
                 assert!(words.split(' ').any(|known| known == *word), "{word}");
             }
         }
@@ -439,6 +490,26 @@ mod tests {
         assert_eq!(
             of("cronjobs", &json!({"spec": {}})),
             "spec.schedule: Required value"
+        );
+        let schedule = json!({"schedule": "* 24 * * *"});
+        let expected = "spec.schedule: Invalid value: \"* 24 * * *\": end of range (24) above \
+                        maximum (23): 24";
+        assert_eq!(of("cronjobs", &json!({"spec": schedule})), expected);
+        let expected = "data[a]: Invalid value: \"a\": duplicate of key present in binaryData";
+        let both = json!({"data": {"a": "x", "b": "y"}, "binaryData": {"a": "eA=="}});
+        assert_eq!(of("configmaps", &both), expected);
+        let rolling = json!({"maxSurge": -1, "maxUnavailable": "200%"});
+        let strategy = json!({"spec": {"strategy": {"rollingUpdate": rolling}}});
+        let expected = "spec.strategy.rollingUpdate.maxSurge: Invalid value: -1: must be greater \
+                        than or equal to 0; spec.strategy.rollingUpdate.maxUnavailable: Invalid \
+                        value: \"200%\": must not be greater than 100%";
+        assert_eq!(of("deployments", &strategy), expected);
+        let spec = json!({"minReplicas": 1, "maxReplicas": 0});
+        let expected = "spec.maxReplicas: Invalid value: 0: must be greater than or equal to \
+                        `minReplicas`; spec.maxReplicas: Required value";
+        assert_eq!(
+            of("horizontalpodautoscalers", &json!({"spec": spec})),
+            expected
         );
         let spec = json!({"minReplicas": 5, "maxReplicas": 2});
         let expected = "spec.maxReplicas: Invalid value: 2: must be greater than or equal to \

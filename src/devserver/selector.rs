@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use crate::api::Selector;
 use crate::api::label_selector::LabelSelector;
+use crate::api::{Labels, Selector};
 use crate::json::{entries, text};
 use crate::metadata;
 use crate::resource::Resource;
@@ -17,18 +17,17 @@ use crate::store::Stored;
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) namespace: Option<String>,
-    /// `None` selects all objects.
-    labels: Option<Selector>,
-    bounds: Vec<Bound>,
+    labels: Vec<LabelTerm>,
     fields: Vec<FieldTerm>,
 }
 
-/// `key>number`, or `key<number`. A selector of an object's spec has no such term.
+/// A term of a label selector. Its operator is `in`, `notin`, `!`, `>`, `<`, or empty for a label
+/// that exists.
 #[derive(Clone, Debug)]
-struct Bound {
+struct LabelTerm {
     key: String,
-    order: Ordering,
-    number: i64,
+    operator: &'static str,
+    values: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ impl Scope {
         field_selector: &str,
         check: impl FnOnce() -> Result<(), StatusError>,
     ) -> Result<Self, StatusError> {
-        let (labels, bounds) = parse_labels(label_selector)?;
+        let labels = parse_labels(label_selector)?;
         let mut fields = parse_fields(field_selector)?;
         check()?;
         for term in &mut fields {
@@ -62,26 +61,19 @@ impl Scope {
         Ok(Self {
             namespace: namespace.map(str::to_owned),
             labels,
-            bounds,
             fields,
         })
     }
 
     pub(crate) fn has_selectors(&self) -> bool {
-        self.labels.is_some() || !self.bounds.is_empty() || !self.fields.is_empty()
+        !self.labels.is_empty() || !self.fields.is_empty()
     }
 
     pub(crate) fn matches(&self, object: &Stored) -> bool {
-        let labels = &object.labels;
-        let is_within = |bound: &Bound| {
-            let number = labels.get(&bound.key).and_then(|it| it.parse::<i64>().ok());
-            number.is_some_and(|it| it.cmp(&bound.number) == bound.order)
-        };
-        self.namespace
-            .as_ref()
-            .is_none_or(|it| it == object.namespace())
-            && self.labels.as_ref().is_none_or(|it| it.matches(labels))
-            && self.bounds.iter().all(is_within)
+        let mut scoped = self.namespace.iter();
+        let mut labels = self.labels.iter();
+        scoped.all(|namespace| namespace == object.namespace())
+            && labels.all(|term| term.matches(&object.labels))
             && self.fields_match(object)
     }
 
@@ -110,23 +102,29 @@ fn kept_path(resource: Resource, path: &str) -> String {
 }
 
 fn field_of<'a>(value: &'a Value, path: &str) -> Cow<'a, str> {
-    // Upstream accepts both names of this field for old clients.
-    let path = if path == "source" {
-        "source.component"
-    } else {
-        path
+    let path = match path {
+        // Upstream accepts both names of this field for old clients.
+        "source" => "source.component",
+        "status.successful" => "status.succeeded",
+        path => path,
     };
     let mut fields = path.split('.');
     match fields.try_fold(value, |value, field| value.get(field)) {
         Some(Value::String(text)) => text.into(),
-        None | Some(Value::Null) if BOOLS.contains(&path) => "false".into(),
-        None | Some(Value::Null) => "".into(),
+        None | Some(Value::Null) => {
+            let zero = ZEROS.iter().find(|(known, _)| *known == path);
+            zero.map_or("", |(_, zero)| *zero).into()
+        }
         Some(other) => other.to_string().into(),
     }
 }
 
-/// Fields that Go does not write when they are false.
-const BOOLS: [&str; 2] = ["spec.hostNetwork", "spec.unschedulable"];
+/// Fields that Go does not write when they are false or 0.
+const ZEROS: [(&str, &str); 3] = [
+    ("spec.hostNetwork", "false"),
+    ("spec.unschedulable", "false"),
+    ("status.succeeded", "0"),
+];
 
 fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, StatusError> {
     let terms = text.split(',').filter(|term| !term.is_empty());
@@ -150,7 +148,9 @@ fn invalid_selector(text: &str) -> StatusError {
 
 /// The error text differs between kinds with and without selectable fields of their own.
 fn unselectable(resource: Resource, path: &str) -> StatusError {
-    StatusError::bad_request(if resource.row().fields.is_empty() {
+    StatusError::bad_request(if resource.kind() == "Job" {
+        format!("field label \"{path}\" not supported for Job")
+    } else if resource.row().fields.is_empty() {
         let common = "\"metadata.name\", \"metadata.namespace\"";
         format!("\"{path}\" is not a known field selector: only {common}")
     } else {
@@ -173,69 +173,52 @@ fn split_term(term: &str) -> Option<(&str, &str, bool)> {
     Some((name.trim(), value.trim(), true))
 }
 
-fn parse_labels(text: &str) -> Result<(Option<Selector>, Vec<Bound>), StatusError> {
+fn parse_labels(text: &str) -> Result<Vec<LabelTerm>, StatusError> {
     let unparsable = || StatusError::bad_request(format!("unable to parse requirement: {text}"));
     if text.trim().is_empty() {
-        return Ok((None, Vec::new()));
+        return Ok(Vec::new());
     }
     let terms = split_outside_parentheses(text);
     if terms.iter().any(|term| term.is_empty()) {
         let why = "found ',', expected: !, identifier, or 'end of string'";
         return Err(StatusError::bad_request(why));
     }
-    let requirements = terms
-        .into_iter()
-        .map(|term| requirement(term).ok_or_else(unparsable))
-        .collect::<Result<Vec<_>, _>>()?;
-    requirements.iter().try_for_each(check_syntax)?;
-    let mut selector = LabelSelector::default();
-    let mut bounds = Vec::new();
-    for Requirement {
-        key,
-        operator,
-        values,
-    } in requirements
-    {
-        let order = match operator {
-            ">" => Ordering::Greater,
-            "<" => Ordering::Less,
-            _ => {
-                let values = values.into_iter().collect();
-                selector.match_expressions.push(key, operator, &values);
-                continue;
-            }
-        };
-        bounds.push(Bound {
-            key: key.to_owned(),
-            order,
-            number: values[0].parse().unwrap_or_default(),
-        });
-    }
-    let selector = Selector::new(selector);
-    let selector = selector.map_err(|error| StatusError::bad_request(error.to_string()))?;
-    Ok((Some(selector).filter(|it| !it.is_empty()), bounds))
+    let terms = terms.into_iter();
+    let terms = terms.map(|term| label_term(term).ok_or_else(unparsable));
+    let terms = terms.collect::<Result<Vec<_>, _>>()?;
+    terms.iter().try_for_each(check_syntax)?;
+    Ok(terms)
 }
 
-struct Requirement<'a> {
-    key: &'a str,
-    operator: &'static str,
-    values: Vec<&'a str>,
-}
-
-impl<'a> Requirement<'a> {
-    fn of(key: &'a str, operator: &'static str, values: Vec<&'a str>) -> Option<Self> {
+impl LabelTerm {
+    fn new(key: &str, operator: &'static str, values: &[&str]) -> Option<Self> {
         let key_is_one_word = !key.is_empty() && !key.contains(char::is_whitespace);
-        key_is_one_word.then_some(Self {
-            key,
+        key_is_one_word.then(|| Self {
+            key: key.to_owned(),
             operator,
-            values,
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
         })
+    }
+
+    fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        let is_listed = || value.is_some_and(|value| self.values.iter().any(|it| it == value));
+        let number = |text: &str| text.parse::<i64>().ok();
+        let order = || Some(number(value?)?.cmp(&number(&self.values[0])?));
+        match self.operator {
+            "in" => is_listed(),
+            "notin" => !is_listed(),
+            "!" => value.is_none(),
+            ">" => order() == Some(Ordering::Greater),
+            "<" => order() == Some(Ordering::Less),
+            _ => value.is_some(),
+        }
     }
 }
 
 /// Rejects keys and values that are not valid labels.
-fn check_syntax(requirement: &Requirement<'_>) -> Result<(), StatusError> {
-    let key = requirement.key;
+fn check_syntax(term: &LabelTerm) -> Result<(), StatusError> {
+    let key = term.key.as_str();
     let invalid = |field: &str, value: &str, why: &str| {
         let value = Value::from(value);
         let message =
@@ -245,8 +228,8 @@ fn check_syntax(requirement: &Requirement<'_>) -> Result<(), StatusError> {
     if let Some(why) = metadata::key_faults(key).first() {
         return invalid("<nil>", key, why);
     }
-    for (index, value) in requirement.values.iter().enumerate() {
-        if matches!(requirement.operator, ">" | "<") && value.parse::<i64>().is_err() {
+    for (index, value) in term.values.iter().enumerate() {
+        if matches!(term.operator, ">" | "<") && value.parse::<i64>().is_err() {
             let why = "for 'Gt', 'Lt' operators, the value must be an integer";
             return invalid(&format!("values[{index}]"), value, why);
         }
@@ -271,33 +254,26 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
     terms.map(str::trim).collect()
 }
 
-fn requirement(term: &str) -> Option<Requirement<'_>> {
+fn label_term(term: &str) -> Option<LabelTerm> {
     if let Some(list) = term.strip_suffix(')') {
         let (head, list) = list.split_once('(')?;
         let (key, word) = head.trim().rsplit_once(char::is_whitespace)?;
-        let operator = match word {
-            "in" => "In",
-            "notin" => "NotIn",
-            _ => return None,
-        };
-        return Requirement::of(
-            key.trim(),
-            operator,
-            list.split(',').map(str::trim).collect(),
-        );
+        let mut known = ["in", "notin"].into_iter();
+        let operator = known.find(|known| *known == word)?;
+        let values: Vec<&str> = list.split(',').map(str::trim).collect();
+        return LabelTerm::new(key.trim(), operator, &values);
     }
     if let Some((key, value, equal)) = split_term(term) {
-        let operator = if equal { "In" } else { "NotIn" };
-        return Requirement::of(key, operator, vec![value]);
+        return LabelTerm::new(key, if equal { "in" } else { "notin" }, &[value]);
     }
     for operator in [">", "<"] {
         if let Some((key, value)) = term.split_once(operator) {
-            return Requirement::of(key.trim(), operator, vec![value.trim()]);
+            return LabelTerm::new(key.trim(), operator, &[value.trim()]);
         }
     }
     match term.strip_prefix('!') {
-        Some(key) => Requirement::of(key.trim(), "DoesNotExist", Vec::new()),
-        None => Requirement::of(term, "Exists", Vec::new()),
+        Some(key) => LabelTerm::new(key.trim(), "!", &[]),
+        None => LabelTerm::new(term, "", &[]),
     }
 }
 
@@ -427,6 +403,17 @@ mod tests {
         };
         let node = json!({"metadata": {"name": "x"}, "spec": {"unschedulable": true}});
         assert!(matches(Resource::Nodes, "spec.unschedulable=true", node));
+        let jobs = Resource::of("batch", "jobs");
+        let job = |n: i64| json!({"metadata": {"name": "x"}, "status": {"succeeded": n}});
+        assert!(matches(jobs, "status.successful=1", job(1)));
+        assert!(matches(
+            jobs,
+            "status.successful=0",
+            json!({"metadata": {"name": "x"}})
+        ));
+        let error = Scope::new(jobs, None, "", "spec.x=1", || Ok(())).expect_err("a bad field");
+        let text = format!("{error:?}");
+        assert!(text.contains("not supported for Job"), "{text}");
         let counts = json!({"metadata": {"name": "x"}, "status": {"replicas": 2}});
         let controllers = Resource::ReplicationControllers;
         assert!(matches(controllers, "status.replicas=2", counts));

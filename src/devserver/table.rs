@@ -212,13 +212,16 @@ fn definitions(resource: Resource) -> Vec<Value> {
 }
 
 fn cells(resource: Resource, object: &Value) -> Value {
-    let name = text(object, "/metadata/name");
+    let mut name = text(object, "/metadata/name").to_owned();
+    if members(object, "/metadata/annotations").any(|it| it.0 == DEFAULT_CLASS && it.1 == "true") {
+        name.push_str(" (default)");
+    }
     let age = since(text(object, "/metadata/creationTimestamp"));
     match resource {
-        Resource::Pods => pod_cells(object, name, &age),
-        Resource::Events => event_cells(object, name),
-        Resource::Quotas => quota_cells(object, name, &age),
-        Resource::Nodes => node_cells(object, name, &age),
+        Resource::Pods => pod_cells(object, &name, &age),
+        Resource::Events => event_cells(object, &name),
+        Resource::Quotas => quota_cells(object, &name, &age),
+        Resource::Nodes => node_cells(object, &name, &age),
         _ => {
             let own = resource.row().columns.iter();
             let own = own.map(|column| cell_of(&column.cell, object));
@@ -227,24 +230,39 @@ fn cells(resource: Resource, object: &Value) -> Value {
     }
 }
 
+/// Marks the StorageClass of claims that name none.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
 fn cell_of(cell: &Cell, object: &Value) -> Value {
     let count = |pointer: &str| number(object, pointer).unwrap_or(0);
     match cell {
         Cell::Text(pointer, missing) => match object.pointer(pointer) {
             None | Some(Value::Null) => json!(missing),
-            Some(Value::String(text)) => json!(text),
-            Some(other) => json!(other.to_string()),
+            Some(value) => json!(plain(value)),
         },
         Cell::Bool(pointer) => match object.pointer(pointer) {
             Some(Value::Bool(true)) => json!("True"),
             _ => json!("False"),
         },
-        Cell::Joined(list, member, missing) => {
-            let texts = entries(object, list).iter().map(|it| &it[member.as_str()]);
-            let texts: Vec<&str> = texts.filter_map(Value::as_str).collect();
-            let none = texts.is_empty().then_some(missing);
-            json!(none.map_or_else(|| texts.join(","), String::clone))
+        Cell::Joined(list, member, missing, is_short) => {
+            let values = entries(object, list)
+                .iter()
+                .filter_map(|it| it.pointer(member));
+            let texts = values.map(plain);
+            let mut texts: Vec<String> = texts.collect();
+            let n_more = texts.len().saturating_sub(3);
+            if texts.is_empty() {
+                return json!(missing);
+            } else if *is_short && n_more > 0 {
+                texts.truncate(3);
+                return json!(format!("{} + {n_more} more...", texts.join(",")));
+            }
+            json!(texts.join(","))
         }
+        Cell::Pair(first, second, missing) => match [first, second].map(|it| text(object, it)) {
+            ["", ""] => json!(missing),
+            texts => json!(texts.join("/")),
+        },
         Cell::Selector(pointer) => {
             let selector = object.pointer(pointer).unwrap_or(&Value::Null);
             json!(or_none(&text_of(selector)))
@@ -261,6 +279,21 @@ fn cell_of(cell: &Cell, object: &Value) -> Value {
             time => json!(since(time)),
         },
         Cell::Own(name) => json!(own_cell(name, object)),
+    }
+}
+
+/// A value as kubectl shows it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => match text.as_str() {
+            "ReadWriteOnce" => "RWO".to_owned(),
+            "ReadOnlyMany" => "ROX".to_owned(),
+            "ReadWriteMany" => "RWX".to_owned(),
+            "ReadWriteOncePod" => "RWOP".to_owned(),
+            text => text.to_owned(),
+        },
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
     }
 }
 
@@ -301,10 +334,6 @@ fn own_cell(name: &str, object: &Value) -> String {
             human(age(begin) - end.map_or(0, age))
         }
         // Of a HorizontalPodAutoscaler.
-        "reference" => {
-            let target = |name: &str| of(&format!("/spec/scaleTargetRef/{name}"));
-            format!("{}/{}", target("kind"), target("name"))
-        }
         _ => {
             let targets = entries(object, "/spec/metrics").iter().map(target_of);
             or_none(&targets.collect::<Vec<_>>().join(", ")).to_owned()
@@ -617,6 +646,36 @@ mod tests {
         assert_eq!(
             of("batch", "cronjobs", cron),
             format!("{expected} {wide}<none>")
+        );
+        let modes = json!(["ReadWriteOnce", "ReadOnlyMany"]);
+        let spec = json!({"accessModes": modes, "storageClassName": "fast"});
+        let volume = json!({"spec": spec, "status": {"phase": "Bound"}});
+        let of_claim = of("", "persistentvolumeclaims", json!({"status": spec}));
+        let unset = "VolumeAttributesClass=<unset>";
+        let expected = format!(
+            "Status=<none> Volume= Capacity= Access Modes=RWO,ROX StorageClass= {unset} \
+             ~VolumeMode=<unset>"
+        );
+        assert_eq!(of_claim, expected);
+        let expected = format!(
+            "Capacity= Access Modes=RWO,ROX Reclaim Policy= Status=Bound Claim= StorageClass=fast \
+             {unset} Reason= ~VolumeMode=<unset>"
+        );
+        assert_eq!(of("", "persistentvolumes", volume), expected);
+        let endpoints = ["1", "2", "3", "4"].map(|ip| json!({"addresses": [ip]}));
+        let slice = json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 80}]});
+        let expected = "AddressType=IPv4 Ports=80 Endpoints=1,2,3 + 1 more...";
+        assert_eq!(of("discovery.k8s.io", "endpointslices", slice), expected);
+        let role = json!({"roleRef": {"kind": "Role", "name": "r"}});
+        let rbac = "rbac.authorization.k8s.io";
+        assert_eq!(of(rbac, "rolebindings", role), "Role=Role/r");
+        let class =
+            json!({"metadata": {"name": "x", "annotations": {super::DEFAULT_CLASS: "true"}}});
+        let mut all = Resource::built_in();
+        let classes = all.find(|it| it.plural() == "storageclasses");
+        assert_eq!(
+            cells(classes.expect("a resource"), &class)[0],
+            "x (default)"
         );
         let balancer = json!({"spec": {
             "type": "LoadBalancer", "selector": {"b": "c", "a": "b"},

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::compact_timestamp::parse_duration;
@@ -41,7 +42,8 @@ pub const ANNOTATIONS: [&str; 7] = [
 ];
 
 /// The simulated lifecycle of a pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Fate {
     /// The pod runs and becomes ready.
     #[default]
@@ -74,18 +76,6 @@ pub const FATES: [&str; 8] = [
     "crash-loop",
     "unready",
     "running",
-];
-
-/// The fates that [`FATES`] names, in the same order.
-const NAMED: [Fate; 8] = [
-    Fate::Unscheduled,
-    Fate::Pending,
-    Fate::Rejected,
-    Fate::Failed,
-    Fate::Unknown,
-    Fate::CrashLoop,
-    Fate::Unready,
-    Fate::Running,
 ];
 
 /// The settings in one pod's annotations.
@@ -154,9 +144,9 @@ fn count(text: &str) -> Option<i64> {
 }
 
 fn fate(text: &str) -> Option<Fate> {
-    let at = FATES.iter().position(|fate| *fate == text);
-    at.map(|at| NAMED[at])
-        .or(text.is_empty().then_some(Fate::Healthy))
+    let is_named = text.is_empty() || FATES.contains(&text);
+    let fate = serde_json::from_value(text.into());
+    is_named.then(|| fate.unwrap_or_default())
 }
 
 fn duration(text: &str) -> Option<Duration> {
