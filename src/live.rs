@@ -11,14 +11,12 @@
 pub mod real_live_reader;
 pub mod workloads;
 
-use std::borrow::Cow;
 use std::fmt::Debug;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::api::compact_timestamp::optional;
 use crate::api::{ObjectKey, Pod, ReplicaSet, ResourceVersion, Selector};
 use crate::writes::WriteError;
 
@@ -70,46 +68,23 @@ pub struct Manager {
 
 /// The managers of the owner references of the object in `json`.
 pub fn of_owner_references(json: &[u8]) -> Result<Vec<Manager>, serde_json::Error> {
-    let is_match = |entry: &EntryJson<'_>| {
-        let fields = entry.fields.map_or("", RawValue::get);
-        entry.subresource.is_none() && fields.contains("\"f:ownerReferences\"")
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: ObjectMeta,
+    }
+    let is_match = |entry: &ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        let owners = fields.map(|fields| &fields["f:metadata"]["f:ownerReferences"]);
+        entry.subresource.is_none() && owners.is_some_and(|owners| !owners.is_null())
     };
-    let object: ObjectJson<'_> = serde_json::from_slice(json)?;
-    let entries = object
-        .metadata
-        .managed_fields
-        .unwrap_or_default()
-        .into_iter();
-    let manager = |entry: EntryJson<'_>| Manager {
-        name: entry.manager.unwrap_or_default().into_owned(),
-        time: entry.time,
+    let object: Object = serde_json::from_slice(json)?;
+    let entries = object.metadata.managed_fields.unwrap_or_default();
+    let manager = |entry: ManagedFieldsEntry| Manager {
+        name: entry.manager.unwrap_or_default(),
+        time: entry.time.map(|time| time.0),
     };
-    Ok(entries.filter(is_match).map(manager).collect())
-}
-
-#[derive(Deserialize)]
-struct ObjectJson<'a> {
-    #[serde(borrow)]
-    metadata: MetadataJson<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson<'a> {
-    #[serde(borrow)]
-    managed_fields: Option<Vec<EntryJson<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct EntryJson<'a> {
-    #[serde(borrow)]
-    manager: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    subresource: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "optional")]
-    time: Option<Timestamp>,
-    #[serde(borrow, rename = "fieldsV1")]
-    fields: Option<&'a RawValue>,
+    let entries = entries.into_iter().filter(is_match);
+    Ok(entries.map(manager).collect())
 }
 
 #[cfg(test)]

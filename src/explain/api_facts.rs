@@ -1,11 +1,11 @@
 //! Reads the facts from the API server alone, for use without a daemon. Read-only. The command
 //! `explain` calls it on its main thread; each call blocks for a few requests.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, PodStatus};
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -96,7 +96,7 @@ impl ApiFacts {
                 read_pods(Some(namespace))?;
             }
         }
-        let facts = ReplicaSetFacts::of(kind, &cache, rs, rules, None);
+        let facts = ReplicaSetFacts::of(kind, &cache, rs, rules, None).complete(&cache);
         let uid = &facts.replica_set.uid;
         sources.events = Some(events(client, namespace, uid));
         sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
@@ -186,7 +186,7 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
 }
 
 fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
-    let event: Event = serde_json::from_str(json.get())?;
+    let event: core::Event = serde_json::from_str(json.get())?;
     let last_seen = event.last_timestamp.map(|time| time.0);
     Ok(EventLine {
         last_seen: last_seen.or(event.event_time.map(|time| time.0)),
@@ -201,7 +201,7 @@ fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
 fn namespace_is_terminating(client: &Client, namespace: &str) -> Option<bool> {
     let request = Request::get(format!("/api/v1/namespaces/{namespace}"));
     let response = client.send(&request).ok()?;
-    let namespace: NamespaceJson<'_> = serde_json::from_slice(&response.body).ok()?;
+    let namespace: core::Namespace = serde_json::from_slice(&response.body).ok()?;
     Some(namespace.metadata.deletion_timestamp.is_some())
 }
 
@@ -210,10 +210,9 @@ fn terminating_namespaces(client: &Client) -> Option<HashSet<String>> {
     let mut terminating = HashSet::default();
     let path = "/api/v1/namespaces";
     let listed = for_each(client, path, |json| {
-        let namespace: NamespaceJson<'_> = serde_json::from_str(json.get())?;
-        let metadata = namespace.metadata;
+        let core::Namespace { metadata, .. } = serde_json::from_str(json.get())?;
         if metadata.deletion_timestamp.is_some() {
-            terminating.extend(metadata.name.map(Cow::into_owned));
+            terminating.extend(metadata.name);
         }
         Ok(())
     });
@@ -265,42 +264,20 @@ pub fn rollout(
     Some(deployment::explain(view, claims))
 }
 
-#[derive(Deserialize)]
-struct NamespaceJson<'a> {
-    #[serde(borrow)]
-    metadata: MetadataJson<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson<'a> {
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    deletion_timestamp: Option<Cow<'a, str>>,
-    finalizers: Option<Vec<String>>,
-}
-
 /// Adds what the slim pod lacks: what keeps it, and why it is not running.
 fn add_details(sources: &mut Sources, pod: &Pod, json: &RawValue) {
-    #[derive(Deserialize)]
-    struct PodJson<'a> {
-        #[serde(borrow)]
-        metadata: MetadataJson<'a>,
-        status: Option<PodStatus>,
-    }
     if pod.is_ready && !pod.is_terminating() {
         return;
     }
     // What cannot be read is missing in the report.
-    let Ok(PodJson { metadata, status }) = serde_json::from_str(json.get()) else {
+    let Ok(whole) = serde_json::from_str::<core::Pod>(json.get()) else {
         return;
     };
     if pod.is_terminating() {
-        let finalizers = metadata.finalizers.unwrap_or_default();
+        let finalizers = whole.metadata.finalizers.unwrap_or_default();
         sources.finalizers.insert(pod.uid.clone(), finalizers);
     }
-    let reason = status.filter(|_| !pod.is_ready).and_then(reason_of);
+    let reason = whole.status.filter(|_| !pod.is_ready).and_then(reason_of);
     sources
         .reasons
         .extend(reason.map(|reason| (pod.uid.clone(), reason)));
@@ -308,7 +285,7 @@ fn add_details(sources: &mut Sources, pod: &Pod, json: &RawValue) {
 
 /// Why a pod is not running or has failed: its status reason, the waiting reason of its first
 /// waiting container, or the reason why it is not scheduled.
-fn reason_of(status: PodStatus) -> Option<String> {
+fn reason_of(status: core::PodStatus) -> Option<String> {
     let lists = [status.init_container_statuses, status.container_statuses];
     let mut containers = lists.into_iter().flatten().flatten();
     let waiting = containers.find_map(|container| container.state?.waiting?.reason);
@@ -347,14 +324,9 @@ fn read_page(
 ) -> Result<String, ApiError> {
     #[derive(Deserialize)]
     struct ListJson<'a> {
-        metadata: ListMetadataJson,
+        metadata: ListMeta,
         #[serde(borrow)]
         items: Option<Vec<&'a RawValue>>,
-    }
-    #[derive(Default, Deserialize)]
-    struct ListMetadataJson {
-        #[serde(rename = "continue")]
-        token: Option<String>,
     }
     let mut read = || {
         let response = client.send(request)?;
@@ -362,7 +334,7 @@ fn read_page(
         for item in list.items.unwrap_or_default() {
             take(item)?;
         }
-        Ok(list.metadata.token.unwrap_or_default())
+        Ok(list.metadata.continue_.unwrap_or_default())
     };
     read().map_err(|source| ApiError::Request {
         what: request.to_string(),
@@ -418,7 +390,7 @@ pub fn read_table(
                 sources.namespace_is_terminating = Some(is_terminating);
             }
             let rules = Rules::by_default(kind, &rs);
-            let facts = ReplicaSetFacts::in_table(kind, &cache, rs, rules, None);
+            let facts = ReplicaSetFacts::of(kind, &cache, rs, rules, None);
             table.add(&facts, &sources, now);
         }
         whole.merge(table);

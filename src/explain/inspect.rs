@@ -55,38 +55,9 @@ impl Rules {
 }
 
 impl ReplicaSetFacts {
-    pub fn of(
-        kind: &'static WorkloadKind,
-        cache: &Cache,
-        replica_set: Arc<ReplicaSet>,
-        rules: Rules,
-        memory: Option<RecordFacts>,
-    ) -> Self {
-        let rs = Arc::clone(&replica_set);
-        let mut facts = Self::in_table(kind, cache, replica_set, rules, memory);
-        if let Ok(selector) = &rs.selector {
-            let siblings = Siblings {
-                kind,
-                cache,
-                rs: &rs,
-                selector,
-            };
-            facts.related = siblings.related_pods();
-            // Counting takes time in proportion to all pods.
-            if counts_all_pods(&rules.policy) {
-                facts.per_node = siblings.active_pods_per_node();
-            }
-        }
-        let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
-        [facts.owned, facts.orphans] = cache.pods_for(&owner, &rs.key.namespace);
-        facts.neighbours = cache.replica_sets_in(&rs.key.namespace);
-        facts.neighbours.retain(|it| it.uid != rs.uid);
-        facts
-    }
-
     /// What a table needs of it: without `related`, `neighbours` and `per_node`, on which only the
     /// deletion order depends, and of the orphans only those that the selector matches.
-    pub fn in_table(
+    pub fn of(
         kind: &'static WorkloadKind,
         cache: &Cache,
         replica_set: Arc<ReplicaSet>,
@@ -115,6 +86,30 @@ impl ReplicaSetFacts {
             memory,
             replica_set,
         }
+    }
+
+    /// Adds what a report needs besides.
+    #[must_use]
+    pub fn complete(mut self, cache: &Cache) -> Self {
+        let (kind, rs) = (self.kind, Arc::clone(&self.replica_set));
+        if let Ok(selector) = &rs.selector {
+            let siblings = Siblings {
+                kind,
+                cache,
+                rs: &rs,
+                selector,
+            };
+            self.related = siblings.related_pods();
+            // Counting takes time in proportion to all pods.
+            if counts_all_pods(&self.rules.policy) {
+                self.per_node = siblings.active_pods_per_node();
+            }
+        }
+        let owner = OwnerKey::new(kind.kind, &rs.key, &rs.uid);
+        [self.owned, self.orphans] = cache.pods_for(&owner, &rs.key.namespace);
+        self.neighbours = cache.replica_sets_in(&rs.key.namespace);
+        self.neighbours.retain(|it| it.uid != rs.uid);
+        self
     }
 }
 
@@ -166,14 +161,13 @@ impl Inspector<'_> {
     /// several short locks in turn, so the parts may stem from different moments.
     pub fn inspect(&self, key: &ObjectKey) -> Option<ReplicaSetFacts> {
         let rs = self.0.cache.replica_sets.get(key)?;
-        let (rules, memory) = (self.0.rules_for(&rs), Some(self.memory_of(&rs)));
-        Some(ReplicaSetFacts::of(
-            self.0.kind,
-            &self.0.cache,
-            rs,
-            rules,
-            memory,
-        ))
+        let memory = self.memory_of(&rs);
+        Some(self.facts(rs, memory).complete(&self.0.cache))
+    }
+
+    fn facts(&self, rs: Arc<ReplicaSet>, memory: RecordFacts) -> ReplicaSetFacts {
+        let rules = self.0.rules_for(&rs);
+        ReplicaSetFacts::of(self.0.kind, &self.0.cache, rs, rules, Some(memory))
     }
 
     pub fn current_of_deployment(&self, key: &ObjectKey) -> Option<ObjectKey> {
@@ -197,15 +191,7 @@ impl Inspector<'_> {
         for rs in all {
             let memory = self.memory_of(&rs);
             if !self.is_settled(&rs, &memory) {
-                let (kind, rules) = (self.0.kind, self.0.rules_for(&rs));
-                let cache = &self.0.cache;
-                take(&ReplicaSetFacts::in_table(
-                    kind,
-                    cache,
-                    rs,
-                    rules,
-                    Some(memory),
-                ));
+                take(&self.facts(rs, memory));
             }
         }
         n

@@ -21,7 +21,7 @@ pub use arcstr::ArcStr;
 pub use compact_timestamp::CompactTimestamp;
 pub use label_selector::{Labels, Selector};
 pub use object_key::{
-    ControllerRef, ControllingReference, ObjectKey, OwnerKey, ResourceVersion, Uid,
+    ControllerRef, ObjectKey, OwnerKey, ResourceVersion, Uid, controlling_reference,
 };
 pub use pod::{Pod, PodFailure, PodPhase};
 pub use policy::{OptIns, Policy, RetryBackoff, ScaleDownMark};

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -82,7 +83,7 @@ impl RealLiveReader {
                     return Ok(Some(found));
                 }
             }
-            let token = list.metadata.continue_token.unwrap_or_default();
+            let token = list.metadata.continue_.unwrap_or_default();
             if token.is_empty() {
                 return Ok(None);
             }
@@ -103,9 +104,8 @@ impl RealLiveReader {
         // A list without a resource version returns the newest state, not the server's watch cache.
         let request = Request::get(collection).query("limit", "1");
         let response = self.send(&ObjectKey::new(namespace, ""), request)?;
-        let list: VersionJson =
-            serde_json::from_slice(&response.body).map_err(|error| unreadable("list", error))?;
-        Ok(list.metadata.resource_version.as_str().into())
+        let version = ListJson::read(&response.body)?.metadata.resource_version;
+        Ok(ResourceVersion::new(&version.unwrap_or_default()))
     }
 
     /// Requests the ReplicaSet by name.
@@ -172,7 +172,7 @@ fn pod_request(rs: &ReplicaSet, name: &str) -> Request {
 /// One page of a list.
 #[derive(Deserialize)]
 struct ListJson<'a> {
-    metadata: ListMetadataJson,
+    metadata: ListMeta,
     #[serde(borrow)]
     items: Option<Vec<&'a RawValue>>,
 }
@@ -182,25 +182,12 @@ impl<'a> ListJson<'a> {
     /// version.
     fn read(body: &'a [u8]) -> Result<Self, WriteError> {
         let list: Self = serde_json::from_slice(body).map_err(|it| unreadable("list", it))?;
-        if list.metadata.resource_version.is_empty() {
+        let version = list.metadata.resource_version.as_deref();
+        if version.unwrap_or_default().is_empty() {
             return Err(unreadable("list", "it has no resource version"));
         }
         Ok(list)
     }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMetadataJson {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    continue_token: Option<String>,
-}
-
-/// A list of which only the resource version matters.
-#[derive(Deserialize)]
-struct VersionJson {
-    metadata: ListMetadataJson,
 }
 
 fn unreadable_pods(error: impl Display) -> WriteError {

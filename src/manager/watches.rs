@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use prometheus::Histogram;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::controller_instance::{ControllerInstance, DeploymentInstance, Shared};
 use super::{health_checks, metrics_export};
@@ -305,30 +305,14 @@ pub(super) fn start_quota_watch(
 /// Passes on the changes of quotas until the watch ends.
 fn read(body: BodyStream, controllers: &[Arc<ReplicaSetController>]) {
     body.state().begin_watch(false);
-    let events = serde_json::Deserializer::from_reader(BufReader::new(body)).into_iter::<Event>();
-    for Event { object } in events.map_while(Result::ok) {
+    let events = serde_json::Deserializer::from_reader(BufReader::new(body)).into_iter::<Value>();
+    for event in events.map_while(Result::ok) {
+        let [namespace, name] = ["namespace", "name"].map(|it| &event["object"]["metadata"][it]);
         // A bookmark names no quota.
-        let Metadata { namespace, name } = object.metadata;
-        for controller in controllers.iter().filter(|_| !name.is_empty()) {
-            controller.handle_quota_change(&namespace, &name);
+        if let (Some(namespace), Some(name)) = (namespace.as_str(), name.as_str()) {
+            for controller in controllers {
+                controller.handle_quota_change(namespace, name);
+            }
         }
     }
-}
-
-#[derive(Deserialize)]
-struct Event {
-    object: Object,
-}
-
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
-struct Metadata {
-    namespace: String,
-    name: String,
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::apimachinery::pkg::version::Info;
 use serde_json::{Value, json};
 
 use super::manifests::Account;
@@ -17,7 +18,6 @@ use crate::stdx::clock::{Backoff, BackoffParameters};
 use crate::stdx::stop::Stop;
 use crate::stdx::thread::Thread;
 use crate::telemetry::metrics;
-use crate::telemetry::metrics::process::KubernetesVersion;
 
 /// Timeout per request; after a timeout the check retries later.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -133,18 +133,13 @@ impl SelfCheck {
         }
     }
 
-    fn version(&self) -> Result<KubernetesVersion, ClientError> {
+    fn version(&self) -> Result<Info, ClientError> {
         let response = self.client.send(&Request::get("/version"))?;
-        let version: Value = serde_json::from_slice(&response.body)?;
-        let text = |field: &str| version[field].as_str().unwrap_or_default().to_owned();
-        if text("gitVersion").is_empty() {
+        let version: Info = serde_json::from_slice(&response.body)?;
+        if version.git_version.is_empty() {
             return Err(ClientError::Decode("a version without a name".to_owned()));
         }
-        Ok(KubernetesVersion {
-            major: text("major"),
-            minor: text("minor"),
-            git_version: text("gitVersion"),
-        })
+        Ok(version)
     }
 
     /// Retries until the reviews succeed or their failure is final.

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::WriteError;
 use crate::api::json::{Encoded, JSON};
@@ -14,7 +14,7 @@ use crate::api::protobuf::{
     Envelope, Fields, MEDIA_TYPE, Parts, ProtobufError, put_bytes, put_true,
 };
 use crate::api::replica_set::Template;
-use crate::api::{ControllingReference, ReplicaSet, ResourceVersion, Uid, WorkloadKind};
+use crate::api::{ReplicaSet, ResourceVersion, Uid, WorkloadKind, controlling_reference};
 use crate::stdx::hash;
 
 /// The body that creates the pod `name` from the template of `rs`. Copies the template's labels,
@@ -92,31 +92,14 @@ pub fn generate_name(rs_name: &str) -> String {
 
 /// `DeleteOptions` with the UID as a precondition, and the resource version too if there is one.
 pub fn delete_body(uid: &Uid, version: Option<&ResourceVersion>) -> Vec<u8> {
-    let options = DeleteOptionsJson {
-        api_version: "v1",
-        kind: "DeleteOptions",
-        preconditions: PreconditionsJson {
-            uid,
-            resource_version: version.filter(|version| !version.is_empty()),
-        },
-    };
-    serde_json::to_vec(&options).expect("strings always serialize")
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DeleteOptionsJson<'a> {
-    api_version: &'a str,
-    kind: &'a str,
-    preconditions: PreconditionsJson<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PreconditionsJson<'a> {
-    uid: &'a Uid,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource_version: Option<&'a ResourceVersion>,
+    let mut preconditions = json!({"uid": uid});
+    if let Some(version) = version.filter(|version| !version.is_empty()) {
+        preconditions["resourceVersion"] = json!(version);
+    }
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions,
+    });
+    options.to_string().into_bytes()
 }
 
 fn json_body(
@@ -125,62 +108,32 @@ fn json_body(
     name: &str,
     template: &str,
 ) -> Result<Encoded, serde_json::Error> {
-    let mut template: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(template)?;
-    let metadata = template.remove("metadata").map_or("null", RawValue::get);
-    let metadata: Option<TemplateMetadataJson<'_>> = serde_json::from_str(metadata)?;
-    let metadata = metadata.unwrap_or_default();
-    let bytes = serde_json::to_vec(&PodJson {
-        api_version: "v1",
-        kind: "Pod",
-        metadata: PodMetadataJson {
-            name,
-            generate_name: generate_name(&rs.key.name),
-            labels: metadata.labels,
-            annotations: metadata.annotations,
-            finalizers: metadata.finalizers,
-            owner_references: [ControllingReference::to(kind, &rs.key.name, &rs.uid)],
-        },
-        other_fields: template,
-    })?;
+    type Members<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+    let mut pod: Members<'_> = serde_json::from_str(template)?;
+    let metadata = pod
+        .get("metadata")
+        .map_or("null", |metadata| metadata.get());
+    let metadata: Option<Members<'_>> = serde_json::from_str(metadata)?;
+    let mut metadata = metadata.unwrap_or_default();
+    let copied = ["labels", "annotations", "finalizers"];
+    metadata.retain(|name, value| copied.contains(&&**name) && value.get() != "null");
+    let owner = controlling_reference(kind, &rs.key.name, &rs.uid);
+    let own = [
+        ("name", to_raw_value(name)?),
+        ("generateName", to_raw_value(&generate_name(&rs.key.name))?),
+        ("ownerReferences", to_raw_value(&[owner])?),
+    ];
+    metadata.extend(own.iter().map(|(name, value)| (Cow::from(*name), &**value)));
+    let own = [
+        ("apiVersion", to_raw_value("v1")?),
+        ("kind", to_raw_value("Pod")?),
+        ("metadata", to_raw_value(&metadata)?),
+    ];
+    pod.extend(own.iter().map(|(name, value)| (Cow::from(*name), &**value)));
     Ok(Encoded {
         media_type: JSON,
-        bytes,
+        bytes: serde_json::to_vec(&pod)?,
     })
-}
-
-#[derive(Default, Deserialize)]
-struct TemplateMetadataJson<'a> {
-    #[serde(borrow)]
-    labels: Option<&'a RawValue>,
-    #[serde(borrow)]
-    annotations: Option<&'a RawValue>,
-    #[serde(borrow)]
-    finalizers: Option<&'a RawValue>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodJson<'a> {
-    api_version: &'a str,
-    kind: &'a str,
-    metadata: PodMetadataJson<'a>,
-    /// `spec`, and fields that later API versions may add beside it.
-    #[serde(flatten)]
-    other_fields: BTreeMap<Cow<'a, str>, &'a RawValue>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PodMetadataJson<'a> {
-    name: &'a str,
-    generate_name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    annotations: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finalizers: Option<&'a RawValue>,
-    owner_references: [ControllingReference<'a>; 1],
 }
 
 /// Initial capacity for the pod's own metadata: names and the owner reference.

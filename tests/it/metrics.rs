@@ -23,7 +23,6 @@ use replicaset_controller::telemetry::metrics::Metrics;
 use replicaset_controller::telemetry::metrics::controller::{SyncEnd, WriteOutcome};
 use replicaset_controller::telemetry::metrics::credentials::ExecPluginCall;
 use replicaset_controller::telemetry::metrics::global;
-use replicaset_controller::telemetry::metrics::process::KubernetesVersion;
 use serde_json::json;
 
 use self::exposition::{Exposition, Shape};
@@ -44,7 +43,7 @@ fn all_families() -> Metrics {
     let metrics = Metrics::new();
     let gates = &metrics.build.feature_enabled;
     gates.with_label_values(&["Gate", "BETA"]).set(1);
-    let version = KubernetesVersion::default();
+    let version = k8s_openapi::apimachinery::pkg::version::Info::default();
     metrics.build.set_kubernetes_version(&version);
     let election = &metrics.leader_election;
     election.master_status.with_label_values(&["lease"]).set(1);

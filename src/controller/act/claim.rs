@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use serde_json::{Value, json};
 
 use super::Writer;
-use crate::api::{ControllingReference, Pod, ReplicaSet, Uid};
+use crate::api::{Pod, ReplicaSet, Uid, controlling_reference};
 use crate::controller::SyncError;
 use crate::controller::decide::{Step, View};
 use crate::controller::memory::positions::Resource;
@@ -77,7 +77,7 @@ impl Writer {
             let why = format!("can't adopt Pod {key} ({uid}): {why}");
             return Err(WriteError::Local(why));
         }
-        let reference = ControllingReference::to(self.kind, &rs.key.name, &rs.uid);
+        let reference = controlling_reference(self.kind, &rs.key.name, &rs.uid);
         let patch = patch_of(&pod.uid, &json!(reference));
         self.patch(rs, pod, patch, ("adopted", &self.metrics.pods_adopted))
     }

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arcstr::ArcStr;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::workload_kind::WorkloadKind;
@@ -230,28 +231,15 @@ impl OwnerKey {
     }
 }
 
-/// The controller's owner reference as sent to the API server.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ControllingReference<'a> {
-    api_version: &'a str,
-    kind: &'a str,
-    name: &'a str,
-    uid: &'a Uid,
-    controller: bool,
-    block_owner_deletion: bool,
-}
-
-impl<'a> ControllingReference<'a> {
-    pub fn to(kind: &WorkloadKind, name: &'a str, uid: &'a Uid) -> Self {
-        Self {
-            api_version: kind.api_version,
-            kind: kind.kind,
-            name,
-            uid,
-            controller: true,
-            block_owner_deletion: true,
-        }
+/// The owner reference to a controller, as sent to the API server.
+pub fn controlling_reference(kind: &WorkloadKind, name: &str, uid: &Uid) -> OwnerReference {
+    OwnerReference {
+        api_version: kind.api_version.to_owned(),
+        kind: kind.kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_string(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 

@@ -4,11 +4,11 @@
 //! each object is copied from the body, and then decoded from memory.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::io::{BufReader, Read};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -78,14 +78,6 @@ struct List<'a> {
     on_item: &'a mut dyn FnMut(&[u8]),
 }
 
-#[derive(Default, Deserialize)]
-struct MetadataJson {
-    #[serde(rename = "resourceVersion")]
-    resource_version: Option<ResourceVersion>,
-    #[serde(rename = "continue")]
-    continue_token: Option<String>,
-}
-
 impl<'de> Visitor<'de> for &mut List<'_> {
     type Value = ();
 
@@ -103,11 +95,11 @@ impl<'de> Visitor<'de> for &mut List<'_> {
                         kind.filter(|kind| kind.strip_suffix("List") != Some(self.expected));
                 }
                 "metadata" => {
-                    let metadata: Option<MetadataJson> = members.next_value()?;
+                    let metadata: Option<ListMeta> = members.next_value()?;
                     let metadata = metadata.unwrap_or_default();
                     self.metadata = ListMetadata {
-                        resource_version: metadata.resource_version.unwrap_or_default(),
-                        continue_token: metadata.continue_token.unwrap_or_default(),
+                        resource_version: version(metadata.resource_version),
+                        continue_token: metadata.continue_.unwrap_or_default(),
                     };
                 }
                 _ => drop(members.next_value::<IgnoredAny>()?),
@@ -198,24 +190,22 @@ impl JsonWatch {
 }
 
 fn read_bookmark<T>(object: &[u8]) -> Frame<T> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Metadata {
-        resource_version: Option<ResourceVersion>,
-        annotations: Option<BTreeMap<String, String>>,
-    }
     let metadata = Head::of(object).metadata.map_or("null", RawValue::get);
-    let metadata: Metadata = match serde_json::from_str::<Option<_>>(metadata) {
+    let metadata: ObjectMeta = match serde_json::from_str::<Option<_>>(metadata) {
         Ok(metadata) => metadata.unwrap_or_default(),
         Err(error) => return Frame::Foreign(format!("an unreadable bookmark: {error}")),
     };
     let annotations = metadata.annotations.unwrap_or_default();
     Frame::Bookmark {
-        resource_version: metadata.resource_version.unwrap_or_default(),
+        resource_version: version(metadata.resource_version),
         is_initial_events_end: annotations
             .get(INITIAL_EVENTS_END)
             .is_some_and(|value| value == "true"),
     }
+}
+
+fn version(text: Option<String>) -> ResourceVersion {
+    ResourceVersion::new(&text.unwrap_or_default())
 }
 
 /// Decodes an object, or at least its identity if the object cannot be decoded.

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use k8s_openapi::apimachinery::pkg::version::Info;
 use nix::sys::resource::{Resource, getrlimit};
 use prometheus::core::Collector as _;
 use prometheus::{IntCounterVec, IntGaugeVec};
@@ -114,17 +115,6 @@ families! {
     }
 }
 
-/// A version of Kubernetes as reported by an API server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KubernetesVersion {
-    /// `1`.
-    pub major: String,
-    /// `37`.
-    pub minor: String,
-    /// `v1.37.2`.
-    pub git_version: String,
-}
-
 impl BuildMetrics {
     /// Sets the reported Kubernetes version and replaces an earlier one. Before the first call the
     /// series does not exist.
@@ -132,12 +122,8 @@ impl BuildMetrics {
     /// DIFFERS: upstream reports its own version, which equals the API server's except during
     /// upgrades. This daemon's own version would confuse alerts that compare the versions of all
     /// components.
-    pub fn set_kubernetes_version(&self, version: &KubernetesVersion) {
-        let KubernetesVersion {
-            major,
-            minor,
-            git_version,
-        } = version;
+    pub fn set_kubernetes_version(&self, version: &Info) {
+        let (major, minor, git_version) = (&version.major, &version.minor, &version.git_version);
         let platform = build::platform();
         #[rustfmt::skip]
         let values = [major, minor, git_version, "", "", "", "", "rustc", &platform];
