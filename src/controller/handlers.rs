@@ -55,10 +55,8 @@ impl ReplicaSetController {
     ///
     /// DIFFERS: upstream's back-off continues, as long again as the outage lasted.
     pub fn handle_recovered(&self) {
-        for key in self.queue.forget_all() {
-            self.enqueue(&key);
-        }
-        for key in self.memories.end_overloads() {
+        let failed = self.queue.forget_all().into_iter();
+        for key in failed.chain(self.memories.end_overloads()) {
             self.enqueue(&key);
         }
     }

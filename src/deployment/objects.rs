@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DeploymentStatus, DeploymentStrategy, ReplicaSetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::api::interner::Interner;
 use crate::api::label_selector::{LabelSelector, SelectorError};
-use crate::api::protobuf::ProtobufError;
 use crate::api::{ArcStr, ControllerRef, Labels, ObjectKey, ResourceVersion, Selector, Uid};
 use crate::cache::Store;
 use crate::cache::decode::Decode;
@@ -141,30 +140,6 @@ fn remove_nulls(value: &mut Value) {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct MetadataJson {
-    namespace: String,
-    name: String,
-    uid: Uid,
-    resource_version: ResourceVersion,
-    generation: i64,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<Annotations>,
-    owner_references: Option<Vec<OwnerJson>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct OwnerJson {
-    kind: String,
-    name: String,
-    uid: Uid,
-    controller: Option<bool>,
-}
-
 #[derive(Deserialize)]
 struct DeploymentJson {
     metadata: Value,
@@ -189,7 +164,7 @@ struct DeploymentSpecJson {
 
 #[derive(Deserialize)]
 struct ReplicaSetJson {
-    metadata: MetadataJson,
+    metadata: ObjectMeta,
     #[serde(default)]
     spec: ReplicaSetSpecJson,
     #[serde(default)]
@@ -204,20 +179,27 @@ struct ReplicaSetSpecJson {
     template: Value,
 }
 
-impl MetadataJson {
-    fn key(&self) -> ObjectKey {
-        ObjectKey::new(&*self.namespace, &*self.name)
-    }
+fn key_of(metadata: &ObjectMeta) -> ObjectKey {
+    let text = |text: &Option<String>| ArcStr::from(text.as_deref().unwrap_or_default());
+    ObjectKey::new(text(&metadata.namespace), text(&metadata.name))
+}
 
-    fn controller(&mut self) -> Option<ControllerRef> {
-        let owners = self.owner_references.take()?;
-        let owner = owners.into_iter().find(|it| it.controller == Some(true))?;
-        Some(ControllerRef {
-            kind: owner.kind.into(),
-            name: owner.name.into(),
-            uid: owner.uid,
-        })
-    }
+fn uid_of(metadata: &ObjectMeta) -> Uid {
+    Uid::new(metadata.uid.as_deref().unwrap_or_default())
+}
+
+fn version_of(metadata: &ObjectMeta) -> ResourceVersion {
+    ResourceVersion::new(metadata.resource_version.as_deref().unwrap_or_default())
+}
+
+fn controller_of(metadata: &ObjectMeta) -> Option<ControllerRef> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|it| it.controller == Some(true))?;
+    Some(ControllerRef {
+        kind: owner.kind.as_str().into(),
+        name: owner.name.as_str().into(),
+        uid: Uid::new(&owner.uid),
+    })
 }
 
 impl From<Option<DeploymentStrategy>> for Strategy {
@@ -262,7 +244,7 @@ impl Deployment {
             spec,
             status,
         } = serde_json::from_slice(json)?;
-        let known = MetadataJson::deserialize(&metadata)?;
+        let known = ObjectMeta::deserialize(&metadata)?;
         // As `math.MaxInt32` in `spec`, which the API documents as "no limit".
         let limited = |limit: Option<i32>| limit.filter(|limit| *limit != i32::MAX);
         let selector = match &spec.selector {
@@ -271,10 +253,10 @@ impl Deployment {
             selector => serde_json::from_str(&selector.to_string())?,
         };
         Ok(Self {
-            key: known.key(),
-            uid: known.uid,
-            resource_version: known.resource_version,
-            generation: known.generation,
+            key: key_of(&known),
+            uid: uid_of(&known),
+            resource_version: version_of(&known),
+            generation: known.generation.unwrap_or_default(),
             is_terminating: known.deletion_timestamp.is_some(),
             annotations: known.annotations.unwrap_or_default(),
             metadata,
@@ -317,16 +299,16 @@ impl ReplicaSet {
     /// If the text is not JSON, or not such an object.
     pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         let ReplicaSetJson {
-            mut metadata,
+            metadata,
             spec,
             status,
         } = serde_json::from_slice(json)?;
         Ok(Self {
-            key: metadata.key(),
-            controller: metadata.controller(),
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            generation: metadata.generation,
+            key: key_of(&metadata),
+            controller: controller_of(&metadata),
+            uid: uid_of(&metadata),
+            resource_version: version_of(&metadata),
+            generation: metadata.generation.unwrap_or_default(),
             created: metadata
                 .creation_timestamp
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
@@ -379,10 +361,6 @@ impl Indexed for ReplicaSet {
     }
 }
 
-/// Unreachable: both watches accept JSON only.
-const NOT_ACCEPTED: ProtobufError =
-    ProtobufError::Wire("unexpected protobuf: only JSON was requested");
-
 impl Decode for Deployment {
     type Object = Self;
 
@@ -391,10 +369,6 @@ impl Decode for Deployment {
 
     fn from_json(json: &[u8], _: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json)
-    }
-
-    fn from_protobuf(_: &[u8], _: &mut Interner) -> Result<Self, ProtobufError> {
-        Err(NOT_ACCEPTED)
     }
 }
 
@@ -408,9 +382,5 @@ impl Decode for ReplicaSet {
 
     fn from_json(json: &[u8], _: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json)
-    }
-
-    fn from_protobuf(_: &[u8], _: &mut Interner) -> Result<Self, ProtobufError> {
-        Err(NOT_ACCEPTED)
     }
 }

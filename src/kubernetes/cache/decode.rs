@@ -45,11 +45,12 @@ pub trait Decode: Debug + Send + 'static {
     /// Decodes one object from JSON.
     fn from_json(json: &[u8], interner: &mut Interner) -> Result<Self::Object, serde_json::Error>;
 
-    /// Decodes one object from its protobuf message, without the envelope.
-    fn from_protobuf(
-        message: &[u8],
-        interner: &mut Interner,
-    ) -> Result<Self::Object, ProtobufError>;
+    /// Decodes one object from its protobuf message, without the envelope. Watches of other kinds
+    /// ask for JSON.
+    fn from_protobuf(_: &[u8], _: &mut Interner) -> Result<Self::Object, ProtobufError> {
+        let problem = "unexpected protobuf: only JSON was requested";
+        Err(ProtobufError::Wire(problem))
+    }
 }
 
 impl Decode for Pod {
