@@ -55,9 +55,10 @@ const WITHOUT_CLUSTER: &str = if cfg!(feature = "devserver") {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{0}{hint}", hint = WITHOUT_CLUSTER)]
-    NoConfig(ConfigError),
-    #[error("{0}")]
+    #[error(
+        "{0}{hint}",
+        hint = if let ConfigError::NotFound(_) = .0 { WITHOUT_CLUSTER } else { "" }
+    )]
     Config(ConfigError),
     #[error(transparent)]
     Start(#[from] StartError),
@@ -70,8 +71,7 @@ pub enum RunError {
     DevServerInUse(SocketAddr),
     #[error("cannot serve health, metrics and debug pages")]
     Serving(#[source] ServingError),
-    #[error("{0}")]
-    Files(String),
+    /// A mistake in the arguments or in a file.
     #[error("{0}")]
     Usage(String),
     /// The object does not exist, or the server did not answer.
@@ -111,21 +111,14 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoConfig(_)
-                | Self::Config(_)
-                | Self::Files(_)
-                | Self::Usage(_)
-                | Self::Serving(ServingError::Certificates(_))
+            Self::Config(_) | Self::Usage(_) | Self::Serving(ServingError::Certificates(_))
         )
     }
 }
 
 impl From<ConfigError> for RunError {
     fn from(error: ConfigError) -> Self {
-        match error {
-            ConfigError::NotFound(_) => Self::NoConfig(error),
-            error => Self::Config(error),
-        }
+        Self::Config(error)
     }
 }
 

@@ -28,8 +28,7 @@ pub(super) fn serving_options(
         None => Ok(config.clone()),
         Some(_) => ClientConfig::load(&ConfigSource {
             kubeconfig: kubeconfig.clone(),
-            master: None,
-            context: None,
+            ..ConfigSource::default()
         }),
     };
     Ok(ServingOptions {

@@ -52,7 +52,7 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
     let url = local_url(&server, args);
     if let Some(path) = &args.write_kubeconfig {
         files::write_kubeconfig(path, &url).map_err(|error| {
-            RunError::Files(format!("cannot write {}: {error}", path.display()))
+            RunError::Usage(format!("cannot write {}: {error}", path.display()))
         })?;
     }
     let before = server.version();
@@ -102,7 +102,7 @@ fn save_to(args: &DevArgs) -> Result<Option<&Path>, RunError> {
         [path] if !path.is_dir() => Ok(Some(path)),
         _ => {
             let why = "--save needs exactly one --data flag that names a file";
-            Err(RunError::Files(why.to_owned()))
+            Err(RunError::Usage(why.to_owned()))
         }
     }
 }
@@ -171,7 +171,7 @@ fn load(
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(RunError::Files(errors.join("\n")))
+        Err(RunError::Usage(errors.join("\n")))
     }
 }
 
