@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::api::interner::Interner;
 use crate::api::label_selector::{LabelSelector, SelectorError};
-use crate::api::{ArcStr, ControllerRef, Labels, ObjectKey, ResourceVersion, Selector, Uid};
+use crate::api::{
+    ArcStr, ControllerRef, Labels, ObjectKey, Quantity, ResourceVersion, Selector, Uid,
+};
 use crate::cache::Store;
 use crate::cache::decode::Decode;
 use crate::cache::store::Indexed;
@@ -94,9 +96,13 @@ pub struct ReplicaSet {
 }
 
 /// A pod template without the label [`POD_TEMPLATE_HASH`], as JSON with sorted keys and without
-/// `null`s: equal templates have equal texts.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Template(Arc<str>);
+/// `null`s. Templates are equal if they differ only in the notation of amounts.
+#[derive(Clone)]
+pub struct Template {
+    text: Arc<str>,
+    /// The text with amounts in one notation; `None` if `text` has it.
+    canonical: Option<Arc<str>>,
+}
 
 impl Template {
     pub fn new(mut template: Value) -> Self {
@@ -110,23 +116,74 @@ impl Template {
                 template.as_object_mut().map(|it| it.remove("metadata"));
             }
         }
-        Self(template.to_string().into())
+        let text = template.to_string().into();
+        let spec = template.get_mut("spec");
+        let is_changed = spec.is_some_and(|spec| rewrite_amounts("spec", spec));
+        Self {
+            text,
+            canonical: is_changed.then(|| template.to_string().into()),
+        }
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// The text that equal templates have in common.
+    pub fn canonical(&self) -> &str {
+        self.canonical.as_ref().unwrap_or(&self.text)
     }
 
     /// The template as an object.
     pub fn to_value(&self) -> Value {
-        serde_json::from_str(&self.0).expect("it was written as JSON")
+        serde_json::from_str(&self.text).expect("it was written as JSON")
     }
 }
 
 impl std::fmt::Debug for Template {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
+}
+
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        self.canonical() == other.canonical()
+    }
+}
+
+impl Eq for Template {}
+
+/// Writes the amounts below `parent`, a part of a pod's spec, in one notation, as the API server
+/// does not: it keeps both `1Gi` and `1073741824`. True if one changed.
+fn rewrite_amounts(parent: &str, value: &mut Value) -> bool {
+    let mut is_changed = false;
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                is_changed |= match (parent, name.as_str()) {
+                    ("limits" | "requests" | "overhead", _)
+                    | ("emptyDir", "sizeLimit")
+                    | ("resourceFieldRef", "divisor") => rewrite_amount(value),
+                    ("resources", "limits" | "requests") | ("spec", "overhead") => {
+                        rewrite_amounts(name, value)
+                    }
+                    // The keys of this map are the user's.
+                    (_, "limits" | "requests" | "overhead") => false,
+                    _ => rewrite_amounts(name, value),
+                };
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                is_changed |= rewrite_amounts(parent, item);
+            }
+        }
+        _ => {}
+    }
+    is_changed
+}
+
+fn rewrite_amount(value: &mut Value) -> bool {
+    let canonical = Quantity::read(value).map(|it| Value::String(it.canonical()));
+    let canonical = canonical.filter(|canonical| canonical != value);
+    canonical.map(|it| *value = it).is_some()
 }
 
 fn remove_nulls(value: &mut Value) {
@@ -382,5 +439,40 @@ impl Decode for ReplicaSet {
 
     fn from_json(json: &[u8], _: &mut Interner) -> Result<Self, serde_json::Error> {
         Self::from_json(json)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Template;
+
+    #[test]
+    fn templates_are_equal_whatever_the_notation_of_amounts() {
+        let template = |amounts: [&str; 3], storage: &str| {
+            let [memory, size, divisor] = amounts;
+            Template::new(json!({
+                "metadata": {"annotations": {"limits": storage}},
+                "spec": {
+                    "containers": [{
+                        "env": [{"valueFrom": {"resourceFieldRef": {"divisor": divisor}}}],
+                        "resources": {"limits": {"memory": memory}, "requests": {"cpu": divisor}},
+                    }],
+                    "nodeSelector": {"storage": storage, "overhead": storage},
+                    "overhead": {"memory": memory},
+                    "volumes": [{"emptyDir": {"sizeLimit": size}}],
+                },
+            }))
+        };
+        let written = template(["1073741824", "1000000", "1e0"], "1Gi");
+        let other = template(["1Gi", "1M", "1"], "1Gi");
+        assert_eq!(written, other);
+        assert_eq!(other.canonical, None, "no second text without need");
+        let limits = "/spec/containers/0/resources/limits/memory";
+        let sent = written.to_value().pointer(limits).cloned();
+        assert_eq!(sent, Some(Value::from("1073741824")), "as written");
+        assert_ne!(written, template(["1025Mi", "1M", "1"], "1Gi"));
+        assert_ne!(written, template(["1Gi", "1M", "1"], "1073741824"));
     }
 }

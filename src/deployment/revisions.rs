@@ -159,7 +159,7 @@ pub(crate) fn template_hash(d: &Deployment) -> String {
             hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
         }
     };
-    write(d.template.as_str().as_bytes());
+    write(d.template.canonical().as_bytes());
     if let Some(count) = d.status.collision_count {
         write(&count.to_le_bytes());
     }

@@ -113,7 +113,11 @@ impl State {
             web: Arc::new(web.expect("a Deployment")),
             sets: sets.collect(),
         };
-        let templates: HashSet<_> = state.sets.iter().map(|rs| rs.template.as_str()).collect();
+        let templates: HashSet<_> = state
+            .sets
+            .iter()
+            .map(|rs| rs.template.canonical())
+            .collect();
         assert_eq!(templates.len(), state.sets.len(), "two of one template");
         state
     }

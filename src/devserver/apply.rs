@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use crate::api::Quantity;
 use crate::json::{entries, map_of, members, set_default, strip_kind, text};
 use crate::patch::{ListMerge, list_merge};
-use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::status_error::StatusError;
 use crate::store::{Object, State};

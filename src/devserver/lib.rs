@@ -24,7 +24,7 @@
 //! kubelet::behaviour                            the annotations of simulated nodes
 //! body ─▶ protobuf ─▶ schema ─▶ structural      objects and options of a request; types of fields
 //! status_error ─▶ resource, exchange            errors; the table of kinds; requests, responses
-//! json · quantity                               access to trees; amounts of resources
+//! json                                          access to trees
 //! ```
 //!
 //! `faults` depends on no file but `exchange`, so a test can put it in front of a real API server.
@@ -61,7 +61,6 @@ mod metadata;
 mod objects;
 mod patch;
 mod protobuf;
-mod quantity;
 mod quota;
 mod resource;
 mod reviews;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::api::Quantity;
 use crate::json::{entries, members, text};
-use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Object, State};

@@ -8,11 +8,11 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::api::Quantity;
 use crate::api::object_key::SUBDOMAIN_BYTES_MAX;
 use crate::cron;
 use crate::json::{entries, text};
 use crate::metadata::{LABEL_RULE, is_label};
-use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::schema::{Kind, Many, find, type_named};
 use crate::status_error::FieldError;

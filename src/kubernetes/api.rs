@@ -13,6 +13,7 @@ pub mod object_key;
 pub mod pod;
 pub mod policy;
 pub mod protobuf;
+pub mod quantity;
 pub mod replica_set;
 pub mod status;
 pub mod workload_kind;
@@ -25,6 +26,7 @@ pub use object_key::{
 };
 pub use pod::{Pod, PodFailure, PodPhase};
 pub use policy::{OptIns, Policy, RetryBackoff, ScaleDownMark};
+pub use quantity::Quantity;
 pub use replica_set::{ReplicaSet, ReplicaSetStatus};
 pub use status::Status;
 pub use workload_kind::WorkloadKind;

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// An amount such as `1500m` or `2Gi`, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Quantity {
-    pub(crate) milli: i128,
+pub struct Quantity {
+    pub milli: i128,
     is_binary: bool,
 }
 
@@ -24,7 +24,7 @@ fn units(is_binary: bool) -> impl Iterator<Item = (String, i128)> {
 
 impl Quantity {
     /// Reads a text or a number; rounds up to a thousandth.
-    pub(crate) fn read(value: &Value) -> Option<Self> {
+    pub fn read(value: &Value) -> Option<Self> {
         let text = match value {
             Value::String(text) => text.clone(),
             number => number.as_number()?.to_string(),
@@ -55,7 +55,7 @@ impl Quantity {
         })
     }
 
-    pub(crate) fn count(n: usize) -> Self {
+    pub fn count(n: usize) -> Self {
         Self {
             milli: i128::try_from(n).unwrap_or(i128::MAX) * 1000,
             is_binary: false,
@@ -63,11 +63,18 @@ impl Quantity {
     }
 
     /// True for a whole number, which counts objects.
-    pub(crate) fn is_whole(self) -> bool {
+    pub fn is_whole(self) -> bool {
         self.milli % 1000 == 0
     }
 
-    pub(crate) fn plus(self, other: Self) -> Self {
+    /// The text of this amount, whatever its notation was: `1Gi`, not `1073741824`.
+    pub fn canonical(self) -> String {
+        let is_binary = self.milli % 1_024_000 == 0;
+        Self { is_binary, ..self }.to_string()
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self {
             milli: self.milli + other.milli,
             is_binary: if self.milli == 0 {
@@ -119,6 +126,10 @@ mod tests {
         }
         for text in ["", "x", "1X", "1e", "--1"] {
             assert_eq!(Quantity::read(&json!(text)), None, "{text}");
+        }
+        for text in ["1Gi", "512Mi", "1500m", "2", "1G", "0", "1000Ki"] {
+            let read = Quantity::read(&json!(text)).expect("an amount");
+            assert_eq!(read.canonical(), text);
         }
     }
 }
