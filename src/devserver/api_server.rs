@@ -222,12 +222,7 @@ impl ApiServer {
                 write::check_name(key, &object)?;
                 let part = part_of(named.subresource);
                 let object = self.change(options.dry_run, |state| {
-                    let old = state.get(resource, key);
-                    let old = old.ok_or_else(|| write::missing_put_target(kept, key, &object))?;
-                    let old = old.value();
-                    let managers =
-                        apply::managers_after(resource, &old, &object, part, &options.manager);
-                    write::put(state, kept, key, part, object, managers)
+                    write::put(state, kept, key, part, object, &options.manager)
                 })?;
                 Ok(changed_response(resource, &object, unknown))
             }
@@ -297,8 +292,9 @@ impl ApiServer {
             let error_of = |why: &str| patch.unprocessable(why);
             let unknown = options.unknown_fields(kept, Some(&old), &new, error_of)?;
             write::check_name(key, &new)?;
-            let managers = apply::managers_after(resource, &old, &new, part, &options.manager);
-            let object = write::replace_managed(state, kept, &object, part, new, managers)?;
+            let object = write::replace_managed(state, kept, &object, part, new, |old, new| {
+                apply::managers_after(kept, old, new, part, &options.manager)
+            })?;
             Ok((object, unknown))
         })?;
         Ok(changed_response(resource, &object, unknown))
@@ -517,8 +513,8 @@ pub(crate) fn put_scale(
         "" => json!(object.version.to_string()),
         version => json!(version),
     };
-    let old = new.clone();
     set_number(&mut new, &resource.row().scale.spec_replicas, replicas);
-    let managers = apply::managers_after(resource, &old, &new, Part::Scale, manager);
-    write::replace_managed(state, resource, &object, Part::Scale, new, managers)
+    write::replace_managed(state, resource, &object, Part::Scale, new, |old, new| {
+        apply::managers_after(resource, old, new, Part::Scale, manager)
+    })
 }

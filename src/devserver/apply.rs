@@ -74,15 +74,13 @@ pub(crate) fn apply(
     let mut conflicts = conflicts(params, &managers, &of_live, &fields);
     let taken = conflicts.iter().map(|(_, path)| path.clone()).collect();
     // kubectl takes over what it applied on its own side and nobody has changed since.
-    let client_side = text(&live, LAST_APPLIED).to_owned();
-    let client_side = Some(client_side).filter(|it| params.manager == "kubectl" && !it.is_empty());
-    if let Some(client_side) = &client_side {
-        let last: Value = serde_json::from_str(client_side).unwrap_or_default();
-        let last = fields_of(resource, &last);
-        conflicts.retain(|(_, path)| {
-            !last.contains_key(path) || !is_same(path, of_live.get(path), last.get(path))
-        });
-    }
+    let is_kubectl = params.manager == "kubectl";
+    let last = Some(text(&live, LAST_APPLIED)).filter(|_| is_kubectl);
+    let last: Value = serde_json::from_str(last.unwrap_or_default()).unwrap_or_default();
+    let last = fields_of(resource, &last);
+    conflicts.retain(|(_, path)| {
+        !last.contains_key(path) || !is_same(path, of_live.get(path), last.get(path))
+    });
     if !conflicts.is_empty() && !params.force {
         return Err(conflict_error(&conflicts));
     }
@@ -108,9 +106,7 @@ pub(crate) fn apply(
         .collect();
     remove("", &mut live, &Path::new(), resource.is_custom(), &removed);
     merge(resource, &mut live, &config)?;
-    if client_side.is_some()
-        && let Some(last) = live.pointer_mut(LAST_APPLIED)
-    {
+    if let Some(last) = live.pointer_mut(LAST_APPLIED).filter(|_| is_kubectl) {
         *last = json!(applied);
     }
     if !names.is_empty() {
@@ -118,7 +114,7 @@ pub(crate) fn apply(
         let unchanged = old.filter(|_| before == names);
         managers.push(unchanged.unwrap_or_else(own_entry));
     }
-    let managers = Some(managers);
+    let managers = |_: &Value, _: &Value| Some(managers);
     let object = write::replace_managed(state, resource, &object, params.part, live, managers)?;
     Ok(Applied {
         object,

@@ -89,14 +89,10 @@ fn check_preconditions(
 ) -> Result<(), StatusError> {
     let version = object.version.to_string();
     let (wanted, uid) = (&options.preconditions, text(value, "/metadata/uid"));
+    let of_version = &wanted.resource_version;
     let named = [
         ("UID", &wanted.uid, uid, "deleted and then recreated"),
-        (
-            "ResourceVersion",
-            &wanted.resource_version,
-            &version,
-            "modified",
-        ),
+        ("ResourceVersion", of_version, &version, "modified"),
     ];
     for (what, wanted, found, happened) in named {
         let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != found) else {

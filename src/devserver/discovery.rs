@@ -104,15 +104,9 @@ fn versions(all: &[Resource], group: &str) -> Vec<&'static str> {
 
 fn version() -> Value {
     json!({
-        "major": "1",
-        "minor": "37",
-        "gitVersion": GIT_VERSION,
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "",
-        "platform": "linux/amd64",
+        "major": "1", "minor": "37", "gitVersion": GIT_VERSION, "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "",
+        "compiler": "", "platform": "linux/amd64",
     })
 }
 

@@ -143,7 +143,13 @@ pub(crate) fn is_changed(resource: Resource, old: &Value, new: &Value) -> bool {
 
 pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = metadata::validate(resource, object);
-    errors.extend(match resource {
+    errors.extend(validate_kind(resource, object));
+    errors.extend(rules::validate(resource, object));
+    errors
+}
+
+fn validate_kind(resource: Resource, object: &Value) -> Vec<FieldError> {
+    match resource {
         Resource::Pods => workload::validate_pod(object),
         Resource::ReplicaSets => workload::validate_replica_set(object),
         Resource::ReplicationControllers => workload::validate_controller(object),
@@ -155,46 +161,42 @@ pub(crate) fn validate(resource: Resource, object: &Value) -> Vec<FieldError> {
             workload::validate_replica_set(object)
         }
         Resource::Plain(row) if row.template == Template::Pod => workload::validate_job(object),
+        Resource::Plain(row) if row.kind == "Service" => validate_service(object),
         _ => Vec::new(),
-    });
-    errors.extend(rules::validate(resource, object));
-    errors
+    }
 }
 
 /// The validation errors of a change from `old` to `new`, without those of the metadata.
 pub(crate) fn validate_update(resource: Resource, old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = match resource {
-        Resource::Pods => {
-            let errors = rules::validate(resource, new).into_iter();
-            return errors
-                .chain(workload::validate_pod_update(old, new))
-                .collect();
-        }
-        Resource::ReplicaSets => workload::validate_replica_set_update(old, new),
-        Resource::ReplicationControllers => workload::validate_controller(new),
-        Resource::Quotas => quota::validate(new),
-        Resource::Definitions => custom::validate(new),
-        Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, new),
-        Resource::Plain(row) if row.template == Template::Selected => {
-            workload::validate_replica_set_update(old, new)
-        }
-        Resource::Plain(row) if matches!(row.kind.as_str(), "ConfigMap" | "Secret") => {
-            validate_data_update(old, new)
-        }
-        Resource::Plain(row) if row.kind == "Service" => {
-            Vec::from_iter(validate_service_update(old, new))
-        }
-        _ => Vec::new(),
-    };
+    if resource == Resource::Pods {
+        let errors = rules::validate(resource, new).into_iter();
+        return errors
+            .chain(workload::validate_pod_update(old, new))
+            .collect();
+    }
+    let mut errors = validate_kind(resource, new);
+    let row = resource.row();
+    let has_selector = resource == Resource::ReplicaSets || row.template == Template::Selected;
+    match row.kind.as_str() {
+        _ if row.is_custom => {}
+        _ if has_selector => errors.extend(workload::validate_selector_update(old, new)),
+        "ConfigMap" | "Secret" => errors.extend(validate_data_update(old, new)),
+        "Service" => errors.extend(validate_service_update(old, new)),
+        _ => {}
+    }
     errors.extend(rules::validate(resource, new));
     errors
 }
 
 pub(crate) fn validate_status(resource: Resource, new: &Value) -> Vec<FieldError> {
     match resource {
-        Resource::ReplicaSets | Resource::ReplicationControllers => workload::validate_status(new),
         Resource::Plain(row) if row.is_custom => structural::validate(&row.schema, new),
-        _ => Vec::new(),
+        Resource::Plain(_) => Vec::new(),
+        _ => {
+            let mut errors = rules::validate(resource, new);
+            errors.retain(|error| error.field().starts_with("status."));
+            errors
+        }
     }
 }
 
@@ -210,6 +212,23 @@ fn validate_data_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let why = "field is immutable when `immutable` is set";
     errors.extend(changed.map(|name| FieldError::forbidden(name, why)));
     errors
+}
+
+/// What a Service of its type needs (kubernetes
+/// `pkg/apis/core/validation/validation.go:ValidateService`).
+fn validate_service(service: &Value) -> Vec<FieldError> {
+    let of = |name: &str| text(service, &format!("/spec/{name}"));
+    let ports = entries(service, "/spec/ports");
+    let missing = match of("type") {
+        "ExternalName" if of("externalName").is_empty() => Some("spec.externalName".to_owned()),
+        "ExternalName" => None,
+        _ => (ports.is_empty() && of("clusterIP") != "None").then(|| "spec.ports".to_owned()),
+    };
+    let unnamed = |(_, port): &(usize, &Value)| ports.len() > 1 && text(port, "/name").is_empty();
+    let unnamed = ports.iter().enumerate().filter(unnamed);
+    let unnamed = unnamed.map(|(n, _)| format!("spec.ports[{n}].name"));
+    let fields = missing.into_iter().chain(unnamed);
+    fields.map(|it| FieldError::required(&it, "")).collect()
 }
 
 /// The cluster IP of a Service stays (kubernetes

@@ -24,82 +24,10 @@ use crate::status_error::FieldError;
 /// that name (and those of another list), amounts `within` those of another field, a number not
 /// less than that of the field `from` which it counts, a map with good `keys`, or with keys
 /// `distinct` from those of another field, not zero with the
-/// `other` field, a list whose lists of this name have `known` volumes, or a spec with one of the
+/// `other` field, at `most` another count (with its name in messages), a list whose lists of this name have `known` volumes, or a spec with one of the
 /// fields `any`. Other rules than `required` and `any` do not apply to a field that is missing or
 /// empty.
-const TABLE: &str = "
-ConfigMap.binaryData keys
-ConfigMap.data distinct binaryData
-ConfigMap.data keys
-Container.name required
-Container.name label
-Container.image required
-Container.image trimmed
-Container.imagePullPolicy is Always IfNotPresent Never
-Container.terminationMessagePolicy is File FallbackToLogsOnError
-Container.ports unique name
-ContainerPort.containerPort to 1 65535
-ContainerPort.protocol is SCTP TCP UDP
-CronJobSpec.concurrencyPolicy is Allow Forbid Replace
-CronJobSpec.schedule cron
-CronJobSpec.schedule required
-DaemonSetUpdateStrategy.type is RollingUpdate OnDelete
-DeploymentStrategy.type is Recreate RollingUpdate
-EnvVar.name required
-HTTPGetAction.scheme is HTTP HTTPS
-autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas from minReplicas
-autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas required
-HTTPIngressPath.pathType required pathType must be specified
-HTTPIngressPath.pathType is Exact ImplementationSpecific Prefix
-Ingress.spec any defaultBackend rules
-JobSpec.completionMode is NonIndexed Indexed
-JobSpec.parallelism to 0 2147483647
-JobSpec.podReplacementPolicy is Failed TerminatingOrFailed
-LeaseSpec.leaseDurationSeconds above 0
-PersistentVolumeClaimSpec.accessModes required at least 1 access mode is required
-PersistentVolumeSpec.persistentVolumeReclaimPolicy is Delete Recycle Retain
-PodDisruptionBudget.spec apart
-PodDisruptionBudgetSpec.maxUnavailable amount 100%
-PodDisruptionBudgetSpec.minAvailable amount 100%
-PodSpec.activeDeadlineSeconds to 1 2147483647
-PodSpec.containers required
-PodSpec.containers unique name
-PodSpec.containers known volumeMounts
-PodSpec.initContainers unique name containers
-PodSpec.initContainers known volumeMounts
-PodSpec.dnsPolicy is ClusterFirstWithHostNet ClusterFirst Default None
-PodSpec.restartPolicy is Always OnFailure Never
-PodSpec.volumes unique name
-PolicyRule.verbs required
-ResourceRequirements.requests within limits
-RoleRef.kind is Role ClusterRole
-RoleRef.name required
-RollingUpdateDaemonSet.maxSurge amount 100%
-RollingUpdateDaemonSet.maxUnavailable amount 100%
-RollingUpdateDeployment.maxSurge amount
-RollingUpdateDeployment.maxUnavailable amount 100%
-RollingUpdateDeployment.maxUnavailable other maxSurge
-RollingUpdateStatefulSetStrategy.maxUnavailable amount 100%
-Secret.data keys
-SeccompProfile.type is Localhost RuntimeDefault Unconfined
-ServicePort.port to 1 65535
-ServicePort.protocol is SCTP TCP UDP
-ServiceSpec.externalTrafficPolicy is Cluster Local
-ServiceSpec.internalTrafficPolicy is Cluster Local
-ServiceSpec.ipFamilyPolicy is PreferDualStack RequireDualStack SingleStack
-ServiceSpec.ports unique name
-ServiceSpec.sessionAffinity is ClientIP None
-ServiceSpec.type is ClusterIP ExternalName LoadBalancer NodePort
-StatefulSetSpec.podManagementPolicy is OrderedReady Parallel
-StatefulSetUpdateStrategy.type is RollingUpdate OnDelete
-StorageClass.provisioner required
-StorageClass.reclaimPolicy is Delete Retain
-StorageClass.volumeBindingMode is Immediate WaitForFirstConsumer
-Taint.effect is NoSchedule PreferNoSchedule NoExecute
-Toleration.effect is NoSchedule PreferNoSchedule NoExecute
-Toleration.operator is Equal Exists
-TopologySpreadConstraint.whenUnsatisfiable is DoNotSchedule ScheduleAnyway
-";
+const TABLE: &str = include_str!("rules.txt");
 
 /// By type: the field, the word of the rule, and the rest of its line.
 type Rules = HashMap<&'static str, Vec<[&'static str; 3]>>;
@@ -312,6 +240,11 @@ impl Walk<'_> {
                 let why = format!("must be greater than or equal to `{rest}`");
                 self.errors.push(FieldError::invalid(field, value, &why));
             }
+            "most" if value.as_i64().unwrap_or(0) > other.as_i64().unwrap_or(0) => {
+                let why = format!("cannot be greater than {more}");
+                let count = value.as_i64().unwrap_or(0);
+                self.errors.push(FieldError::invalid(field, count, &why));
+            }
             "other" if is_zero(value) && is_zero(other) => {
                 let why = format!("may not be 0 when `{rest}` is 0");
                 self.errors.push(FieldError::invalid(field, value, &why));
@@ -382,8 +315,8 @@ mod tests {
         for (kind, rules) in RULES.iter() {
             for [field, word, _] in rules {
                 assert!(find(kind, field).is_some(), "{kind}.{field}");
-                let words = "above amount any apart cron distinct from is keys known label other \
-                             required to trimmed unique within";
+                let words = "above amount any apart cron distinct from is keys known label most \
+                             other required to trimmed unique within";
                 assert!(words.split(' ').any(|known| known == *word), "{word}");
             }
         }

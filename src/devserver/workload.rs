@@ -309,43 +309,9 @@ fn validate_selector(replica_set: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid("spec.selector", value, fault)]
 }
 
-pub(crate) fn validate_replica_set_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = validate_replica_set(new);
+pub(crate) fn validate_selector_update(old: &Value, new: &Value) -> Option<FieldError> {
     let (old, new) = (&old["spec"]["selector"], &new["spec"]["selector"]);
-    if old != new {
-        let text = ordered_text(new, "matchLabels matchExpressions");
-        let why = "field is immutable";
-        errors.push(FieldError::invalid_text("spec.selector", &text, why));
-    }
-    errors
-}
-
-/// kubernetes `pkg/apis/apps/validation:ValidateReplicaSetStatus`.
-pub(crate) fn validate_status(replica_set: &Value) -> Vec<FieldError> {
-    let count = |name: &str| number(replica_set, &format!("/status/{name}")).unwrap_or(0);
-    let invalid =
-        |name: &str, why: &str| FieldError::invalid(&format!("status.{name}"), count(name), why);
-    let mut errors = Vec::new();
-    for name in [
-        "replicas",
-        "fullyLabeledReplicas",
-        "readyReplicas",
-        "availableReplicas",
-        "observedGeneration",
-        "terminatingReplicas",
-    ] {
-        if count(name) < 0 {
-            errors.push(FieldError::negative(&format!("status.{name}"), count(name)));
-        }
-    }
-    for name in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
-        if count(name) > count("replicas") {
-            errors.push(invalid(name, "cannot be greater than status.replicas"));
-        }
-    }
-    if count("availableReplicas") > count("readyReplicas") {
-        let why = "cannot be greater than readyReplicas";
-        errors.push(invalid("availableReplicas", why));
-    }
-    errors
+    let text = ordered_text(new, "matchLabels matchExpressions");
+    let error = || FieldError::invalid_text("spec.selector", &text, "field is immutable");
+    (old != new).then(error)
 }

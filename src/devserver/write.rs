@@ -9,7 +9,7 @@ use crate::json::{entries, is_deleting, map_of, number, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Consequence, Object, State, Stored, key_of};
-use crate::{metadata, objects, quota};
+use crate::{apply, metadata, objects, quota};
 
 /// The part of an object that a request writes; the other part stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,16 +174,17 @@ fn check_own_namespace(namespace: &str, object: &Value) -> Result<(), StatusErro
     ))
 }
 
-/// Replaces an object with `new`, as PUT does; for `managers` see [`replace_managed`].
+/// Replaces an object with `new`, as PUT does on behalf of the field manager `manager`.
 pub(crate) fn put(
     state: &mut State,
     resource: Resource,
     key: &str,
     part: Part,
     new: Value,
-    managers: Option<Vec<Value>>,
+    manager: &str,
 ) -> Result<Object, StatusError> {
-    let object = state.current(resource, key)?;
+    let object = state.get(resource, key).cloned();
+    let object = object.ok_or_else(|| missing_put_target(resource, key, &new))?;
     let uid = text(&new, "/metadata/uid");
     let old = object.value();
     let old_uid = text(&old, "/metadata/uid");
@@ -199,7 +200,9 @@ pub(crate) fn put(
             error,
         ));
     }
-    replace_managed(state, resource, &object, part, new, managers)
+    replace_managed(state, resource, &object, part, new, |old, new| {
+        apply::managers_after(resource, old, new, part, manager)
+    })
 }
 
 /// The error of a PUT without an object at its path. Upstream creates Events and Leases by PUT,
@@ -207,7 +210,7 @@ pub(crate) fn put(
 /// (kubernetes `pkg/registry/core/event/strategy.go:AllowCreateOnUpdate`, and for leases).
 ///
 /// DIFFERS: the server creates nothing.
-pub(crate) fn missing_put_target(resource: Resource, key: &str, new: &Value) -> StatusError {
+fn missing_put_target(resource: Resource, key: &str, new: &Value) -> StatusError {
     let uid = text(new, "/metadata/uid");
     if matches!(resource, Resource::Events | Resource::Leases) && !uid.is_empty() {
         return another_uid(resource, key, uid, "");
@@ -255,17 +258,18 @@ pub(crate) fn replace(
     part: Part,
     new: Value,
 ) -> Result<Object, StatusError> {
-    replace_managed(state, resource, object, part, new, None)
+    replace_managed(state, resource, object, part, new, |_, _| None)
 }
 
-/// As [`replace`], with new `managedFields`; `None` keeps the current ones.
+/// As [`replace`], with new `managedFields` for the old and the new object; `None` keeps the
+/// current ones.
 pub(crate) fn replace_managed(
     state: &mut State,
     resource: Resource,
     object: &Object,
     part: Part,
     mut new: Value,
-    managers: Option<Vec<Value>>,
+    managers: impl FnOnce(&Value, &Value) -> Option<Vec<Value>>,
 ) -> Result<Object, StatusError> {
     let (key, name) = (&object.key, object.name());
     let old = object.value();
@@ -279,6 +283,7 @@ pub(crate) fn replace_managed(
         });
     }
     let mut errors = marks_of_deletion(&old, &new);
+    let managers = managers(&old, &new);
     metadata::keep_server_owned(&old, &mut new);
     if let Some(managers) = managers {
         metadata::set_managers(&mut new, managers);

@@ -229,10 +229,11 @@ fn base64_is_read_and_stored_as_go_does() {
 fn a_services_ports_merge_by_their_number() {
     let rig = Rig::new();
     let service = json!({
-        "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}, {"port": 443}]},
+        "metadata": {"name": "web"},
+        "spec": {"ports": [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]},
     });
     let created = rig.ok("POST", SERVICES, &service);
-    let first = json!({"port": 80, "protocol": "TCP", "targetPort": 80});
+    let first = json!({"port": 80, "name": "http", "protocol": "TCP", "targetPort": 80});
     assert_eq!(created["spec"]["ports"][0], first);
     let patch = json!({"spec": {"ports": [{"port": 443, "name": "tls"}]}});
     let (_, patched) = rig.patch(&format!("{SERVICES}/web"), &patch);
@@ -240,6 +241,28 @@ fn a_services_ports_merge_by_their_number() {
     let of_443 = ports.iter().find(|port| port["port"] == json!(443));
     assert_eq!(ports.len(), 2);
     assert_eq!(of_443.expect("the port")["name"], json!("tls"));
+}
+
+#[test]
+fn a_service_has_what_its_type_needs() {
+    let rig = Rig::new();
+    let rejected = |spec: Value| {
+        let service = json!({"metadata": {"name": "s"}, "spec": spec});
+        let path = "/api/v1/namespaces/default/services?dryRun=All";
+        let (code, response) = rig.send("POST", path, &service);
+        let message = response["message"].as_str().unwrap_or_default().to_owned();
+        (code, message.split_once(": ").map(|it| it.1.to_owned()))
+    };
+    let because = |why: &str| (422, Some(why.to_owned()));
+    assert_eq!(rejected(json!({})), because("spec.ports: Required value"));
+    let external = json!({"type": "ExternalName"});
+    assert_eq!(
+        rejected(external),
+        because("spec.externalName: Required value")
+    );
+    let two = json!({"ports": [{"port": 80, "name": "a"}, {"port": 81}]});
+    assert_eq!(rejected(two), because("spec.ports[1].name: Required value"));
+    assert_eq!(rejected(json!({"clusterIP": "None"})).0, 201);
 }
 
 #[test]
