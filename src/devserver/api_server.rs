@@ -52,7 +52,7 @@ impl ApiServer {
                 None if request.path.starts_with("/api") => {
                     Err(discovery::absent_path(&request.path, &all))
                 }
-                None => Ok(page_not_found()),
+                None => Ok(Response::text(404, "404 page not found\n")),
             };
         };
         let review = |state: &State| reviews::response(state, &target, request);
@@ -222,7 +222,9 @@ impl ApiServer {
                 write::check_name(key, &object)?;
                 let part = part_of(named.subresource);
                 let object = self.change(options.dry_run, |state| {
-                    write::put(state, kept, key, part, object, &options.manager)
+                    write::put(state, kept, key, part, object, |old, new| {
+                        apply::managers_after(kept, old, new, part, &options.manager)
+                    })
                 })?;
                 Ok(changed_response(resource, &object, unknown))
             }
@@ -434,10 +436,6 @@ fn success_of(resource: Resource, object: &Object) -> Value {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": details,
     })
-}
-
-fn page_not_found() -> Response {
-    Response::text(404, "404 page not found\n")
 }
 
 pub(crate) fn scale_of(resource: Resource, object: &Object) -> Value {

@@ -405,7 +405,9 @@ fn collect<'a>(
     fields: &mut Fields<'a>,
 ) {
     match (value, merge_of(name, value, path, is_custom)) {
-        (Value::Object(map), _) if !map.is_empty() && (is_custom || !is_atomic(name)) => {
+        (Value::Object(map), _)
+            if !map.is_empty() && (is_custom || !ATOMIC_MAPS.contains(&name)) =>
+        {
             for (name, value) in map {
                 let path = deeper(path, format!("f:{name}"));
                 collect(name, value, &path, is_custom, fields);
@@ -460,10 +462,6 @@ fn remove(
 
 fn deeper(path: &[String], token: String) -> Path {
     [path, &[token]].concat()
-}
-
-fn is_atomic(name: &str) -> bool {
-    ATOMIC_MAPS.contains(&name)
 }
 
 /// How a list is merged. Only its schema could say so for the lists of a custom resource, so they

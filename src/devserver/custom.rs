@@ -227,6 +227,7 @@ fn row_of(definition: &Value, version: &Value, index: usize) -> Row {
             .filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
     };
+    let schema = version.pointer("/schema/openAPIV3Schema").cloned();
     let scale = version.pointer("/subresources/scale").map(scale_paths);
     // kube-apiserver rejects a definition without this path.
     let scale = scale.filter(|paths| !paths.spec_replicas.is_empty());
@@ -250,14 +251,9 @@ fn row_of(definition: &Value, version: &Value, index: usize) -> Row {
         first_status: has_status.then_some(Value::Null),
         scale: scale.unwrap_or_default(),
         columns: columns(version),
-        schema: schema_of(version),
+        schema: schema.unwrap_or_default(),
         ..Row::default()
     }
-}
-
-fn schema_of(version: &Value) -> Value {
-    let schema = version.pointer("/schema/openAPIV3Schema").cloned();
-    schema.unwrap_or_default()
 }
 
 fn scale_paths(scale: &Value) -> ScalePaths {

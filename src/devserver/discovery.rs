@@ -459,7 +459,9 @@ fn add_paths(resource: Resource, paths: &mut Value) {
         });
         if writes {
             let names = ["dryRun", "fieldManager", "fieldValidation"];
-            operation["parameters"] = json!(names.map(query_parameter));
+            let schema = json!({"type": "string", "uniqueItems": true});
+            let parameter = |name| json!({"name": name, "in": "query", "schema": schema});
+            operation["parameters"] = json!(names.map(parameter));
         }
         operation
     };
@@ -473,10 +475,6 @@ fn add_paths(resource: Resource, paths: &mut Value) {
         "get": operation("list", false),
         "post": operation("post", true),
     });
-}
-
-fn query_parameter(name: &str) -> Value {
-    json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})
 }
 
 pub(crate) fn absent_resource(target: &Target, all: &[Resource]) -> StatusError {

@@ -243,17 +243,13 @@ fn validate_owners(object: &Value) -> Vec<FieldError> {
              {} and {}",
             names[0], names[1]
         );
-        let value = owners.iter().map(owner_text).collect::<Vec<_>>().join(",");
-        let value = format!("[{value}]");
+        let order = "apiVersion kind name uid controller blockOwnerDeletion";
+        let texts = owners.iter().map(|owner| ordered_text(owner, order));
+        let value = format!("[{}]", texts.collect::<Vec<_>>().join(","));
         let field = "metadata.ownerReferences";
         errors.push(FieldError::invalid_text(field, &value, &why));
     }
     errors
-}
-
-fn owner_text(owner: &Value) -> String {
-    let order = "apiVersion kind name uid controller blockOwnerDeletion";
-    ordered_text(owner, order)
 }
 
 /// A map with its members in the API server's order.

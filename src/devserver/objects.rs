@@ -93,7 +93,7 @@ pub(crate) fn set_first_status(resource: Resource, object: &mut Value) {
     set_status(object, Some(status).filter(|status| !status.is_null()));
 }
 
-fn set_status(object: &mut Value, status: Option<Value>) {
+pub(crate) fn set_status(object: &mut Value, status: Option<Value>) {
     if let Some(members) = object.as_object_mut() {
         members.remove("status");
         members.extend(status.map(|status| ("status".to_owned(), status)));
@@ -122,10 +122,6 @@ pub(crate) fn keep_all_but_status(resource: Resource, old: &Value, new: &mut Val
         let kept = members(old, "").filter(|(name, _)| !is_written(name));
         new.extend(kept.map(|(name, value)| (name.clone(), value.clone())));
     }
-}
-
-pub(crate) fn keep_status(old: &Value, new: &mut Value) {
-    set_status(new, old.get("status").cloned());
 }
 
 /// True for a change that counts in `metadata.generation`.

@@ -320,7 +320,7 @@ impl Patch {
             }
             Self::Strategic(patch) => strategic_merge(target, patch).map_err(|error| match error {
                 StrategicError::BadPatch(why) => StatusError::internal(why),
-                StrategicError::BadValue(why) => unprocessable(patch, &why),
+                StrategicError::BadValue(why) => self.unprocessable(&why),
             }),
             Self::Apply(_) => Err(StatusError::unsupported_patch_type()),
         }
@@ -340,34 +340,19 @@ impl Patch {
         }
         let kind = text(&object, "/kind");
         if kind != resource.kind() || text(&object, "/apiVersion") != resource.api_version() {
-            return Err(unprocessable(
-                self.value(),
-                &format!("the kind cannot become {kind}"),
-            ));
+            return Err(self.unprocessable(&format!("the kind cannot become {kind}")));
         }
-        schema::check(resource, &object).map_err(|why| unprocessable(self.value(), &why))?;
+        schema::check(resource, &object).map_err(|why| self.unprocessable(&why))?;
         strip_kind(&mut object);
         Ok(object)
     }
 
     /// 422 for a patch that produces an invalid object.
     pub(crate) fn unprocessable(&self, why: &str) -> StatusError {
-        unprocessable(self.value(), why)
+        let (Self::Json(patch) | Self::Merge(patch) | Self::Strategic(patch) | Self::Apply(patch)) =
+            self;
+        StatusError::invalid_patch(FieldError::invalid("patch", patch.to_string(), why))
     }
-
-    fn value(&self) -> &Value {
-        match self {
-            Self::Json(value)
-            | Self::Merge(value)
-            | Self::Strategic(value)
-            | Self::Apply(value) => value,
-        }
-    }
-}
-
-/// 422 for a patch that produces an invalid object.
-fn unprocessable(patch: &Value, why: &str) -> StatusError {
-    StatusError::invalid_patch(FieldError::invalid("patch", patch.to_string(), why))
 }
 
 fn decode(body: &[u8]) -> Result<Value, StatusError> {

@@ -19,14 +19,14 @@ use crate::status_error::FieldError;
 
 /// A type, its field, and what the field must be (kubernetes `pkg/apis`, `validation`): `is` one of
 /// these texts, a `cron` schedule, a number or percentage of an `amount` (at most this), from one
-/// number `to` another, `above` a number, `required` with an explanation, a
-/// DNS `label`, a `trimmed` text, a budget whose limits are `apart`, a list of `unique` members of
-/// that name (and those of another list), amounts `within` those of another field, a number not
-/// less than that of the field `from` which it counts, a map with good `keys`, or with keys
-/// `distinct` from those of another field, not zero with the
-/// `other` field, at `most` another count (with its name in messages), a list whose lists of this name have `known` volumes, or a spec with one of the
-/// fields `any`. Other rules than `required` and `any` do not apply to a field that is missing or
-/// empty.
+/// number `to` another, `above` a number, `required` with an explanation, a DNS `label`, a
+/// `trimmed` text, a budget whose limits are `apart`, a list of `unique` members of that name (and
+/// those of another list), amounts `within` those of another field, a number not less than that of
+/// the field `from` which it counts, a map with good `keys`, or with keys `distinct` from those of
+/// another field, not zero with the `other` field, at `most` another count (with its name in
+/// messages), a list whose lists of this name have `known` volumes, or a spec with one of the
+/// fields `any`. Other rules than `required`, `any` and `most` do not apply to a field that is
+/// missing or empty.
 const TABLE: &str = include_str!("rules.txt");
 
 /// By type: the field, the word of the rule, and the rest of its line.
@@ -145,10 +145,8 @@ impl Walk<'_> {
                 errors.push(FieldError::invalid(field, value, &why));
             }
             ("to", Value::Number(number)) => {
-                let bounds: Vec<i64> = words().map(|it| it.parse().expect("a number")).collect();
-                let [least, most] = bounds[..] else {
-                    panic!("two bounds of {field}");
-                };
+                let bound = |it: Option<&str>| it.and_then(|it| it.parse().ok()).expect("a bound");
+                let (least, most): (i64, i64) = (bound(words().next()), bound(words().nth(1)));
                 let is_within = |it: i64| (least..=most).contains(&it);
                 if !number.as_i64().is_some_and(is_within) {
                     let why = format!("must be between {least} and {most}, inclusive");

@@ -9,7 +9,7 @@ use crate::json::{entries, is_deleting, map_of, number, strip_kind, text};
 use crate::resource::Resource;
 use crate::status_error::{FieldError, StatusError};
 use crate::store::{Consequence, Object, State, Stored, key_of};
-use crate::{apply, metadata, objects, quota};
+use crate::{metadata, objects, quota};
 
 /// The part of an object that a request writes; the other part stays unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,14 +174,14 @@ fn check_own_namespace(namespace: &str, object: &Value) -> Result<(), StatusErro
     ))
 }
 
-/// Replaces an object with `new`, as PUT does on behalf of the field manager `manager`.
+/// Replaces an object with `new`, as PUT does; for `managers` see [`replace_managed`].
 pub(crate) fn put(
     state: &mut State,
     resource: Resource,
     key: &str,
     part: Part,
     new: Value,
-    manager: &str,
+    managers: impl FnOnce(&Value, &Value) -> Option<Vec<Value>>,
 ) -> Result<Object, StatusError> {
     let object = state.get(resource, key).cloned();
     let object = object.ok_or_else(|| missing_put_target(resource, key, &new))?;
@@ -200,9 +200,7 @@ pub(crate) fn put(
             error,
         ));
     }
-    replace_managed(state, resource, &object, part, new, |old, new| {
-        apply::managers_after(resource, old, new, part, manager)
-    })
+    replace_managed(state, resource, &object, part, new, managers)
 }
 
 /// The error of a PUT without an object at its path. Upstream creates Events and Leases by PUT,
@@ -300,7 +298,7 @@ pub(crate) fn replace_managed(
         objects::set_defaults(resource, &mut new);
         objects::allocate(resource, &old, &mut new);
         if resource.has_status() {
-            objects::keep_status(&old, &mut new);
+            objects::set_status(&mut new, old.get("status").cloned());
         }
         errors.extend(metadata::validate_update(resource, &old, &new));
         errors.extend(objects::validate_update(resource, &old, &new));
