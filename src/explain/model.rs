@@ -393,7 +393,7 @@ impl Report {
         for finding in &self.findings {
             writeln!(f, "  - {}", escaped(&finding.what))?;
             if let Some(fix) = &finding.fix {
-                writeln!(f, "    fix: {fix}")?;
+                writeln!(f, "    fix: {}", escaped(fix))?;
             }
         }
         Ok(())

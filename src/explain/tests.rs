@@ -517,7 +517,8 @@ fn preferences_of_a_scale_down_are_explained() {
 
 #[test]
 fn foreign_text_is_escaped() {
-    let message = "rejected\n\u{1b}[2J\u{1b}]0;title\u{7}\nIt has what it wants.";
+    let message = "rejected\n\u{1b}[2J\u{1b}]0;title\u{7}\nIt has what it wants. \
+                   forbidden: User \"\u{1b}[3J\" cannot create";
     let conditions = json!([{
         "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
     }]);

@@ -23,7 +23,7 @@ use crate::api::object_key::is_subdomain;
 use crate::api::{ObjectKey, ResourceVersion, Uid};
 use crate::client::{Client, ClientError, Request};
 use crate::stdx::clock::Clock;
-use crate::stdx::escape::{escaped, shortened};
+use crate::stdx::escape::shortened;
 use crate::stdx::random_uuid;
 use crate::stdx::turns::Spot;
 
@@ -200,8 +200,7 @@ impl EventRecorder {
         reason: &'static str,
         message: &str,
     ) {
-        // The message may quote a webhook's rejection, and `kubectl describe` prints it unescaped.
-        let message: Arc<str> = shortened(escaped(message)).into();
+        let message: Arc<str> = shortened(message.into()).into();
         log::debug!(
             "event {} {reason} {}={}: {message}",
             type_.as_str(),

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::gate::sanitized;
 use crate::http_server::{Request, Response};
-use crate::stdx::escape::escaped_json;
+use crate::stdx::escape::{escaped, escaped_json};
 use crate::stdx::thread;
 use crate::stdx::thread::catch_panic;
 use crate::telemetry::threads::ThreadReport;
@@ -215,7 +215,7 @@ fn browser_page(html: &str) -> Response {
 pub(super) fn lines(status: &Facts) -> String {
     let lines = status
         .iter()
-        .map(|(name, value)| format!("{name}: {value}\n"));
+        .map(|(name, value)| format!("{name}: {}\n", escaped(value)));
     lines.collect()
 }
 
@@ -377,12 +377,12 @@ mod tests {
     #[test]
     fn the_status_is_above_the_list() {
         let pages = pages();
-        pages.set_status(|| vec![("Role".to_owned(), "<leading>".to_owned())]);
+        pages.set_status(|| vec![("Role".to_owned(), "<leading>\n".to_owned())]);
         let text = body(&pages, "/", &[]);
-        assert!(text.starts_with("Role: <leading>\n\n/ "), "{text}");
+        assert!(text.starts_with("Role: <leading>\\n\n\n/ "), "{text}");
         let html = body(&pages, "/", &[("accept", "text/html")]);
         assert!(
-            html.contains("<pre>Role: &lt;leading&gt;\n</pre>"),
+            html.contains("<pre>Role: &lt;leading&gt;\\n\n</pre>"),
             "{html}"
         );
     }

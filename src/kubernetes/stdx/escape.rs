@@ -1,7 +1,8 @@
-//! Escapes and shortens foreign text for the log, terminals and events. Pure.
+//! Escapes foreign text for the log and terminals, and shortens it for events and conditions. Pure.
 //!
 //! Text from an API server, a webhook or a client may contain characters that move a terminal's
-//! cursor, forge a log line, or reverse the reading order.
+//! cursor, forge a log line, or reverse the reading order. Events and conditions keep them, as
+//! upstream's: kubectl escapes what it prints (cli-runtime `pkg/printers/terminal.go`).
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -107,9 +108,9 @@ pub fn report(error: &dyn Error) -> String {
 /// `pkg/apis/core/validation/events.go:noteLengthLimit`).
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// `message` in a form fit for a condition: on one line, and at most 1024 bytes.
+/// `message` in a form fit for a condition: at most 1024 bytes.
 pub fn bounded(message: &str) -> String {
-    let mut message = escaped(message).into_owned();
+    let mut message = message.to_owned();
     if message.len() > MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - '…'.len_utf8()));
         message.push('…');
