@@ -13,7 +13,7 @@ use super::knowledge::Knowledge;
 use super::marks::deletes_protected;
 use super::objects::{Kind, bookmark, controller_of, error, frame, target};
 use super::oracles::{Check, UnderWay, judge};
-use super::view::{Rejected, StatusChange};
+use super::view::{News, Rejected};
 use super::world::{Event, Link, State, Watch, World};
 use crate::client::simulated::{Connection, End, Network};
 use crate::stdx::turns::simulation;
@@ -320,19 +320,19 @@ impl State {
         };
         let begins = watch
             .sends_initial_events
-            .then_some(StatusChange::Begins(watch.kind));
+            .then_some(News::Begins(watch.kind));
         self.send(link, STREAM.to_vec(), begins.into_iter().collect(), now);
         for change in changes {
             self.send(
                 link,
                 chunk(&frame(&change)),
-                vec![StatusChange::Change(change)],
+                vec![News::Change(change)],
                 now,
             );
         }
         if watch.sends_initial_events {
             let line = bookmark(watch.kind, revision, true);
-            let news = StatusChange::InitialEventsEnd(watch.kind, revision);
+            let news = News::InitialEventsEnd(watch.kind, revision);
             self.send(link, chunk(&line), vec![news], now);
         }
         self.watches.push(Watch {
@@ -345,13 +345,7 @@ impl State {
     }
 
     /// Sends bytes to the client of a connection, after all bytes before.
-    pub(super) fn send(
-        &mut self,
-        link: usize,
-        bytes: Vec<u8>,
-        news: Vec<StatusChange>,
-        now: Duration,
-    ) {
+    pub(super) fn send(&mut self, link: usize, bytes: Vec<u8>, news: Vec<News>, now: Duration) {
         let jitter = Duration::from_micros(self.rng.u64(0..1_000));
         let of = &mut self.links[link];
         let at = (now + of.lag + jitter).max(of.last_arrival);
@@ -368,7 +362,7 @@ impl State {
         self.send(
             watch.link,
             chunk(&line),
-            vec![StatusChange::Bookmark(watch.kind, revision)],
+            vec![News::Bookmark(watch.kind, revision)],
             now,
         );
     }
@@ -380,7 +374,7 @@ impl State {
         for change in changes {
             for watch in &watches {
                 if watch.kind == change.object.kind && change.revision > watch.from {
-                    let news = vec![StatusChange::Change(change.clone())];
+                    let news = vec![News::Change(change.clone())];
                     self.send(watch.link, chunk(&frame(&change)), news, now);
                 }
             }
@@ -390,17 +384,17 @@ impl State {
     /// What a response shows its reader. Responses to writes contain nothing that a sync
     /// decides by, but that of the Lease makes a leader, and a rejection that the write had no
     /// effect.
-    fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<StatusChange> {
+    fn news_of(&self, server: usize, request: &Request, answer: &Answer) -> Vec<News> {
         let Some((kind, name, _)) = target(&request.path) else {
             return Vec::new();
         };
         if kind == Kind::Lease && request.method != "GET" && answer.code < 300 {
-            return vec![StatusChange::LeaseWritten];
+            return vec![News::LeaseWritten];
         }
         if kind == Kind::Pod
             && let Some(rejected) = Rejected::of(request, answer.code)
         {
-            return vec![StatusChange::Rejected(rejected)];
+            return vec![News::Rejected(rejected)];
         }
         if answer.code != 200 || !matches!(kind, Kind::Pod | Kind::ReplicaSet) {
             return Vec::new();
@@ -410,7 +404,7 @@ impl State {
         match name {
             Some(name) => {
                 let object = self.server.get(kind, name).cloned();
-                vec![StatusChange::Objects(object.into_iter().collect())]
+                vec![News::Objects(object.into_iter().collect())]
             }
             None if is_filtered => {
                 let field = request.query("fieldSelector").unwrap_or_default();
@@ -420,19 +414,19 @@ impl State {
                 let objects = found.cloned().collect();
                 let selector = request.query("labelSelector").unwrap_or_default();
                 vec![match selector.strip_prefix("app=") {
-                    Some(name) => StatusChange::PodsOf(name.to_owned(), objects),
-                    None => StatusChange::Objects(objects),
+                    Some(name) => News::PodsOf(name.to_owned(), objects),
+                    None => News::Objects(objects),
                 }]
             }
             None if request.query("resourceVersion").is_some() => {
                 let (objects, revision) = self.server.cached(server, kind);
-                vec![StatusChange::List(kind, objects, revision)]
+                vec![News::List(kind, objects, revision)]
             }
             // A question for the newest version alone.
             None if request.query("limit").as_deref() == Some("1") => Vec::new(),
             None => {
                 let objects = self.server.all(kind).cloned().collect();
-                vec![StatusChange::List(kind, objects, self.server.revision)]
+                vec![News::List(kind, objects, self.server.revision)]
             }
         }
     }
@@ -451,25 +445,25 @@ impl State {
             }
             let (_, news) = self.links[link].unread.pop_front().expect("it is there");
             for news in news {
-                if let StatusChange::Rejected(rejected) = &news {
+                if let News::Rejected(rejected) = &news {
                     self.follow_rejection(process, rejected);
                 }
                 let known = self.known.entry(process).or_default();
-                if let StatusChange::List(kind, _, revision)
-                | StatusChange::InitialEventsEnd(kind, revision) = &news
+                if let News::List(kind, _, revision) | News::InitialEventsEnd(kind, revision) =
+                    &news
                     && known.reads_older(*kind, *revision, now)
                 {
                     continue;
                 }
                 match &news {
-                    StatusChange::Objects(objects) => known.was_read(objects),
-                    StatusChange::LeaseWritten => {
+                    News::Objects(objects) => known.was_read(objects),
+                    News::LeaseWritten => {
                         known.renewed_at = known.renews_since.take();
                     }
-                    StatusChange::List(kind, ..) | StatusChange::InitialEventsEnd(kind, _) => {
+                    News::List(kind, ..) | News::InitialEventsEnd(kind, _) => {
                         known.listed(*kind, turn);
                     }
-                    StatusChange::PodsOf(name, pods) => {
+                    News::PodsOf(name, pods) => {
                         let own = self.under_way.values().filter(|it| it.process == process);
                         let under_way = own.map(|it| &*it.name).collect();
                         known.pods_were_listed(pods, &under_way);

@@ -11,7 +11,7 @@ use super::objects::{Change, Kind, Object};
 
 /// What a response or a watch shows its reader.
 #[derive(Clone, Debug)]
-pub(super) enum StatusChange {
+pub(super) enum News {
     /// One object, or that it is gone.
     Change(Change),
     /// All objects of a kind, at this revision.
@@ -87,12 +87,12 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn learn(&mut self, news: StatusChange, (task, turn): (usize, u64)) {
+    pub(super) fn learn(&mut self, news: News, (task, turn): (usize, u64)) {
         match news {
-            StatusChange::Begins(kind) => {
+            News::Begins(kind) => {
                 self.collected.insert(kind, Vec::new());
             }
-            StatusChange::Change(change) => {
+            News::Change(change) => {
                 let kind = change.object.kind;
                 if let Some(collected) = self.collected.get_mut(&kind) {
                     return collected.push(change.object);
@@ -101,24 +101,24 @@ impl View {
                 let object = (!change.is_deletion).then(|| Arc::clone(&change.object));
                 self.see(kind, &change.object.name, object, task);
             }
-            StatusChange::Objects(objects) | StatusChange::PodsOf(_, objects) => {
+            News::Objects(objects) | News::PodsOf(_, objects) => {
                 for object in objects {
                     let key = (object.kind, object.name.clone());
                     self.answers.entry(key).or_default().push((turn, object));
                 }
             }
-            StatusChange::Bookmark(kind, revision) => {
+            News::Bookmark(kind, revision) => {
                 if !self.collected.contains_key(&kind) {
                     self.revisions.insert(kind, revision);
                 }
             }
-            StatusChange::LeaseWritten => self.has_written_lease = true,
-            StatusChange::Rejected(_) => {}
-            StatusChange::InitialEventsEnd(kind, revision) => {
+            News::LeaseWritten => self.has_written_lease = true,
+            News::Rejected(_) => {}
+            News::InitialEventsEnd(kind, revision) => {
                 let objects = self.collected.remove(&kind).unwrap_or_default();
                 self.replace(kind, objects, revision, task);
             }
-            StatusChange::List(kind, objects, revision) => {
+            News::List(kind, objects, revision) => {
                 // A streamed list before may have been cut off.
                 self.collected.remove(&kind);
                 self.replace(kind, objects, revision, task);

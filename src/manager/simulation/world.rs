@@ -16,7 +16,7 @@ use super::lease::LeaseTruth;
 use super::objects::{Change, Kind, Object};
 use super::oracles::{STATUS_REPORTS, UnderWay, unsettled};
 use super::plan::{Action, Plan};
-use super::view::StatusChange;
+use super::view::News;
 use crate::client::simulated::{Connection, End};
 use crate::stdx::turns::Spot;
 use crate::stdx::turns::simulation::Scheduler;
@@ -37,7 +37,7 @@ pub(super) enum Event {
     /// A request reaches its server.
     Arrive(u64, usize, Request, Fault),
     /// Bytes reach a client.
-    Deliver(usize, Vec<u8>, Vec<StatusChange>),
+    Deliver(usize, Vec<u8>, Vec<News>),
     /// A connection ends.
     End(usize, End),
     /// A server's watch cache sees the changes up to this revision, if the store's epoch is this.
@@ -76,7 +76,7 @@ pub(super) struct Link {
     /// When the last bytes under way arrive.
     pub(super) last_arrival: Duration,
     /// What the client has not read completely: the bytes left, and their content.
-    pub(super) unread: VecDeque<(usize, Vec<StatusChange>)>,
+    pub(super) unread: VecDeque<(usize, Vec<News>)>,
     /// When the server has the last request and answers; the maximum if never.
     pub(super) answers_at: Duration,
 }
