@@ -243,14 +243,10 @@ impl Draft {
         let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else {
             return Err(format!("{printable:?} has no host"));
         };
-        let default_port = match scheme {
-            "https" => 443,
-            "http" => 80,
-            _ => {
-                return Err(format!(
-                    "{printable:?} begins with neither https:// nor http://"
-                ));
-            }
+        let Some(default_port) = default_port(&uri) else {
+            return Err(format!(
+                "{printable:?} begins with neither https:// nor http://"
+            ));
         };
         if authority.as_str().contains('@') {
             return Err(
@@ -345,6 +341,15 @@ fn with_clean_path(url: &str) -> String {
         }
     }
     format!("{server}/{}", segments.join("/"))
+}
+
+/// The port of a URL that names none; `None` if it has another scheme.
+pub(super) fn default_port(url: &Uri) -> Option<u16> {
+    match url.scheme_str()? {
+        "https" => Some(443),
+        "http" => Some(80),
+        _ => None,
+    }
 }
 
 fn non_empty(text: Option<&String>) -> Option<&String> {

@@ -19,6 +19,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Proxy, ProxyProtocol};
 
+use super::config::default_port;
 use super::error::{TransportErrorKind, kind_of};
 use super::fence::{Fence, Fenced, HeldBack};
 use super::live_tls::LiveTls;
@@ -243,13 +244,9 @@ fn socks_proxy<'a>(details: &ConnectionDetails<'a>) -> Option<&'a Proxy> {
 }
 
 fn host_and_port(uri: &Uri) -> (&str, u16) {
-    let default = if uri.scheme_str() == Some("https") {
-        443
-    } else {
-        80
-    };
     let host = uri.host().unwrap_or_default();
-    (host, uri.port_u16().unwrap_or(default))
+    let port = uri.port_u16().or_else(|| default_port(uri));
+    (host, port.unwrap_or_default())
 }
 
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
