@@ -88,7 +88,7 @@ impl Manager {
                         "{}, of which {} have not converged and {} are in back-off; {} pods; {} \
                          keys queued",
                         core.cache.replica_sets.len(),
-                        unsettled(core, None).not_converged.len(),
+                        core.inspector().n_not_converged(),
                         core.inspector().n_in_back_off(),
                         core.cache.pods.len(),
                         core.queue.len(),
