@@ -33,18 +33,17 @@ impl Writer {
         let can_adopt = OnceCell::new();
         let (mut n_adopted, mut n_released) = (0_usize, 0_usize);
         let mut errors: Vec<WriteError> = Vec::new();
+        for pod in &step.release {
+            match self.release_pod(rs, pod) {
+                Ok(is_released) => n_released += usize::from(is_released),
+                Err(error) => errors.push(error),
+            }
+        }
+        let all_released = errors.is_empty();
         for pod in &step.adopt {
             match self.adopt_pod(rs, pod, &can_adopt) {
                 Ok(true) => n_adopted += 1,
                 Ok(false) => drop(gone.insert(pod.uid.clone())),
-                Err(error) => errors.push(error),
-            }
-        }
-        let is_deleted = matches!(can_adopt.get(), Some(Err(SyncError::Deleted(_))));
-        let n_not_adopted = errors.len();
-        for pod in &step.release {
-            match self.release_pod(rs, pod) {
-                Ok(is_released) => n_released += usize::from(is_released),
                 Err(error) => errors.push(error),
             }
         }
@@ -55,7 +54,8 @@ impl Writer {
                 "adopted {n_adopted} pods, released {n_released}"
             );
         }
-        let is_race = is_deleted && errors.len() == n_not_adopted;
+        let is_deleted = matches!(can_adopt.get(), Some(Err(SyncError::Deleted(_))));
+        let is_race = is_deleted && all_released;
         match super::aggregate(errors) {
             Some(error) if is_race => Err(SyncError::Deleted(error.to_string())),
             Some(error) => Err(error),
@@ -78,7 +78,7 @@ impl Writer {
             return Err(WriteError::Local(why));
         }
         let reference = controlling_reference(self.kind, &rs.key.name, &rs.uid);
-        let patch = patch_of(&pod.uid, &json!(reference));
+        let patch = adoption_patch(&pod.uid, &json!(reference));
         self.patch(rs, pod, patch, ("adopted", &self.metrics.pods_adopted))
     }
 
@@ -154,15 +154,18 @@ impl Writer {
     }
 }
 
-fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
-    patch_of(pod, &json!({"$patch": "delete", "uid": owner}))
+// Bodies of strategic merge patches of owner references, with upstream's order of the keys. The
+// pod's own UID guards against a recreated pod of the same name.
+
+fn adoption_patch(pod: &Uid, owner: &Value) -> Vec<u8> {
+    let pod = json!(pod);
+    format!(r#"{{"metadata":{{"ownerReferences":[{owner}],"uid":{pod}}}}}"#).into_bytes()
 }
 
-/// Body of a strategic merge patch of owner references. The pod's own UID guards against a
-/// recreated pod of the same name.
-fn patch_of(pod: &Uid, reference: &Value) -> Vec<u8> {
+fn release_patch(pod: &Uid, owner: &Uid) -> Vec<u8> {
+    let owner = json!({"$patch": "delete", "uid": owner});
     let pod = json!(pod);
-    format!(r#"{{"metadata":{{"uid":{pod},"ownerReferences":[{reference}]}}}}"#).into_bytes()
+    format!(r#"{{"metadata":{{"uid":{pod},"ownerReferences":[{owner}]}}}}"#).into_bytes()
 }
 
 #[cfg(test)]

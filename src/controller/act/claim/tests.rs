@@ -5,7 +5,7 @@ use std::sync::Arc;
 use log::Level;
 use serde_json::json;
 
-use super::release_patch;
+use super::{adoption_patch, release_patch};
 use crate::api::{Labels, ObjectKey, Pod, ReplicaSet};
 use crate::controller::decide::Pods;
 use crate::controller::decide::{Claim, claim_of};
@@ -167,6 +167,22 @@ fn c_15_body_of_an_adoption() {
         "uid": "uid-p1",
     }});
     assert_eq!(body, Some(expected.to_string()));
+    assert_eq!(
+        String::from_utf8_lossy(&adoption_patch(&"p1".into(), &json!({"uid": "rs"}))),
+        r#"{"metadata":{"ownerReferences":[{"uid":"rs"}],"uid":"p1"}}"#
+    );
+}
+
+#[test]
+fn releases_come_before_adoptions() {
+    let rs = replica_set("web", 2);
+    let fixture = fixture(&rs, [pod("a"), unlabelled(owned_pod("b", &rs))]);
+    fixture.writes.on_patch(|call, name| {
+        let message = format!("{call} {name}");
+        Some(Err(rejected(500, "InternalError", &message)))
+    });
+    let error = fixture.sync("web").expect_err("the patches fail");
+    assert_eq!(error.to_string(), "[0 b, 1 a]");
 }
 
 #[test]
