@@ -90,6 +90,24 @@ impl Status {
         }
     }
 
+    /// Adds the words of the request, such as `post pods`, to the text of a body that is not a
+    /// `Status`, as client-go does (apimachinery `pkg/api/errors:NewGenericServerResponse`).
+    #[must_use]
+    pub fn to_request(mut self, request: &str) -> Self {
+        let text = self.message();
+        if self.0.status.is_none() && !text.is_empty() && !request.is_empty() {
+            let text = match self.code() {
+                500.. => {
+                    let prevented = "has prevented the request from succeeding";
+                    format!("an error on the server ({text:?}) {prevented} ({request})")
+                }
+                _ => format!("{text} ({request})"),
+            };
+            self.0.message = Some(text);
+        }
+        self
+    }
+
     /// For a body that is not a `Status`.
     fn of_other_body(code: u16, message: String) -> Self {
         let mut status = Self::new(code, "", message);
@@ -208,11 +226,15 @@ impl Status {
         u64::try_from(seconds).ok().map(Duration::from_secs)
     }
 
-    /// How long the caller waits at least: [`retry_after`](Self::retry_after), in
-    /// [`RETRY_AFTER_MAX`] at most. `None` for zero, since the caller's back-off spares an
-    /// overloaded server.
+    /// How long the caller waits at least after a temporary rejection:
+    /// [`retry_after`](Self::retry_after), in [`RETRY_AFTER_MAX`] at most. `None` for zero, since
+    /// the caller's back-off spares an overloaded server, and for codes that client-go does not
+    /// retry (client-go `rest/with_retry.go:checkWait`).
     pub fn requested_wait(&self) -> Option<Duration> {
-        let wait = self.retry_after().filter(|wait| !wait.is_zero())?;
+        let is_temporary = self.code() == 429 || self.code() >= 500;
+        let wait = self
+            .retry_after()
+            .filter(|wait| is_temporary && !wait.is_zero())?;
         Some(wait.min(RETRY_AFTER_MAX))
     }
 
@@ -308,11 +330,16 @@ mod tests {
 
     #[test]
     fn a_body_that_is_not_a_status_keeps_its_text() {
-        let status = Status::from_body(502, b"<html>bad gateway</html>\n");
-        assert_eq!(
-            (status.code(), status.to_string().as_str()),
-            (502, "<html>bad gateway</html>")
-        );
+        let status = Status::from_body(502, b"<html>\n\"bad\" gateway</html>\n");
+        let text = "<html>\n\"bad\" gateway</html>";
+        assert_eq!((status.code(), &*status.to_string()), (502, text));
+        let words = "an error on the server (\"<html>\\n\\\"bad\\\" gateway</html>\") has \
+                     prevented the request from succeeding (post pods)";
+        assert_eq!(status.to_request("post pods").to_string(), words);
+        let denied = Status::from_body(403, b"no").to_request("post pods");
+        assert_eq!(denied.to_string(), "no (post pods)");
+        let own = Status::from_body(500, br#"{"status":"Failure","message":"no"}"#);
+        assert_eq!(own.to_request("post pods").to_string(), "no");
         let empty = Status::from_body(503, b"");
         assert_eq!(
             empty.to_string(),

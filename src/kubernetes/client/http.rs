@@ -182,7 +182,7 @@ impl Http {
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(self.status_error(response))
+        Err(self.status_error(request, response))
     }
 
     fn run(
@@ -224,7 +224,7 @@ impl Http {
         Ok(head)
     }
 
-    fn status_error(&self, response: http::Response<Body>) -> ClientError {
+    fn status_error(&self, request: &Request, response: http::Response<Body>) -> ClientError {
         let code = response.status().as_u16();
         let header = |name| response.headers().get(name)?.to_str().ok();
         if response.status().is_redirection() {
@@ -238,7 +238,7 @@ impl Http {
         let seconds = header(RETRY_AFTER).and_then(whole_seconds);
         let body = response.into_body().into_with_config();
         let status = match body.limit(ERROR_BYTES_MAX).read_to_vec() {
-            Ok(body) => Status::from_body(code, &body),
+            Ok(body) => Status::from_body(code, &body).to_request(&request.in_words()),
             // The code is the server's decision even if the explanation in the body is lost.
             Err(error) => {
                 let problem = self.transport_error(error);

@@ -207,6 +207,30 @@ impl Request {
         &self.method
     }
 
+    /// Verb, resource and name as in client-go's errors: `put replicasets.apps web`. Empty for a
+    /// path that is none of an API group.
+    pub(super) fn in_words(&self) -> String {
+        let path: Vec<&str> = self.path.split('/').collect();
+        let (group, rest) = match &path[..] {
+            ["", "api", _version, rest @ ..] => ("", rest),
+            ["", "apis", group, _version, rest @ ..] => (*group, rest),
+            _ => return String::new(),
+        };
+        let (["namespaces", _, resource, name @ ..] | [resource, name @ ..]) = rest else {
+            return String::new();
+        };
+        let mut words = format!("{} {resource}", self.method.as_str().to_ascii_lowercase());
+        for (separator, word) in [
+            (".", group),
+            (" ", name.first().copied().unwrap_or_default()),
+        ] {
+            if !word.is_empty() {
+                words.extend([separator, word]);
+            }
+        }
+        words
+    }
+
     /// Maximum bytes of its response. Requests for a page of a list are recognised by `limit`.
     pub(super) fn response_bytes_max(&self) -> u64 {
         let limit = self.query.iter().find(|(name, _)| name == "limit");
@@ -289,6 +313,26 @@ mod tests {
             "/pods?resourceVersion=",
         );
         check(&Request::get("/größe"), "/gr%C3%B6%C3%9Fe");
+    }
+
+    #[test]
+    fn errors_name_verb_resource_and_name() {
+        for (request, words) in [
+            (Request::post("/api/v1/namespaces/a/pods"), "post pods"),
+            (Request::get("/api/v1/pods"), "get pods"),
+            (
+                Request::delete("/api/v1/namespaces/a/pods/b"),
+                "delete pods b",
+            ),
+            (
+                Request::put("/apis/apps/v1/namespaces/a/replicasets/web/status"),
+                "put replicasets.apps web",
+            ),
+            (Request::get("/api/v1/namespaces/a"), "get namespaces a"),
+            (Request::get("/version"), ""),
+        ] {
+            assert_eq!(request.in_words(), words);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError, select_biased};
 
@@ -26,10 +26,22 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// once: a wake-up costs the recording thread more than the recording itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The longest that the API server may postpone an event, in retry delays.
+const POSTPONED_MAX: u32 = 6;
+
+/// An event that the API server asks to send later. Those of other objects need not wait for it.
+pub(super) struct Postponed {
+    correlated: Correlated,
+    n_attempts: u32,
+    due: Instant,
+}
+
 pub struct EventWorker {
     pub(super) receiver: Receiver<Occurrence>,
     pub(super) counters: Arc<Counters>,
     pub(super) correlator: Correlator,
+    /// [`QUEUE_MAX`] at most.
+    pub(super) postponed: Vec<Postponed>,
     pub(super) sink: Box<dyn EventSink>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: Stop,
@@ -55,6 +67,7 @@ pub fn event_recorder(
         receiver,
         counters,
         correlator: Correlator::new(options.component),
+        postponed: Vec::new(),
         sink,
         clock,
         stop: stop.clone(),
@@ -71,8 +84,10 @@ enum Attempt {
 
 enum Next {
     Event(Occurrence),
+    /// A postponed event is due.
+    Due,
     Stopped,
-    /// The recorder was dropped.
+    /// The recorder was dropped, and no event is postponed.
     Dropped,
 }
 
@@ -87,9 +102,11 @@ impl EventWorker {
         loop {
             match self.next(&stopped) {
                 Next::Event(occurrence) => self.record(occurrence),
+                Next::Due => {}
                 Next::Stopped => break,
                 Next::Dropped => return,
             }
+            self.send_postponed();
             let is_empty = self.receiver.is_empty();
             self.counters.end_of_burst(is_empty);
             if is_empty && self.stop.wait_timeout(PAUSE) {
@@ -99,34 +116,59 @@ impl EventWorker {
         self.drain();
     }
 
-    /// Blocks until an event arrives or no more follow.
+    /// Blocks until an event arrives or is due, or no more follow.
     fn next(&self, stopped: &Receiver<()>) -> Next {
+        let due = self.postponed.iter().map(|it| it.due).min();
         let ready = || {
             if self.stop.is_stopped() {
                 return Some(Next::Stopped);
             }
             match self.receiver.try_recv() {
                 Ok(occurrence) => Some(Next::Event(occurrence)),
-                Err(TryRecvError::Disconnected) => Some(Next::Dropped),
-                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) if due.is_none() => Some(Next::Dropped),
+                Err(_) => None,
             }
         };
         let spots = [&self.counters.arrived, self.stop.spot()];
-        if let Waited::Ready(next) = turns::wait(&spots, None, ready) {
-            return next;
+        match turns::wait(&spots, due, ready) {
+            Waited::Ready(next) => return next,
+            Waited::TimedOut => return Next::Due,
+            Waited::Unsimulated => {}
         }
+        let until_due = due.map_or(Duration::MAX, |due| {
+            due.saturating_duration_since(self.clock.now())
+        });
         // The stop signal has priority: afterwards only the bounded drain sends events.
         select_biased! {
             recv(stopped) -> _ => Next::Stopped,
-            recv(self.receiver) -> received => received.map_or(Next::Dropped, Next::Event),
+            recv(self.receiver) -> received => match received {
+                Ok(occurrence) => Next::Event(occurrence),
+                Err(_) if due.is_none() => Next::Dropped,
+                Err(_) if self.stop.wait_timeout(until_due) => Next::Stopped,
+                Err(_) => Next::Due,
+            },
+            default(until_due) => Next::Due,
         }
     }
 
-    /// Sends each queued event with a single attempt, for [`DRAIN_MAX`] at most.
+    fn send_postponed(&mut self) {
+        let now = self.clock.now();
+        let due: Vec<_> = self.postponed.extract_if(.., |it| it.due <= now).collect();
+        for it in due {
+            self.write(it.correlated, it.n_attempts);
+        }
+    }
+
+    /// Sends each queued event with a single attempt, for [`DRAIN_MAX`] at most. Drops those that
+    /// the API server has postponed.
     ///
     /// DIFFERS: upstream drops queued events at shutdown.
     fn drain(&mut self) {
         let deadline = self.clock.now() + DRAIN_MAX;
+        let n_postponed = u64::try_from(self.postponed.len()).unwrap_or(u64::MAX);
+        self.counters
+            .failed
+            .fetch_add(n_postponed, Ordering::Relaxed);
         while let Ok(occurrence) = self.receiver.try_recv() {
             if self.clock.now() >= deadline {
                 let n_lost = self.receiver.len() + 1;
@@ -140,20 +182,21 @@ impl EventWorker {
     fn record(&mut self, occurrence: Occurrence) {
         let _event = thread::enter("event about", &occurrence.object.key);
         if let Some(correlated) = self.correlator.correlate(occurrence, &*self.clock) {
-            self.write(correlated);
+            self.write(correlated, 0);
         } else {
             self.counters.filtered.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Sends one event; retries while there is no response (client-go `event.go:recordToSink`).
-    fn write(&mut self, correlated: Correlated) {
-        let Correlated { event, key } = correlated;
-        for attempt in 1..=TRIES_MAX {
-            match self.attempt(&event) {
+    /// Sends one event after `n_attempts`; retries while there is no response (client-go
+    /// `event.go:recordToSink`).
+    fn write(&mut self, correlated: Correlated, n_attempts: u32) {
+        for attempt in n_attempts + 1..=TRIES_MAX {
+            let event = &correlated.event;
+            match self.attempt(event) {
                 Attempt::Stored(recorded) => {
                     self.counters.written.fetch_add(1, Ordering::Relaxed);
-                    self.correlator.update_state(key, recorded);
+                    self.correlator.update_state(correlated.key, recorded);
                     return;
                 }
                 Attempt::Failed => break,
@@ -172,8 +215,19 @@ impl EventWorker {
                         "attempt {attempt} to write event {} failed",
                         event.name
                     );
-                    let delay = retry_delay(attempt, self.options.retry_delay, fastrand::f64());
-                    let delay = requested_delay(&error).unwrap_or(delay);
+                    let delay = self.options.retry_delay;
+                    if let Some(requested) = requested_delay(&error) {
+                        if self.postponed.len() == QUEUE_MAX || self.stop.is_stopped() {
+                            break;
+                        }
+                        self.postponed.push(Postponed {
+                            correlated,
+                            n_attempts: attempt,
+                            due: self.clock.now() + requested.min(delay * POSTPONED_MAX),
+                        });
+                        return;
+                    }
+                    let delay = retry_delay(attempt, delay, fastrand::f64());
                     let _wait = thread::enter("waits to send again", &event.name);
                     if self.stop.wait_timeout(delay) {
                         log::debug!("giving up on event {}: the daemon stops", event.name);
@@ -225,11 +279,7 @@ impl EventWorker {
 
 /// How long a temporary rejection asks to wait.
 fn requested_delay(error: &ClientError) -> Option<Duration> {
-    let ClientError::Status(status) = error else {
-        return None;
-    };
-    let is_temporary = status.code() == 429 || status.code() >= 500;
-    status.requested_wait().filter(|_| is_temporary)
+    error.status()?.requested_wait()
 }
 
 /// Pause after this many attempts; `random` is uniform in `0.0..1.0`. The first pause is random, so

@@ -162,6 +162,21 @@ fn k_09_a_second_attempt_may_succeed() {
 }
 
 #[test]
+fn an_event_that_must_wait_does_not_delay_others() {
+    let fixture = Fixture::new(|verb, event| match &*event.object.key.name {
+        "web" => later(),
+        _ => stored(verb, event),
+    });
+    fixture.record(&object("web"), "a");
+    fixture.record(&object("db"), "a");
+    let (calls, stats) = fixture.run();
+    let is_other = |(_, event): &(Verb, Event)| &*event.object.key.name == "db";
+    let before = calls.iter().take_while(|call| !is_other(call)).count();
+    assert!(before < 3, "{before} attempts before it");
+    assert_eq!((calls.len(), stats.written, stats.failed), (13, 1, 1));
+}
+
+#[test]
 fn k_09_a_response_that_is_not_an_event_is_retried() {
     let fixture = Fixture::new(|_, event| Recorded::from_response(event, b"{\"kind\":\"Status\"}"));
     fixture.record(&object("web"), "a");
