@@ -7,6 +7,8 @@
 pub mod pod_body;
 pub mod pod_control;
 
+use std::time::Duration;
+
 use crate::api::Status;
 use crate::client::ClientError;
 
@@ -50,6 +52,11 @@ impl WriteError {
             Self::Unknown { status, .. } => status.as_ref(),
             Self::Local(_) | Self::Stopped => None,
         }
+    }
+
+    /// Time after which the API server asks for another try.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.response()?.requested_wait()
     }
 
     pub fn status(&self) -> Option<&Status> {

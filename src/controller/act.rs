@@ -119,7 +119,7 @@ impl SyncError {
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Several { retry_after, .. } => *retry_after,
-            _ => retry_after(self.write_error()?),
+            _ => self.write_error()?.retry_after(),
         }
     }
 
@@ -164,7 +164,7 @@ pub(super) fn aggregate(mut errors: Vec<WriteError>) -> Option<SyncError> {
     if messages.len() > 1 {
         Some(SyncError::Several {
             messages: messages.join(", "),
-            retry_after: errors.iter().filter_map(retry_after).max(),
+            retry_after: errors.iter().filter_map(WriteError::retry_after).max(),
         })
     } else {
         errors.pop().map(SyncError::Write)
@@ -178,10 +178,6 @@ pub(super) fn describe_batch(plan: Plan, done: usize) -> String {
         Plan::Create(_) | Plan::Nothing => "created",
     };
     format!("{did} {done} of {} pods", plan.n_pods())
-}
-
-fn retry_after(error: &WriteError) -> Option<Duration> {
-    error.response()?.requested_wait()
 }
 
 #[cfg(test)]

@@ -72,9 +72,14 @@ impl ReplicaSetController {
             Err(error) => Some(writer.failure(step.plan, &error.to_string())),
             Ok(()) => writer.lasting_failure(&rs, &step),
         };
+        let reported = failure.as_ref();
+        let reported = reported.filter(|_| !writer.is_postponed(&rs, managed.as_ref().err()));
+        if let (Some(_), Err(error)) = (reported, &managed) {
+            writer.report_postponed(&rs, error);
+        }
         let mut next = step.next(&rs, began);
         self.note_backed_off(&rs, &step);
-        let written = writer.sync_status(&rs, &step, failure.as_ref(), &mut next);
+        let written = writer.sync_status(&rs, &step, reported, &mut next);
         let ended = managed.and(written);
         writer.delete_old_failed_pods(&rs, &step, ended.is_err(), &mut next);
         if let Err(error) = ended {

@@ -128,7 +128,7 @@ impl ReplicaSetController {
             };
             (self.queue.num_requeues(key), delay)
         };
-        let is_decade = n_failures > 0 && 10_u32.pow(n_failures.ilog10()) == n_failures;
+        let is_decade = n_failures >= 10 && 10_u32.pow(n_failures.ilog10()) == n_failures;
         let level = match error.level() {
             Level::Warn if !is_news && !is_decade => Level::Debug,
             level => level,
@@ -194,9 +194,8 @@ impl ReplicaSetController {
         Ok(true)
     }
 
-    /// Records how a sync ended. Returns true if it failed for another reason than the one before.
+    /// Records how a sync ended. Returns true if it failed for a reason that is news.
     fn note_sync(&self, key: &ObjectKey, sync: LastSync, error: Option<&SyncError>) -> bool {
-        let error = error.map(ToString::to_string);
         let Some(rs) = self.cache.replica_sets.get(key) else {
             return error.is_some();
         };

@@ -201,15 +201,21 @@ impl PodControl for RealPodControl {
 }
 
 /// True if an event reports this error. The caller retries a taken name with another name, so that
-/// is not a failure yet.
+/// is not a failure yet, and decides when one reports that the API server asks for another try.
 fn is_failed_create(error: &WriteError) -> bool {
-    !error.is_namespace_terminating() && !error.is_already_exists() && !error.is_stopped()
+    !error.is_namespace_terminating()
+        && !error.is_already_exists()
+        && !error.is_stopped()
+        && error.retry_after().is_none()
 }
 
 /// True if an event reports this error. The caller finds out whether a conflict is a failure, and
-/// records it.
+/// when to report that the API server asks for another try.
 fn is_failed_delete(error: &WriteError) -> bool {
-    !error.is_not_found() && !error.is_conflict() && !error.is_stopped()
+    !error.is_not_found()
+        && !error.is_conflict()
+        && !error.is_stopped()
+        && error.retry_after().is_none()
 }
 
 fn pod_path(key: &ObjectKey) -> String {
@@ -355,14 +361,19 @@ mod tests {
 
     #[test]
     fn events_report_only_what_has_failed() {
-        for (code, reason, fails_create, fails_delete) in [
-            (403, "Forbidden", true, true),
-            (404, "NotFound", true, false),
-            (409, "AlreadyExists", false, true),
-            (409, "Conflict", true, false),
-            (504, "Timeout", true, true),
+        for (code, reason, retry_after, fails_create, fails_delete) in [
+            (403, "Forbidden", None, true, true),
+            (403, "Forbidden", Some(1), true, true),
+            (404, "NotFound", None, true, false),
+            (409, "AlreadyExists", None, false, true),
+            (409, "Conflict", None, true, false),
+            (504, "Timeout", None, true, true),
+            (504, "Timeout", Some(1), false, false),
+            (429, "TooManyRequests", Some(1), false, false),
+            (429, "TooManyRequests", Some(0), true, true),
         ] {
-            let error = WriteError::from(ClientError::Status(Status::new(code, reason, "")));
+            let status = Status::new(code, reason, "").or_retry_after(retry_after);
+            let error = WriteError::from(ClientError::Status(status));
             assert_eq!(is_failed_create(&error), fails_create, "{reason}");
             assert_eq!(is_failed_delete(&error), fails_delete, "{reason}");
         }

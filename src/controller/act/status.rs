@@ -51,6 +51,41 @@ impl Writer {
         Failure { plan, message, at }
     }
 
+    /// True if neither the status nor an event reports the failure of a sync, or without an `error`
+    /// the last rejected create: the API server asks for another try, and client-go would retry
+    /// without its callers' notice. A condition that exists is kept up to date.
+    pub(in crate::controller) fn is_postponed(
+        &self,
+        rs: &ReplicaSet,
+        error: Option<&SyncError>,
+    ) -> bool {
+        let is_postponed = |it: &mut Memory| {
+            let is_requested = match error {
+                Some(error) => error.retry_after().is_some(),
+                None => it.awaits_requested_try(),
+            };
+            is_requested && it.history.is_postponed()
+        };
+        get_condition(&rs.status.conditions, REPLICA_FAILURE).is_none()
+            && self.memories.get(rs, is_postponed) == Some(true)
+    }
+
+    /// Records the event about creates or deletes that the API server asks to send again.
+    pub(in crate::controller) fn report_postponed(&self, rs: &ReplicaSet, error: &SyncError) {
+        match error {
+            SyncError::Batch { error, .. } if error.retry_after().is_none() => {}
+            SyncError::Batch {
+                plan: Plan::Delete(_),
+                error,
+                ..
+            } => {
+                self.pod_control.warn_of_failed_delete(rs, error);
+            }
+            SyncError::Batch { error, .. } => self.pod_control.warn_of_failed_create(rs, error),
+            _ => {}
+        }
+    }
+
     /// Writes the status if it changed, unless it waits: then it adds the time to `next`. Blocks as
     /// [`update_replica_set_status`](Self::update_replica_set_status).
     pub(in crate::controller) fn sync_status(
@@ -125,7 +160,7 @@ impl Writer {
                 Err(WriteError::Stopped) => return Err(WriteError::Stopped.into()),
                 Err(error) => error,
             };
-            if tries == STATUS_UPDATE_TRIES {
+            if tries == STATUS_UPDATE_TRIES || error.retry_after().is_some() {
                 return Err(SyncError::of_replica_set(error));
             }
             tries += 1;

@@ -6,12 +6,17 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::api::ReplicaSet;
+use crate::controller::SyncError;
 use crate::writes::pod_body::generate_name;
 
 pub use crate::telemetry::metrics::controller::SyncEnd;
 
 /// Error messages are cut to this many bytes, so that a record stays small.
 const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Failures in a row that stay unreported because the API server asks for another try: client-go
+/// retries as often (client-go `rest/request.go:NewRequest`, maxRetries).
+const POSTPONED_MAX: u32 = 10;
 
 /// The period in which pod failures are counted together, and the minimum time between two
 /// warnings.
@@ -35,6 +40,8 @@ pub struct LastError {
     pub message: Box<str>,
     /// True if no later sync can repair it.
     is_for_good: bool,
+    /// Errors in a row, without progress, after which the API server asks for another try.
+    n_postponed: u32,
 }
 
 /// What is reported once, for each generation and text.
@@ -71,18 +78,31 @@ struct Change {
 
 impl History {
     /// Records how a sync of the ReplicaSet `name` ended. A success clears the error unless it is
-    /// permanent. Returns true if it failed for another reason than the last one.
-    pub fn note_sync(&mut self, name: &str, sync: LastSync, error: Option<String>) -> bool {
+    /// permanent. Returns true if it failed for another reason than the last one, or if a
+    /// postponed failure is reported from now on.
+    pub fn note_sync(&mut self, name: &str, sync: LastSync, error: Option<&SyncError>) -> bool {
         let (at, is_success) = (sync.at, sync.end == SyncEnd::Synced);
         self.last_sync = Some(sync);
-        let Some(message) = error else {
+        let Some(error) = error else {
             self.last_error
                 .take_if(|error| is_success && !error.is_for_good);
             return false;
         };
         let before = self.last_error.take();
-        let error = self.fail(message, at, false);
-        before.is_none_or(|before| !is_alike(name, &before.message, &error.message))
+        let last = self.fail(error.to_string(), at, false);
+        if error.retry_after().is_some() {
+            let has_progress = error.batch().is_some_and(|(_, done)| done > 0);
+            let before = before.filter(|_| !has_progress);
+            last.n_postponed = before.map_or(0, |it| it.n_postponed).saturating_add(1);
+            return last.n_postponed == POSTPONED_MAX;
+        }
+        before.is_none_or(|before| !is_alike(name, &before.message, &last.message))
+    }
+
+    /// True while failures stay unreported after which the API server asks for another try.
+    pub fn is_postponed(&self) -> bool {
+        let last = self.last_error.as_ref();
+        last.is_none_or(|it| it.n_postponed < POSTPONED_MAX)
     }
 
     /// Records an error that no sync retries, because the daemon cannot repair it.
@@ -95,12 +115,13 @@ impl History {
         self.last_error.as_ref().is_some_and(|it| it.is_for_good)
     }
 
-    fn fail(&mut self, mut message: String, at: Timestamp, is_for_good: bool) -> &LastError {
+    fn fail(&mut self, mut message: String, at: Timestamp, is_for_good: bool) -> &mut LastError {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
         self.last_error.insert(Box::new(LastError {
             at,
             message: message.into(),
             is_for_good,
+            n_postponed: 0,
         }))
     }
 
@@ -191,6 +212,7 @@ mod tests {
         Mistake, SyncEnd,
     };
     use crate::controller::testing::replica_set;
+    use crate::writes::WriteError;
 
     fn sync(second: i64, end: SyncEnd) -> LastSync {
         LastSync {
@@ -203,7 +225,8 @@ mod tests {
     #[test]
     fn an_error_stays_until_a_sync_succeeds() {
         let mut history = History::default();
-        history.note_sync("web", sync(1, SyncEnd::Failed), Some("no".repeat(600)));
+        let error = WriteError::Local("no".repeat(600)).into();
+        history.note_sync("web", sync(1, SyncEnd::Failed), Some(&error));
         let length = history.last_error.as_ref().map(|error| error.message.len());
         assert_eq!(length, Some(1024));
         history.note_sync("web", sync(2, SyncEnd::TooEarly), None);

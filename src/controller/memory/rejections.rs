@@ -377,6 +377,17 @@ impl Memory {
         Some((last.generation, (!remaining.is_zero()).then_some(remaining)))
     }
 
+    /// True if the API server has asked for another try of the last rejected create.
+    pub fn awaits_requested_try(&self) -> bool {
+        let overload = self.rejected.as_ref().map(|it| &it.rejection);
+        matches!(
+            overload,
+            Some(Rejection::Overload {
+                retry_after: Some(_)
+            })
+        )
+    }
+
     /// Records that a create was accepted: a later rejection counts as the first.
     pub fn create_was_accepted(&mut self) {
         if let Some(rejected) = &mut self.rejected {

@@ -468,6 +468,47 @@ fn an_overload_is_waited_for_as_long_as_retry_after() {
     assert_eq!(tried(&fixture), ["web"]);
 }
 
+/// client-go retries ten times without its callers' notice.
+#[test]
+fn the_first_requests_for_another_try_are_not_reported() {
+    for (replicas, n_pods, event) in [
+        (1, 0, "FailedCreate: Error creating: later"),
+        (0, 2, "FailedDelete: Error deleting: later"),
+    ] {
+        let fixture = Fixture::new();
+        let busy = Status::new(429, "TooManyRequests", "later").or_retry_after(Some(1));
+        let rejected = WriteError::Rejected(busy.clone());
+        let later = move |_: usize, _: &str| Some(Err(rejected.clone()));
+        fixture.writes.on_create(later);
+        let rejected = WriteError::Rejected(busy);
+        let later = move |_: usize, _: &str| Some(Err(rejected.clone()));
+        fixture.writes.on_delete(later);
+        let mut web = replica_set("web", replicas);
+        (web.status.replicas, web.status.fully_labeled_replicas) = (n_pods, n_pods);
+        web.status.terminating_replicas = Some(0);
+        web.status.observed_generation = web.generation;
+        let pods = (0..n_pods).map(|i| owned_pod(&format!("web-{i}"), &web));
+        fixture.cache_silently(None, pods);
+        fixture.deliver_replica_set(web);
+        let mut n_syncs = 0;
+        while n_syncs < 10 {
+            assert_eq!(fixture.writes.take_warnings(), [""; 0], "after {n_syncs}");
+            assert_eq!(fixture.writes.status_updates(), [], "after {n_syncs}");
+            fixture.writes.take();
+            pass(&fixture, 10 * MS);
+            let (n_creates, n_deletes, _) = fixture.writes.counts();
+            n_syncs += usize::from(n_creates + n_deletes > 0);
+        }
+        pass(&fixture, 5 * SECOND);
+        assert_eq!(
+            fixture.writes.take_warnings().first().map(|it| &**it),
+            Some(event)
+        );
+        let status = fixture.writes.status_updates().pop().expect("a status");
+        assert_eq!(status.conditions.len(), 1);
+    }
+}
+
 #[test]
 fn rejected_creates_search_for_a_gang_once_per_generation() {
     let (fixture, _) = with_quota(0);

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::carry_over;
 use crate::api::conditions::{Condition, REPLICA_FAILURE, SCALE_DOWN_BLOCKED};
-use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus};
+use crate::api::{Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Status};
 use crate::controller::decide::plan::{LARGE, Plan};
 use crate::controller::decide::status::{Availability, Counts};
 use crate::controller::decide::status::{Failure, calculate_status};
@@ -20,6 +20,7 @@ use crate::controller::testing::{
 };
 use crate::stdx::clock::Clock;
 use crate::stdx::escape::bounded;
+use crate::writes::WriteError;
 
 /// A ReplicaSet with this `minReadySeconds`; with `partial` its template has one label more than
 /// the pods.
@@ -291,7 +292,7 @@ fn the_condition_has_the_newest_rejection() {
 #[test]
 fn the_text_of_the_condition_is_kept_and_bounded() {
     assert_eq!(bounded("a\n\u{1b}[2Kb"), "a\n\u{1b}[2Kb");
-    for long in ["ä".repeat(9000), "\n".repeat(1024)] {
+    for long in ["ä".repeat(9000), "\n".repeat(1025)] {
         let text = bounded(&long);
         assert!(text.len() <= 1024 && text.ends_with('…'), "{}", text.len());
         assert_eq!(bounded(&text), text, "it is stored as it is");
@@ -495,6 +496,20 @@ fn an_update_that_loses_the_race_against_a_deletion_is_normal() {
         let updated = fixture.writer().update_replica_set_status(&rs, status);
         assert_eq!(updated.expect_err("it is rejected").level(), level);
     }
+}
+
+#[test]
+fn a_status_that_must_wait_is_not_sent_again_at_once() {
+    let (fixture, rs) = (Fixture::new(), replica_set("web", 1));
+    fixture.writes.on_update_status(|_, _| {
+        let busy = Status::new(429, "TooManyRequests", "later").or_retry_after(Some(9));
+        Some(Err(WriteError::Rejected(busy)))
+    });
+    let status = ReplicaSetStatus::default();
+    let rs = Arc::new(rs);
+    let updated = fixture.writer().update_replica_set_status(&rs, status);
+    updated.expect_err("the server is busy");
+    assert_eq!(fixture.writes.take().len(), 1);
 }
 
 /// DIFFERS from upstream, which writes the conditions of its first read.
