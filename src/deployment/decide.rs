@@ -27,8 +27,8 @@ use crate::revisions::{
     template_hash, to_object,
 };
 use crate::status::{
-    Counted, PROGRESSING, calculate, condition, copy_failure, is_complete, judge_progress,
-    new_condition, progress_reason, reason, recheck_after, set_condition,
+    Counted, PROGRESSING, calculate, condition, copy_failure, is_complete, is_of_another,
+    judge_progress, new_condition, progress_reason, reason, recheck_after, set_condition,
 };
 
 #[derive(Clone, Debug)]
@@ -91,7 +91,12 @@ impl fmt::Display for Write {
         match self {
             Self::Create { rs, .. } => {
                 // Without the name: kube-controller-manager would choose another hash.
-                write!(f, "create a replicaset with {} replicas", rs.replicas)
+                let plural = if rs.replicas == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "create a replicaset with {} replica{plural}",
+                    rs.replicas
+                )
             }
             Self::Update { rs, replicas, .. } if rs.replicas == *replicas => {
                 write!(f, "update replicaset {}", rs.key.name)
@@ -422,7 +427,7 @@ impl<'a> Plan<'a> {
         if is_created {
             let message = format!("Created new replica set \"{name}\"");
             self.set_progress("True", reason::CREATED, message);
-        } else if condition(&self.base, PROGRESSING).is_none() {
+        } else if condition(&self.base, PROGRESSING).is_none_or(|it| is_of_another(it, &name)) {
             let message = format!("Found new replica set \"{name}\"");
             self.set_progress("True", reason::FOUND, message);
         }

@@ -149,6 +149,17 @@ fn terminating(sets: &[Counted<'_>]) -> Option<i32> {
     counts.try_fold(0, |sum: i32, count| Some(sum.saturating_add(count?)))
 }
 
+/// True if this condition says that another ReplicaSet than `name` was rolled out.
+///
+/// DIFFERS: upstream keeps such a condition: if the status update after the create of the
+/// ReplicaSet is lost, a Recreate rollout without pods counts as complete for ever.
+pub(crate) fn is_of_another(progressing: &DeploymentCondition, name: &str) -> bool {
+    let message = progressing.message.as_deref().unwrap_or_default();
+    progressing.reason.as_deref() == Some(reason::COMPLETE)
+        && message.starts_with("ReplicaSet \"")
+        && !message.starts_with(&format!("ReplicaSet \"{name}\""))
+}
+
 /// True once all pods are updated and available, and no old one is left.
 pub(crate) fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
     let counts = [

@@ -636,3 +636,20 @@ fn terminating_pods_are_counted_if_all_sets_count_them() {
     assert_eq!(of([Some(1), Some(2)]), Some(3));
     assert_eq!(of([Some(1), None]), None);
 }
+
+/// The status update after the create of the ReplicaSet may be lost.
+#[test]
+fn a_rollout_is_not_complete_because_an_earlier_one_was() {
+    for (of, expected) in [("web-1", true), ("web-9", false)] {
+        let d = deployment(&[&|it| {
+            it["spec"]["strategy"] = json!({"type": "Recreate"});
+            it["status"] = json!({"conditions": [{
+                "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable",
+                "message": format!("ReplicaSet \"{of}\" has successfully progressed."),
+            }]});
+        }]);
+        let step = step(&d, &[replica_set(1, 0, 0), replica_set(9, 3, 0)]);
+        let is_found = reason(progress(&step)) == ("True", "FoundNewReplicaSet");
+        assert_eq!(is_found, expected, "{of}");
+    }
+}
