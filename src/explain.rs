@@ -20,9 +20,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use self::inspect::ReplicaSetFacts;
+use self::model::Finding;
+use crate::deployment::Deployment;
+use crate::deployment::objects::DEPLOYMENT;
 use crate::stdx::escape::{escaped, escaped_html};
 
-pub use api_facts::{ApiError, ApiFacts, read_table, rollout};
+pub use api_facts::{ApiError, ApiFacts, read_deployment, read_table};
 pub use model::{Report, Sources};
 pub use report::report;
 
@@ -38,7 +41,8 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// `ReplicaSet` or `ReplicationController`.
+    /// `ReplicaSet` or `ReplicationController`, or `Deployment` if none of its ReplicaSets shows
+    /// its problem.
     pub kind: String,
     pub namespace: String,
     pub name: String,
@@ -108,6 +112,25 @@ impl Row {
         }
     }
 
+    /// The row of a Deployment with this problem.
+    fn of_deployment(d: &Deployment, problem: Finding) -> Self {
+        let count = |n: Option<i32>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+        Self {
+            kind: DEPLOYMENT.to_owned(),
+            namespace: d.key.namespace.to_string(),
+            name: d.key.name.to_string(),
+            owner: None,
+            desired: d.replicas,
+            active: count(d.status.replicas),
+            ready: count(d.status.ready_replicas),
+            available: count(d.status.available_replicas),
+            reason: problem.what,
+            fix: problem.fix,
+            since: None,
+            next: String::new(),
+        }
+    }
+
     fn sort_key(&self) -> (&str, &str, &str) {
         (&self.namespace, &self.name, &self.kind)
     }
@@ -115,6 +138,7 @@ impl Row {
     /// The kind as kubectl abbreviates it, and the resource.
     fn short_and_resource(&self) -> (&'static str, &'static str) {
         match &*self.kind {
+            "Deployment" => ("deploy", "deployments"),
             "ReplicationController" => ("rc", "replicationcontrollers"),
             _ => ("rs", "replicasets"),
         }

@@ -248,10 +248,13 @@ impl Manager {
             let workers = std::mem::take(&mut engine.workers);
             stuck.extend(join_all(workers, workers_end.max(abort)));
         }
-        for instance in &self.instances {
-            if let Some(dry_run) = &instance.dry_run {
-                let resource = instance.kind.resource;
-                let n = dry_run.n_open();
+        let dry_runs = self.instances.iter();
+        let dry_runs =
+            dry_runs.map(|it| (it.kind.resource, it.dry_run.as_ref().map(|it| it.n_open())));
+        let of_deployments = self.deployments.iter();
+        let of_deployments = of_deployments.map(|it| ("deployments", it.controller.n_open()));
+        for (resource, n) in dry_runs.chain(of_deployments) {
+            if let Some(n) = n {
                 let decisions = if n == 1 { "decision" } else { "decisions" };
                 log::info!("dry run of {resource}: no controller has carried out {n} {decisions}");
             }

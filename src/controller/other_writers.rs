@@ -127,7 +127,7 @@ impl Writer {
 pub fn remedy(kind: &WorkloadKind) -> String {
     format!(
         "stop one of them: this daemon, or kube-controller-manager's controller \
-         (--controllers=*,-{})",
+         (--controllers=*,-{}; the same for -deployment-controller, if this daemon runs that)",
         kind.controller
     )
 }

@@ -2,6 +2,7 @@
 //! of [`decide`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -40,6 +41,9 @@ pub struct Rollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline: Option<Timestamp>,
     pub waits_for: Vec<String>,
+    /// The one of `waits_for` that the reports of its ReplicaSets cannot show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
     /// What the next sync does; nothing if empty.
     pub next: Vec<String>,
 }
@@ -76,7 +80,7 @@ pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
     let has_pods = |it: &Set| it.desired > 0 || it.replicas > 0;
     let (old, idle): (Vec<_>, Vec<_>) = sets.into_iter().partition(has_pods);
     let limits = Fenceposts::of(d);
-    let waits_for = waits_for(d, new.as_ref(), &old);
+    let waits_for = waits_for(&view, new.as_ref(), &old);
     let is_over = is_complete(d, &d.status) || d.paused;
     let step = decide(view);
     let next = step.map_or_else(|why| vec![why], |step| step.texts());
@@ -94,8 +98,10 @@ pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
         old,
         n_idle: idle.len(),
         progress: progress_reason(&d.status).map(str::to_owned),
-        progress_deadline: deadline_of(d).filter(|at| !is_over && *at > now),
+        progress_deadline: deadline_of(d)
+            .filter(|at| !is_over && failed_create(d).is_none() && *at > now),
         waits_for,
+        blocked_by: blocked_by(d),
         next: [claims, next].concat(),
     }
 }
@@ -105,19 +111,44 @@ fn rollout_command(verb: &str, d: &Deployment) -> String {
     format!("kubectl -n {namespace} rollout {verb} deployment {name}")
 }
 
-fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
-    let mut waits = Vec::new();
-    let observed = d.status.observed_generation.unwrap_or_default();
+/// Why no ReplicaSet of the template could be created. Neither does the controller judge the
+/// progress then, nor does it write the observed generation.
+fn failed_create(d: &Deployment) -> Option<&str> {
+    let found = condition(&d.status, PROGRESSING)?;
+    let found = Some(found).filter(|it| it.reason.as_deref() == Some(reason::CREATE_FAILED));
+    found?.message.as_deref()
+}
+
+/// What the Deployment itself waits for, rather than its ReplicaSets: that something ends its
+/// deletion, that its ReplicaSet can be created, or its controller.
+pub fn blocked_by(d: &Deployment) -> Option<String> {
+    let (observed, generation) = (
+        d.status.observed_generation.unwrap_or_default(),
+        d.generation,
+    );
     if d.is_terminating {
-        waits.push("the garbage collector: it is terminating".to_owned());
-    } else if d.paused {
-        waits.push(format!("`{}`: it is paused", rollout_command("resume", d)));
+        let names = d.metadata["finalizers"].as_array().into_iter().flatten();
+        let names = names.filter_map(|it| it.as_str());
+        let foreign = names.filter(|it| !["foregroundDeletion", "orphan"].contains(it));
+        let by = match &*foreign.collect::<Vec<_>>() {
+            [] => "the garbage collector".to_owned(),
+            foreign => format!("whoever must remove the finalizer {}", foreign.join(", ")),
+        };
+        return Some(format!("{by}: it is terminating"));
     }
-    if observed < d.generation {
-        let generation = d.generation;
-        waits.push(format!(
-            "its controller, which has observed generation {observed} of {generation}"
-        ));
+    if let Some(message) = failed_create(d) {
+        return Some(format!("the end of a failure: {message}"));
+    }
+    (observed < generation).then(|| {
+        format!("its controller, which has observed generation {observed} of {generation}")
+    })
+}
+
+fn waits_for(view: &View<'_>, new: Option<&Set>, old: &[Set]) -> Vec<String> {
+    let d = view.deployment;
+    let mut waits = Vec::from_iter(blocked_by(d));
+    if d.paused && !d.is_terminating {
+        waits.push(format!("`{}`: it is paused", rollout_command("resume", d)));
     }
     let pods = |n: i32| {
         if n == 1 {
@@ -137,6 +168,21 @@ fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
             it.name
         ));
     }
+    let has_all = |new: &Set| new.desired >= d.replicas;
+    if d.strategy == Strategy::Recreate && !new.is_some_and(has_all) {
+        let old = view.replica_sets.iter();
+        let old = old.filter(|rs| new.is_none_or(|new| *rs.key.name != *new.name));
+        let is_idle = |rs: &&Arc<ReplicaSet>| rs.replicas == 0 && rs.status.replicas == 0;
+        for rs in old
+            .filter(is_idle)
+            .filter(|rs| view.with_pods.contains(&rs.uid))
+        {
+            let name = &rs.key.name;
+            waits.push(format!(
+                "the end of all pods of {name}, terminating ones too: Recreate creates none before"
+            ));
+        }
+    }
     if progress_reason(&d.status) == Some(reason::TIMED_OUT) {
         let undo = rollout_command("undo", d);
         waits.push(format!("a template that works, or `{undo}`"));
@@ -146,7 +192,9 @@ fn waits_for(d: &Deployment, new: Option<&Set>, old: &[Set]) -> Vec<String> {
         let found = condition(&d.status, kind);
         let found = found.filter(|it| it.status.as_deref() == Some(failed));
         // The ReplicaSet's own report has the present state of its back-off, and this is a copy.
-        let found = found.filter(|it| it.reason.as_deref() != Some("FailedPodBackoff"));
+        // A failed create is in `blocked_by`.
+        let is_shown = |it: &str| ["FailedPodBackoff", reason::CREATE_FAILED].contains(&it);
+        let found = found.filter(|it| !it.reason.as_deref().is_some_and(is_shown));
         let message = found.and_then(|it| it.message.as_ref());
         waits.extend(message.map(|it| format!("the end of a failure: {it}")));
     }
@@ -193,6 +241,9 @@ impl fmt::Display for Rollout {
                 f,
                 "  {what}: {name}, revision {revision}, desired {desired}, available {available}"
             )?;
+        }
+        if self.new.is_none() {
+            writeln!(f, "  new: none, the template has no ReplicaSet yet")?;
         }
         if self.n_idle > 0 {
             writeln!(f, "  old: {} more, scaled to 0", self.n_idle)?;
@@ -274,5 +325,59 @@ mod tests {
         let claims = vec!["adopt\n  next: nothing".to_owned()];
         let text = explain(view(&deployment(&[]), &[rs]), claims).to_string();
         assert_eq!(text.matches("\n  next: ").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_failed_create_is_no_lag_and_has_no_deadline() {
+        let d = deployment(&[&|it| {
+            it["metadata"]["generation"] = json!(2);
+            it["status"] = json!({"observedGeneration": 1, "conditions": [{
+                "type": "Progressing", "status": "False", "reason": "ReplicaSetCreateError",
+                "message": "m", "lastUpdateTime": "2026-01-01T00:59:00Z",
+            }]});
+        }]);
+        let rollout = explain(view(&d, &[replica_set(8, 3, 3)]), Vec::new());
+        assert_eq!(rollout.waits_for, ["the end of a failure: m"]);
+        assert_eq!(rollout.progress_deadline, None);
+        let text = rollout.to_string();
+        assert!(
+            text.contains("the template has no ReplicaSet yet"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn recreate_waits_for_pods_that_do_not_count() {
+        let d = deployment(&[&|it| {
+            it["spec"]["strategy"] = json!({"type": "Recreate"});
+            it["status"] = json!({"observedGeneration": 1});
+        }]);
+        let mut waiting = view(&d, &[replica_set(8, 0, 0)]);
+        waiting.with_pods.insert("rs8".into());
+        let waits = explain(waiting, Vec::new()).waits_for;
+        assert!(
+            waits[0].starts_with("the end of all pods of web-8"),
+            "{waits:?}"
+        );
+        let waits = explain(view(&d, &[replica_set(8, 0, 0)]), Vec::new()).waits_for;
+        assert_eq!(waits, [""; 0]);
+    }
+
+    #[test]
+    fn a_terminating_deployment_names_whom_it_waits_for() {
+        for (finalizers, expected) in [
+            (json!(["foregroundDeletion"]), "the garbage collector"),
+            (
+                json!(["orphan", "e/x", "e/y"]),
+                "whoever must remove the finalizer e/x, e/y",
+            ),
+        ] {
+            let d = deployment(&[&|it| {
+                it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:59:00Z");
+                it["metadata"]["finalizers"] = finalizers.clone();
+            }]);
+            let waits = explain(view(&d, &[replica_set(9, 3, 3)]), Vec::new()).waits_for;
+            assert_eq!(waits, [format!("{expected}: it is terminating")]);
+        }
     }
 }

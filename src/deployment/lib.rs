@@ -31,7 +31,7 @@ mod sync;
 use kubernetes::{api, cache, client, event_recorder, stdx, workqueue};
 
 pub use act::Writer;
-pub use explain::{Rollout, explain};
+pub use explain::{Rollout, blocked_by, explain};
 pub use objects::{Deployment, DeploymentStore, ReplicaSet, ReplicaSetStore};
 pub use sync::{DeploymentController, Parts, with_pods};
 

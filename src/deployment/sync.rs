@@ -61,6 +61,13 @@ impl DeploymentController {
         Self(parts, Mutex::default(), AtomicBool::new(false))
     }
 
+    /// The Deployments for which a dry run has decided what no controller has carried out; `None`
+    /// if this is no dry run.
+    pub fn n_open(&self) -> Option<usize> {
+        let n_open = || self.1.lock().values().filter(|it| !it.is_empty()).count();
+        self.0.dry_run.then(n_open)
+    }
+
     pub fn queue(&self) -> &Arc<WorkQueue<ObjectKey>> {
         &self.0.queue
     }

@@ -9,10 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Table;
-use super::model::{EventLine, Sources};
+use super::findings::{of_deployment, terminating_namespace};
+use super::model::{DeploymentReport, EventLine, Sources};
+use super::{Row, Table};
 use crate::api::interner::Interner;
-use crate::api::workload_kind::collection_path;
+use crate::api::workload_kind::{REPLICA_SET, collection_path};
 use crate::api::{ObjectKey, Pod, ReplicaSet, Status, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::client::{Client, ClientError, Request};
@@ -20,7 +21,7 @@ use crate::controller::decide::Rules;
 use crate::controller::decide::optional::counts_all_pods;
 use crate::deployment::decide::{Claims, View};
 use crate::deployment::objects::DEPLOYMENT;
-use crate::deployment::{self, Deployment, Rollout, with_pods};
+use crate::deployment::{self, Deployment, Rollout, blocked_by, with_pods};
 use crate::explain::inspect::{ReplicaSetFacts, current_of_deployment};
 use crate::live::{LiveReader, RealLiveReader, Workloads};
 use crate::stdx::HashSet;
@@ -98,16 +99,15 @@ impl ApiFacts {
         }
         let facts = ReplicaSetFacts::of(kind, &cache, rs, rules, None).complete(&cache);
         let uid = &facts.replica_set.uid;
-        sources.events = Some(events(client, namespace, uid));
+        sources.events = events(client, namespace, uid);
         sources.namespace_is_terminating = namespace_is_terminating(client, namespace);
         sources.gang_workload = gang_workload(client, kind, &facts.replica_set);
         let owner = facts.replica_set.controller.as_ref();
-        sources.rollout = owner
-            .filter(|it| &*it.kind == DEPLOYMENT)
-            .and_then(|owner| {
-                let key = ObjectKey::new(namespace, &*owner.name);
-                rollout(client, &cache, &key, Some(&owner.uid))
-            });
+        if let Some(owner) = owner.filter(|it| &*it.kind == DEPLOYMENT) {
+            let key = ObjectKey::new(namespace, &*owner.name);
+            let rollout = rollout(client, &cache, &key, Some(&owner.uid));
+            sources.rollout = rollout.map_err(|error| report(&error)).transpose();
+        }
         Ok(Self { facts, sources })
     }
 }
@@ -170,7 +170,7 @@ fn list_pods(
     })
 }
 
-fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
+fn events(client: &Client, namespace: &str, uid: &Uid) -> Option<Vec<EventLine>> {
     let path = collection_path("/api/v1", "events", Some(namespace));
     let request = Request::get(path).query("fieldSelector", format!("involvedObject.uid={uid}"));
     let mut events = Vec::new();
@@ -180,9 +180,10 @@ fn events(client: &Client, namespace: &str, uid: &Uid) -> Vec<EventLine> {
     });
     if let Err(error) = read {
         log::warn!(error:% = report(&error); "cannot read events");
+        return None;
     }
     events.sort_by_key(|event| event.last_seen);
-    events
+    Some(events)
 }
 
 fn event(json: &RawValue) -> Result<EventLine, serde_json::Error> {
@@ -230,20 +231,51 @@ fn gang_workload(client: &Client, kind: &'static WorkloadKind, rs: &ReplicaSet) 
     live.gang_workload(rs).ok()?
 }
 
-/// The rollout of the Deployment `key`; `None` if it cannot be read, or has another UID.
-pub fn rollout(
+/// Explains the Deployment `key`, which has no ReplicaSet. Blocks for a few requests.
+///
+/// # Errors
+/// [`ApiError`] if it does not exist, or cannot be read.
+pub fn read_deployment(client: &Client, key: &ObjectKey) -> Result<DeploymentReport, ApiError> {
+    let rollout = rollout(client, &Cache::default(), key, None)?;
+    let rollout = rollout.ok_or_else(|| ApiError::NotFound {
+        kind: "ReplicaSet or Deployment",
+        key: key.clone(),
+    })?;
+    let is_terminating = namespace_is_terminating(client, &key.namespace) == Some(true);
+    let of_namespace = is_terminating.then(|| terminating_namespace(&key.namespace));
+    let own = of_deployment(&key.namespace, rollout.blocked_by.as_deref());
+    Ok(DeploymentReport {
+        kind: DEPLOYMENT,
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        source: "api",
+        findings: of_namespace.into_iter().chain(own).collect(),
+        rollout,
+    })
+}
+
+/// The rollout of the Deployment `key`; `None` if there is none, or if it has another UID.
+fn rollout(
     client: &Client,
     cache: &Cache,
     key: &ObjectKey,
     uid: Option<&Uid>,
-) -> Option<Rollout> {
+) -> Result<Option<Rollout>, ApiError> {
     let path = |resource| collection_path("/apis/apps/v1", resource, Some(&key.namespace));
     let request = Request::get(format!("{}/{}", path("deployments"), key.name));
-    let response = client.send(&request).ok()?;
-    let d = Deployment::from_json(&response.body).ok();
-    let d = d.filter(|d| uid.is_none_or(|uid| d.uid == *uid))?;
+    let read = client.send(&request);
+    let read = read.and_then(|it| Ok(Deployment::from_json(&it.body)?));
+    let d = match read {
+        Ok(d) if uid.is_none_or(|uid| d.uid == *uid) => d,
+        Ok(_) => return Ok(None),
+        Err(error) if error.status().is_some_and(Status::is_not_found) => return Ok(None),
+        Err(source) => {
+            let what = request.to_string();
+            return Err(ApiError::Request { what, source });
+        }
+    };
     let (mut owned, mut orphans) = (Vec::new(), Vec::new());
-    let listed = for_each(client, &path("replicasets"), |json| {
+    for_each(client, &path("replicasets"), |json| {
         let rs = Arc::new(deployment::ReplicaSet::from_json(json.get().as_bytes())?);
         match &rs.controller {
             Some(owner) if owner.uid == d.uid => owned.push(rs),
@@ -251,8 +283,7 @@ pub fn rollout(
             None => orphans.push(rs),
         }
         Ok(())
-    });
-    listed.ok()?;
+    })?;
     let (replica_sets, claims) = Claims::of(&d, owned, orphans).settled();
     let view = View {
         deployment: &d,
@@ -261,7 +292,7 @@ pub fn rollout(
         counts_terminating: false,
         now: Timestamp::now(),
     };
-    Some(deployment::explain(view, claims))
+    Ok(Some(deployment::explain(view, claims)))
 }
 
 /// Adds what the slim pod lacks: what keeps it, and why it is not running.
@@ -395,5 +426,32 @@ pub fn read_table(
         }
         whole.merge(table);
     }
+    if kinds.contains(&&REPLICA_SET) {
+        match deployments(client, namespace) {
+            Ok(table) => whole.merge(table),
+            Err(error) if error.is_forbidden() => {
+                log::warn!(error:% = report(&error); "the table has no {DEPLOYMENT}s");
+            }
+            Err(error) => return Err(error),
+        }
+    }
     Ok(whole)
+}
+
+/// The Deployments with a problem that no report of their ReplicaSets shows.
+fn deployments(client: &Client, namespace: Option<&str>) -> Result<Table, ApiError> {
+    let (mut table, mut n) = (Table::default(), 0);
+    let path = collection_path("/apis/apps/v1", "deployments", namespace);
+    for_each(client, &path, |json| {
+        let d = Deployment::from_json(json.get().as_bytes())?;
+        let problem = of_deployment(&d.key.namespace, blocked_by(&d).as_deref());
+        let row = problem.map(|problem| Row::of_deployment(&d, problem));
+        table.not_converged.extend(row);
+        n += 1;
+        Ok(())
+    })?;
+    if n > 0 {
+        table.looked_at.insert(DEPLOYMENT.to_owned(), n);
+    }
+    Ok(table)
 }

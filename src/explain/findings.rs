@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use super::model::{Finding, Report, Sources};
 use crate::api::conditions::{Condition, REPLICA_FAILURE, get_condition};
+use crate::api::workload_kind::REPLICA_SET;
 use crate::api::{CompactTimestamp, Pod, PodPhase, Policy, ReplicaSet, WorkloadKind};
 use crate::controller::decide::Step;
 use crate::controller::decide::optional::failed_pods::{BackOff, FAILED_POD_BACKOFF};
@@ -86,13 +87,7 @@ pub fn findings(
             .is_some_and(is_namespace_terminating);
     // A terminating namespace explains every failed create, so it replaces the error.
     if is_namespace {
-        add(Finding::new(
-            format!(
-                "the namespace {} is being terminated: the API server accepts no new objects in it",
-                rs.key.namespace
-            ),
-            "use another namespace, or wait for its deletion and recreate it",
-        ));
+        add(terminating_namespace(&rs.key.namespace));
     } else if let Some(message) = error_message
         && (has_work || memory.is_some())
     {
@@ -100,6 +95,8 @@ pub fn findings(
         let what = format!("the last attempt failed: {message}");
         add(Finding { what, fix });
     }
+    let of_rollout = of_rollout(&rs.key.namespace, sources);
+    of_rollout.into_iter().for_each(&mut add);
     if let Some(memory) = memory {
         if let Some(backed_off) = &memory.backed_off {
             let is_watched = memory.quotas_are_watched;
@@ -133,6 +130,35 @@ pub fn findings(
     let fix = "correct or remove the annotation; until then it is ignored";
     found.extend(mistakes.map(|what| Finding::new(what, fix)));
     found
+}
+
+pub(super) fn terminating_namespace(namespace: &str) -> Finding {
+    Finding::new(
+        format!(
+            "the namespace {namespace} is being terminated: the API server accepts no new objects \
+             in it"
+        ),
+        "use another namespace, or wait for its deletion and recreate it",
+    )
+}
+
+fn of_rollout(namespace: &str, sources: &Sources) -> Option<Finding> {
+    match sources.rollout.as_ref()? {
+        Ok(rollout) => of_deployment(namespace, rollout.blocked_by.as_deref()),
+        Err(error) => Some(Finding::new(
+            format!("its Deployment is unknown, and so is the rollout: {error}"),
+            "grant get of deployments and list of replicasets to who runs explain",
+        )),
+    }
+}
+
+/// The problem of a Deployment that no report of its ReplicaSets shows.
+pub(super) fn of_deployment(namespace: &str, blocked_by: Option<&str>) -> Option<Finding> {
+    let blocked_by = blocked_by?;
+    Some(Finding {
+        what: format!("the Deployment waits for {blocked_by}"),
+        fix: fix_of(blocked_by, namespace, &REPLICA_SET),
+    })
 }
 
 /// What the newest event about another controller says, unless that is over.
@@ -386,8 +412,7 @@ fn fix_of(message: &str, namespace: &str, kind: &WorkloadKind) -> Option<String>
              limitrange"
         )
     } else if message.contains("denied the request") || message.contains("denied request") {
-        "correct the template so that the named webhook or policy accepts it, or change that; the \
-         controller retries within 5 minutes"
+        "correct the template so that the named webhook or policy accepts it, or change that"
             .to_owned()
     } else if message.contains("no PriorityClass") {
         "create the PriorityClass that the template names, or name another".to_owned()
@@ -401,6 +426,10 @@ fn fix_of(message: &str, namespace: &str, kind: &WorkloadKind) -> Option<String>
             Account::of_username(user).flag(),
             kind.cluster_role
         )
+    } else if message.contains("its controller, which has observed") {
+        "check that a Deployment controller runs: kube-controller-manager's, or this daemon's \
+         with --controllers=replicaset-controller,deployment-controller"
+            .to_owned()
     } else if message.contains("no response from the API server") {
         "the API server did not respond: check its health, and the daemon's log".to_owned()
     } else {

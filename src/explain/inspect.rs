@@ -293,7 +293,8 @@ impl Inspector<'_> {
     }
 }
 
-/// The current one of the ReplicaSets of this Deployment: the newest with `spec.replicas` above
+/// The current one of the ReplicaSets of this Deployment: that of the highest revision, which
+/// after a rollback is an older one. Without revisions, the newest with `spec.replicas` above
 /// zero, or else the newest.
 pub fn current_of_deployment<'a>(
     sets: &'a [Arc<ReplicaSet>],
@@ -304,5 +305,5 @@ pub fn current_of_deployment<'a>(
         owner.is_some_and(|owner| &*owner.kind == "Deployment" && &*owner.name == deployment)
     };
     let sets = sets.iter().filter(is_its);
-    sets.max_by_key(|rs| (rs.replicas > 0, rs.creation, &rs.key.name))
+    sets.max_by_key(|rs| (rs.revision(), rs.replicas > 0, rs.creation, &rs.key.name))
 }

@@ -27,8 +27,8 @@ pub struct Sources {
     pub namespace_is_terminating: Option<bool>,
     /// The Workload that asks for gang scheduling, if the API server serves any.
     pub gang_workload: Option<String>,
-    /// The rollout of the Deployment that controls the ReplicaSet.
-    pub rollout: Option<Rollout>,
+    /// The rollout of the Deployment that controls the ReplicaSet, or why it is unknown.
+    pub rollout: Option<Result<Rollout, String>>,
     /// The facts are those of a daemon that another one holds the Lease of.
     pub is_standby: bool,
 }
@@ -105,6 +105,25 @@ pub struct Report {
     /// Recent events, oldest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventLine>>,
+}
+
+/// The report of a Deployment without a ReplicaSet.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeploymentReport {
+    pub kind: &'static str,
+    pub namespace: String,
+    pub name: String,
+    pub source: &'static str,
+    pub findings: Vec<Finding>,
+    pub rollout: Rollout,
+}
+
+impl fmt::Display for DeploymentReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rollout.fmt(f)?;
+        let text = fmt::from_fn(|f| fmt_findings(&self.findings, f)).to_string();
+        f.write_str(&escaped_lines(&text))
+    }
 }
 
 /// Another ReplicaSet of the same controller, such as the old one of a Deployment.
@@ -386,17 +405,7 @@ impl Report {
                 self.available, self.desired
             );
         }
-        if self.findings.is_empty() {
-            return Ok(());
-        }
-        writeln!(f, "\nProblems:")?;
-        for finding in &self.findings {
-            writeln!(f, "  - {}", escaped(&finding.what))?;
-            if let Some(fix) = &finding.fix {
-                writeln!(f, "    fix: {}", escaped(fix))?;
-            }
-        }
-        Ok(())
+        fmt_findings(&self.findings, f)
     }
 
     fn fmt_next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -485,6 +494,20 @@ impl Report {
         }
         fmt_more(LINES_MAX, events.len(), f)
     }
+}
+
+fn fmt_findings(findings: &[Finding], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nProblems:")?;
+    for finding in findings {
+        writeln!(f, "  - {}", escaped(&finding.what))?;
+        if let Some(fix) = &finding.fix {
+            writeln!(f, "    fix: {}", escaped(fix))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the first of `total` deletions. Pods that no rule separates share a line.

@@ -68,7 +68,7 @@ pub fn report(facts: &ReplicaSetFacts, sources: &Sources, now: Timestamp) -> Rep
             .as_ref()
             .map(|owner| format!("{}/{}", owner.kind, owner.name)),
         siblings: siblings(facts),
-        rollout: sources.rollout.clone(),
+        rollout: sources.rollout.clone().and_then(Result::ok),
         source: if facts.memory.is_some() {
             "daemon"
         } else {

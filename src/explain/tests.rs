@@ -1,5 +1,6 @@
 //! Reports and tables from hand-written facts.
 
+mod deployments;
 mod remedies;
 
 use std::sync::Arc;

@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
 
 use super::{RunError, print};
 use crate::api::workload_kind::{ALL, REPLICA_SET};
 use crate::api::{ObjectKey, Status, WorkloadKind};
-use crate::cache::Cache;
 use crate::cli::ExplainArgs;
 use crate::cli::flags::{ExplainTarget, OutputFormat};
 use crate::client::{
     Client, ClientConfig, ClientError, ClientOptions, ConfigSource, DirectSource, Request,
 };
-use crate::explain::{ApiError, ApiFacts, Table, read_table, report, rollout};
+use crate::explain::{ApiError, ApiFacts, Table, read_deployment, read_table, report};
 use crate::run::signals;
 use crate::stdx::escape::{escaped_json, escaped_lines};
 use crate::stdx::stop::Stop;
@@ -158,14 +156,10 @@ fn ask_api(
         source: Box::new(source),
     };
     let read = match ApiFacts::read(client, kind, key) {
-        Err(error @ ApiError::NotFound { .. }) if kind == &REPLICA_SET => {
-            // A Deployment whose controller has created no ReplicaSet yet.
-            let rollout = rollout(client, &Cache::default(), key, None).ok_or(error);
-            let rollout = rollout.map_err(failed)?;
-            return Ok(match output {
-                OutputFormat::Text => rollout.to_string(),
-                OutputFormat::Json => rendered(&json!({"rollout": rollout}), output),
-            });
+        // A Deployment whose controller has created no ReplicaSet yet.
+        Err(ApiError::NotFound { .. }) if kind == &REPLICA_SET => {
+            let report = read_deployment(client, key).map_err(failed)?;
+            return Ok(rendered(&report, output));
         }
         read => read.map_err(failed)?,
     };

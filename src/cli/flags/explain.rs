@@ -175,7 +175,8 @@ impl ExplainArgs {
         }
         if let (Some(named), Some(_)) = (namespace, &self.namespace) {
             return Err(format!(
-                "{words:?} already names the namespace {named}: leave out -n"
+                "{words:?} already names the namespace {named}, which is no kind that explain knows: \
+                 leave out -n"
             ));
         }
         let namespace = namespace.or(self.namespace.as_deref());

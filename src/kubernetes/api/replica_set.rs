@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arcstr::ArcStr;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -168,6 +169,17 @@ impl ReplicaSet {
         }
     }
 
+    /// Which revision of its Deployment it is; `None` if it is of none, or if the object is not
+    /// [complete](Self::is_complete).
+    pub fn revision(&self) -> Option<i64> {
+        let name = "deployment.kubernetes.io/revision";
+        let text = match self.carried.as_ref()? {
+            Carried::Json(carried) => carried.annotation(name),
+            Carried::Protobuf(carried) => carried.annotation(name),
+        };
+        text?.parse().ok()
+    }
+
     /// The topology key over which the template spreads its pods: that of the first constraint with
     /// `DoNotSchedule`, or else of the first with `ScheduleAnyway`. Decodes the template.
     pub fn topology_key(&self) -> Option<String> {
@@ -245,6 +257,11 @@ fn read(
 }
 
 impl CarriedJson {
+    fn annotation(&self, name: &str) -> Option<String> {
+        let metadata: ObjectMeta = serde_json::from_str(self.metadata.get()).ok()?;
+        metadata.annotations?.remove(name)
+    }
+
     fn template(&self) -> Option<&RawValue> {
         #[derive(Deserialize)]
         struct Template<'a> {

@@ -113,6 +113,12 @@ pub(super) fn read(
 }
 
 impl CarriedMessage {
+    pub(super) fn annotation(&self, name: &str) -> Option<String> {
+        let mut annotations = annotations_in(&self.metadata).filter_map(Result::ok);
+        let found = annotations.find(|(key, _)| *key == name)?;
+        Some(found.1.into_owned())
+    }
+
     pub(super) fn template(&self) -> Option<&[u8]> {
         let mut templates = contents(&self.spec, TEMPLATE).filter_map(Result::ok);
         templates.next()
