@@ -583,6 +583,12 @@ fn explain_shows_what_a_deployment_waits_for() {
     );
     let json: serde_json::Value = serde_json::from_str(&explained("json")).expect("JSON");
     assert_eq!(json["rollout"]["waitsFor"], json!([wait]));
+    let [kind, name, finding] = ["/kind", "/name", "/findings/0/what"].map(|it| text_at(&json, it));
+    assert_eq!((&*kind, &*name), ("Deployment", "web"));
+    assert_eq!(finding, format!("the Deployment waits for {wait}"));
+    let (table, _) = explain(&["-n", cluster.namespace()], &cluster.admin_arguments());
+    let row = line_of(&table, cluster.namespace(), "deploy/web");
+    assert!(row.is_some_and(|it| it.contains(wait)), "{table}");
     let controllers = "--controllers=replicaset-controller,deployment-controller";
     let _process = cluster.start_process(&[controllers]);
     let has_sets = || !cluster.list(Kind::ReplicaSets, "").is_empty();
@@ -606,6 +612,15 @@ fn explain_shows_what_a_deployment_waits_for() {
             "waits for `kubectl -n {namespace} rollout resume deployment web`"
         ))
     });
+    // An administrator's requests pass the faults of the daemon's only on the dev server.
+    if !TestCluster::is_real() {
+        cluster.fault("get", "deployments", forbidden("not for you"));
+        cluster.fault("list", "events", forbidden("not for you"));
+        let text = explained("text");
+        let unknown = "its Deployment is unknown, and so is the rollout: cannot read";
+        assert!(text.contains(unknown), "{text}");
+        assert!(!text.contains("No recent events"), "{text}");
+    }
 }
 
 #[test]
@@ -613,7 +628,7 @@ fn a_dry_run_of_deployments_writes_nothing() {
     let cluster = TestCluster::start();
     grant_deployments(&cluster);
     let controllers = "--controllers=replicaset-controller,deployment-controller";
-    let process = cluster.start_process(&["--dry-run", controllers]);
+    let mut process = cluster.start_process(&["--dry-run", controllers]);
     let deployment =
         json!({"metadata": {"name": "web"}, "spec": new_replica_set("web", 3)["spec"]});
     cluster.create(Kind::Deployments, &deployment);
@@ -624,6 +639,10 @@ fn a_dry_run_of_deployments_writes_nothing() {
     cluster.merge_patch(Kind::Deployments, "web", &json!({"spec": {"replicas": 4}}));
     cluster.eventually("so is the next one", || logs("with 4 replicas") == 1);
     cluster.holds("each is logged once", || logs("would ") == 2);
+    process.signal(nix::sys::signal::Signal::SIGTERM);
+    process.exit();
+    let record = "dry run of deployments: no controller has carried out 1 decision";
+    assert!(process.log().contains(record), "{}", process.log());
     for recorded in cluster.faults().recorder().requests() {
         let verb = recorded.request.verb();
         assert!(["get", "list", "watch"].contains(&verb), "{recorded:?}");

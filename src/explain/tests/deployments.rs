@@ -58,7 +58,7 @@ fn rollout(blocked_by: Option<&str>) -> Rollout {
 }
 
 #[test]
-fn a_deployment_that_is_blocked_or_unknown_is_not_reported_as_health() {
+fn a_blocked_or_unknown_deployment_is_a_problem() {
     let facts = facts(1, &json!([]), vec![ready("web-1")]);
     let with = |rollout| {
         let sources = Sources {
