@@ -98,11 +98,22 @@ pub(crate) fn apply(
     let dropped = before
         .iter()
         .filter(|it| !kept(it) && of_live.contains_key(*it));
+    // With its last field goes a member, and the defaults in it. Paths below one follow it.
+    let has_below = |all: &BTreeSet<Path>, path: &Path| {
+        let next = all.range(path.clone()..).next();
+        next.is_some_and(|it| it.starts_with(path))
+    };
+    let above = dropped
+        .clone()
+        .flat_map(|it| (2..it.len()).map(|n| it[..n].to_vec()));
+    let is_unused = |it: &Path| !has_below(&names, it) && !has_below(&others, it);
+    let above = above.filter(|it| it[it.len() - 1].starts_with("f:") && is_unused(it));
     let is_map = |value: &Value| value.as_object().is_some_and(|it| !it.is_empty());
     let whole = fields.iter().filter(|(_, value)| is_map(value));
     let removed = dropped
         .chain(whole.map(|(path, _)| path))
         .cloned()
+        .chain(above)
         .collect();
     remove("", &mut live, &Path::new(), resource.is_custom(), &removed);
     merge(resource, &mut live, &config)?;

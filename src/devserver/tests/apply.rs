@@ -201,7 +201,10 @@ fn a_map_goes_with_its_last_applied_member() {
     config["metadata"]["annotations"] = json!({"a": "1"});
     config["spec"]["template"]["spec"] = json!({
         "affinity": {"nodeAffinity": {}},
-        "containers": [{"name": "c", "image": "i", "resources": resources}],
+        "containers": [{
+            "name": "c", "image": "i", "resources": resources,
+            "livenessProbe": {"httpGet": {"port": 80}},
+        }],
     });
     assert_eq!(rig.apply("fieldManager=m", &config).0, 201);
     let (code, applied) = rig.apply("fieldManager=m", &full_config(1));
@@ -212,6 +215,7 @@ fn a_map_goes_with_its_last_applied_member() {
     let spec = &applied["spec"]["template"]["spec"];
     assert_eq!(spec["containers"][0]["resources"], json!({}));
     assert_eq!(spec["affinity"], Value::Null);
+    assert_eq!(spec["containers"][0]["livenessProbe"], Value::Null);
 }
 
 #[test]
