@@ -81,7 +81,7 @@ pub fn explain(mut view: View<'_>, claims: Vec<String>) -> Rollout {
     let (old, idle): (Vec<_>, Vec<_>) = sets.into_iter().partition(has_pods);
     let limits = Fenceposts::of(d);
     let waits_for = waits_for(&view, new.as_ref(), &old);
-    let is_over = is_complete(d, &d.status) || d.paused;
+    let is_over = is_complete(d, &d.status) || d.paused || d.is_terminating;
     let step = decide(view);
     let next = step.map_or_else(|why| vec![why], |step| step.texts());
     Rollout {
@@ -375,9 +375,15 @@ mod tests {
             let d = deployment(&[&|it| {
                 it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:59:00Z");
                 it["metadata"]["finalizers"] = finalizers.clone();
+                it["status"] = json!({"conditions": [{
+                    "type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated",
+                    "lastUpdateTime": "2026-01-01T00:59:00Z",
+                }]});
             }]);
-            let waits = explain(view(&d, &[replica_set(9, 3, 3)]), Vec::new()).waits_for;
-            assert_eq!(waits, [format!("{expected}: it is terminating")]);
+            let rollout = explain(view(&d, &[replica_set(9, 3, 3)]), Vec::new());
+            let expected = format!("{expected}: it is terminating");
+            assert_eq!(rollout.waits_for, [expected]);
+            assert_eq!(rollout.progress_deadline, None);
         }
     }
 }

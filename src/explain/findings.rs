@@ -118,8 +118,8 @@ pub fn findings(
     if failure_loop.is_none() && has_work && memory.is_none() && found.is_empty() {
         found.push(Finding::new(
             "pods are missing or surplus, and nothing in the API explains the delay",
-            "run explain again in a few seconds; if nothing has changed, read the daemon's log, or \
-             add its state and last error with --server",
+            "run explain again in a few seconds; if nothing has changed, read the controller's log, \
+             or add its state and last error with --server",
         ));
     }
     let more = [ignored_gang(memory, sources), overlap(facts), failure_loop];
@@ -187,7 +187,7 @@ fn unseen_generation(report: &Report, facts: &ReplicaSetFacts) -> Finding {
                  is not written: status.replicas is {reported}"
             ),
             format!(
-                "read the daemon's log: it may not write {resource}/status (apply \
+                "read the controller's log: it may not write {resource}/status (apply \
                  replicaset-controller rbac), or its rate limit delays it (raise --kube-api-qps)"
             ),
         );
@@ -198,7 +198,7 @@ fn unseen_generation(report: &Report, facts: &ReplicaSetFacts) -> Finding {
             rs.status.observed_generation
         ),
         format!(
-            "read the daemon's log (journalctl -u replicaset-controller -n 20): no daemon leads, \
+            "read the controller's log (journalctl -u replicaset-controller -n 20): no daemon leads, \
              it has another API server or --namespace, it may not write {resource}/status, or its \
              rate limit delays it"
         ),

@@ -110,11 +110,7 @@ fn ask_daemon(
         OutputFormat::Json => "application/json",
     });
     let failed = |error: ClientError| RunError::Explain {
-        what: format!(
-            "{} {key} with the daemon at {}",
-            kind.kind,
-            client.config().server()
-        ),
+        what: format!("{key} with the daemon at {}", client.config().server()),
         source: of_daemon(error),
     };
     let mut body = client.send(&request).map_err(failed)?.body;
@@ -148,11 +144,7 @@ fn ask_api(
     output: OutputFormat,
 ) -> Result<String, RunError> {
     let failed = |source| RunError::Explain {
-        what: format!(
-            "{} {key} with the API server at {}",
-            kind.kind,
-            client.config().server()
-        ),
+        what: format!("{key} with the API server at {}", client.config().server()),
         source: Box::new(source),
     };
     let read = match ApiFacts::read(client, kind, key) {

@@ -28,7 +28,7 @@ fn pods_that_follow_show_that_only_the_status_is_late() {
         &text,
         &[
             "generation 2 has not been synced yet: status.observedGeneration is 1",
-            "read the daemon's log (journalctl -u replicaset-controller -n 20): no daemon leads",
+            "read the controller's log (journalctl -u replicaset-controller -n 20): no daemon leads",
         ],
     );
     // A pod that was lost is no sign of a daemon.
@@ -175,7 +175,7 @@ fn what_the_api_does_not_show_is_in_the_log() {
         &report,
         &[
             "nothing in the API explains the delay",
-            "read the daemon's log",
+            "read the controller's log",
         ],
     );
 }
