@@ -14,8 +14,8 @@ use self::mistakes::{apart_from_flag, culprit, describe, place};
 use super::effective::{flags_in_effect, yaml};
 use super::flags::{Cli, Command, RunArgs};
 use super::kcm::Ignored;
-use super::sources::{Argument, Flags, Layer, Origin, file, read_environment};
-use super::{SAMPLE, generate, kcm, parse_bool};
+use super::sources::{Argument, Layer, Origin, file, join, read_environment};
+use super::{SAMPLE, generate, parse_bool};
 
 #[derive(Debug)]
 pub enum ParseOutcome {
@@ -99,12 +99,8 @@ fn parse_arguments(sources: &Sources<'_>, mut arguments: Vec<OsString>) -> Parse
         command: named.unwrap_or(&cli),
         kcm_compat: false,
     };
-    let flags = Flags {
-        command: head.command,
-        foreign: kcm::takes_value,
-    };
     let mut command_line = Layer {
-        arguments: flags.join(rest.to_vec()),
+        arguments: join(head.command, rest),
         ..Layer::default()
     };
     let mut mistakes = apart_from_flag(head.command, &mut command_line.arguments);

@@ -6,6 +6,8 @@ pub(super) mod file;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
+use super::kcm;
+
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     pub(super) arguments: Vec<Argument>,
@@ -89,77 +91,62 @@ impl Argument {
     }
 }
 
-/// Splits a command line into arguments.
-pub(in crate::cli) struct Flags<'a> {
-    pub(in crate::cli) command: &'a clap::Command,
-    /// Returns whether a flag that the command does not have takes a value, if that is known.
-    pub(in crate::cli) foreign: fn(&str) -> Option<bool>,
+/// Splits a command line of `command` into arguments: joins each flag with a value that is a
+/// separate word, turns `-v`, `-vv`, `-v4` and `-v 4` into `--v=N`, and replaces underscores in
+/// names by dashes, as kube-controller-manager does
+/// (component-base `cli/flag/flags.go:WordSepNormalizeFunc`).
+pub(in crate::cli) fn join(command: &clap::Command, words: &[OsString]) -> Vec<Argument> {
+    let mut joined = Vec::new();
+    let mut words = words.iter().cloned().peekable();
+    while let Some(word) = words.next() {
+        let Some(text) = word.to_str() else {
+            joined.push(word);
+            continue;
+        };
+        if text == "--" {
+            joined.push(word);
+            joined.extend(words);
+            break;
+        }
+        let next = words.peek().map(|next| next.to_string_lossy().into_owned());
+        if let Some((value, took_next)) = verbosity(text, next.as_deref()) {
+            if took_next {
+                words.next();
+            }
+            joined.push(format!("--v={value}").into());
+            continue;
+        }
+        let Some(flag) = text.strip_prefix("--") else {
+            joined.push(word);
+            continue;
+        };
+        let (name, value) = match flag.split_once('=') {
+            Some((name, value)) => (name.replace('_', "-"), Some(value.into())),
+            None => (flag.replace('_', "-"), None),
+        };
+        let is_apart = value.is_none() && has_value_apart(command, &name, next.as_deref());
+        let value = if is_apart { words.next() } else { value };
+        joined.push(match (&*name, &value) {
+            ("version", Some(form)) if form == "raw" || form == "true" => "--version".into(),
+            (_, Some(value)) => Argument::new(&name, value, Origin::CommandLine).word,
+            (_, None) => format!("--{name}").into(),
+        });
+    }
+    let argument = |word| Argument {
+        word,
+        origin: Origin::CommandLine,
+    };
+    joined.into_iter().map(argument).collect()
 }
 
-impl Flags<'_> {
-    /// Normalizes a command line: joins each flag with a value that is a separate word, turns `-v`,
-    /// `-vv`, `-v4` and `-v 4` into `--v=N`, and replaces underscores in names by dashes, as
-    /// kube-controller-manager does
-    /// (component-base `cli/flag/flags.go:WordSepNormalizeFunc`).
-    pub(in crate::cli) fn join(&self, words: Vec<OsString>) -> Vec<Argument> {
-        let mut joined = Vec::new();
-        let mut words = words.into_iter().peekable();
-        while let Some(word) = words.next() {
-            let Some(text) = word.to_str() else {
-                joined.push(word);
-                continue;
-            };
-            if text == "--" {
-                joined.push(word);
-                joined.extend(words);
-                break;
-            }
-            let next = words.peek().map(|next| next.to_string_lossy().into_owned());
-            if let Some((value, took_next)) = verbosity(text, next.as_deref()) {
-                if took_next {
-                    words.next();
-                }
-                joined.push(format!("--v={value}").into());
-                continue;
-            }
-            let Some(flag) = text.strip_prefix("--") else {
-                joined.push(word);
-                continue;
-            };
-            let (name, value) = match flag.split_once('=') {
-                Some((name, value)) => (name.replace('_', "-"), Some(value.to_owned())),
-                None => (flag.replace('_', "-"), None),
-            };
-            let mut word = OsString::from(format!("--{name}"));
-            if let Some(value) = value {
-                word.push("=");
-                word.push(value);
-            } else if self.has_value_apart(&name, next.as_deref())
-                && let Some(value) = words.next()
-            {
-                word.push("=");
-                word.push(value);
-            }
-            joined.push(version(word));
-        }
-        let origin = Origin::CommandLine;
-        let argument = |word| Argument {
-            word,
-            origin: origin.clone(),
-        };
-        joined.into_iter().map(argument).collect()
+/// A word after an unknown flag counts as its value, so that both are one mistake.
+fn has_value_apart(command: &clap::Command, name: &str, next: Option<&str>) -> bool {
+    let mut own = command.get_arguments();
+    if let Some(arg) = own.find(|arg| arg.get_long() == Some(name)) {
+        return arg.get_action().takes_values() && !arg.is_require_equals_set();
     }
-
-    /// A word after an unknown flag counts as its value, so that both are one mistake.
-    fn has_value_apart(&self, name: &str, next: Option<&str>) -> bool {
-        let own = self.command.get_arguments();
-        let mut own = own.filter(|arg| arg.get_long() == Some(name));
-        if let Some(arg) = own.next() {
-            return arg.get_action().takes_values() && !arg.is_require_equals_set();
-        }
-        let is_word = next.is_some_and(|next| !next.starts_with('-'));
-        (self.foreign)(name).unwrap_or(is_word)
-    }
+    let is_word = next.is_some_and(|next| !next.starts_with('-'));
+    kcm::takes_value(name).unwrap_or(is_word)
 }
 
 /// Parses `-v` in all its forms, and a bare `--v`, which only a number can follow as its value.
@@ -180,14 +167,6 @@ fn verbosity(word: &str, next: Option<&str>) -> Option<(String, bool)> {
     }
     let value = rest.strip_prefix('=').unwrap_or(rest);
     (rest.starts_with('=') || is_number(rest)).then(|| (value.to_owned(), false))
-}
-
-/// Turns `--version=raw` and `--version=true` into `--version`.
-fn version(word: OsString) -> OsString {
-    match word.to_str() {
-        Some("--version=raw" | "--version=true") => "--version".into(),
-        _ => word,
-    }
 }
 
 // The fields of the configuration file and their flags. Fields of upstream's

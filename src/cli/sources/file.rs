@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
-use serde_saphyr::{Error, Spanned};
+use serde_saphyr::{Error, Location, Spanned};
 
 use super::{API_VERSION, Argument, FIELDS, FOREIGN, Field, KIND, Layer, Origin, Shape, nearest};
 
@@ -34,72 +34,63 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn root(&mut self, root: &Node) {
+        let at = root.referenced;
         let Value::Map(entries) = &root.value else {
-            self.mistake(root.line, &format!("expected the fields of a {KIND}"));
+            self.mistake(at, &format!("expected the fields of a {KIND}"));
             return;
         };
-        for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-            match entries.iter().find(|entry| entry.key == key) {
-                Some(Entry {
-                    node:
-                        Node {
-                            value: Value::Scalar(given),
-                            ..
-                        },
-                    ..
-                }) if given == expected => {}
-                Some(entry) => self.mistake(entry.line, &format!("{key}: expected {expected}")),
-                None => self.mistake(root.line, &format!("{key} is missing: expected {expected}")),
+        for (name, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            match entries.iter().find(|(key, _)| key.value == name) {
+                Some((_, node)) if scalar(node) == Some(expected) => {}
+                Some((key, _)) => {
+                    self.mistake(key.referenced, &format!("{name}: expected {expected}"));
+                }
+                None => self.mistake(at, &format!("{name} is missing: expected {expected}")),
             }
         }
         self.map("", entries);
     }
 
     fn map(&mut self, prefix: &str, entries: &[Entry]) {
-        for (at, entry) in entries.iter().enumerate() {
-            let path = join(prefix, &entry.key);
-            let mut before = entries[..at].iter();
-            if let Some(first) = before.find(|first| first.key.eq_ignore_ascii_case(&entry.key)) {
-                let first = first.line;
-                self.mistake(
-                    entry.line,
-                    &format!("{path} is set twice, first in line {first}"),
-                );
+        for (at, (key, node)) in entries.iter().enumerate() {
+            let path = join(prefix, &key.value);
+            let mut before = entries[..at].iter().map(|(key, _)| key);
+            if let Some(first) = before.find(|it| it.value.eq_ignore_ascii_case(&key.value)) {
+                let first = first.referenced.line();
+                let twice = format!("{path} is set twice, first in line {first}");
+                self.mistake(key.referenced, &twice);
                 continue;
             }
-            self.entry(&path, entry);
+            self.entry(&path, key.referenced, node);
         }
     }
 
-    fn entry(&mut self, path: &str, entry: &Entry) {
+    fn entry(&mut self, path: &str, at: Location, node: &Node) {
         if ["apiVersion", "kind"].contains(&path) {
             return;
         }
         let mut fields = FIELDS.iter();
         if let Some(field) = fields.find(|field| field.path.eq_ignore_ascii_case(path)) {
-            self.field(field, &entry.node);
+            self.field(field, node);
             return;
         }
         if FOREIGN
             .lines()
             .any(|foreign| foreign.eq_ignore_ascii_case(path))
         {
-            self.layer
-                .foreign
-                .push(format!("{}:{}: {path}", self.path, entry.line));
+            let foreign = format!("{}:{}: {path}", self.path, at.line());
+            self.layer.foreign.push(foreign);
             return;
         }
         let is_section = FIELDS.iter().any(|field| is_below(field.path, path));
-        match &entry.node.value {
+        match &node.value {
             Value::Map(entries) if is_section => self.map(path, entries),
             Value::Null if is_section => {}
-            _ if is_section => {
-                self.mistake(entry.line, &format!("{path}: expected a map of fields"));
-            }
+            _ if is_section => self.mistake(at, &format!("{path}: expected a map of fields")),
             _ => {
                 let hint = meant_field(path);
                 let hint = hint.map_or_else(String::new, |it| format!("; did you mean {it}?"));
-                self.mistake(entry.line, &format!("{path} is not a known field{hint}"));
+                self.mistake(at, &format!("{path} is not a known field{hint}"));
             }
         }
     }
@@ -110,19 +101,20 @@ impl Reader<'_> {
             Ok(Some(value)) => {
                 let origin = Origin::File {
                     path: self.path.to_owned(),
-                    line: node.line,
+                    line: node.referenced.line(),
                 };
                 let argument = Argument::new(field.flag, OsStr::new(&value), origin);
                 self.layer.arguments.push(argument);
             }
             Err(expected) => {
-                self.mistake(node.line, &format!("{}: expected {expected}", field.path));
+                let sentence = format!("{}: expected {expected}", field.path);
+                self.mistake(node.referenced, &sentence);
             }
         }
     }
 
-    fn mistake(&mut self, line: u64, sentence: &str) {
-        let mistake = format!("{}:{line}: {sentence}", self.path);
+    fn mistake(&mut self, at: Location, sentence: &str) {
+        let mistake = format!("{}:{}: {sentence}", self.path, at.line());
         self.layer.mistakes.push(mistake);
     }
 }
@@ -137,7 +129,7 @@ fn value_of(shape: Shape, value: &Value) -> Result<Option<String>, &'static str>
             items.ok_or("a list of names")?.join(",")
         }
         (Shape::Gates, Value::Map(gates)) => {
-            let gate = |gate: &Entry| Some(format!("{}={}", gate.key, scalar(&gate.node)?));
+            let gate = |(key, is_on): &Entry| Some(format!("{}={}", key.value, scalar(is_on)?));
             let gates: Option<Vec<String>> = gates.iter().map(gate).collect();
             gates.ok_or("true or false for each gate")?.join(",")
         }
@@ -185,36 +177,26 @@ fn sections_of(path: &'static str) -> impl Iterator<Item = &'static str> + use<>
     path.match_indices('.').map(|(at, _)| &path[..at])
 }
 
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) line: u64,
-    pub(super) value: Value,
-}
+type Node = Spanned<Value>;
+
+type Entry = (Spanned<String>, Node);
 
 /// A value. Scalars stay text; the flag decides which of them are numbers.
 #[derive(Debug)]
-pub(super) enum Value {
+enum Value {
     Null,
     Scalar(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) line: u64,
-    pub(super) node: Node,
-}
-
 /// Parses one document.
-pub(super) fn read_tree(text: &str) -> Result<Node, (Option<u64>, String)> {
+fn read_tree(text: &str) -> Result<Node, (Option<u64>, String)> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         with_snippet: false,
     };
-    let node: Result<Spanned<Value>, _> = serde_saphyr::from_str_with_options(text, options);
-    node.map(node_of).map_err(|error| {
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let line = error.location().map(|location| location.line());
         if let Error::MultipleDocuments { .. } = error {
             let why = "a second YAML document begins here; the file may have only one";
@@ -224,13 +206,6 @@ pub(super) fn read_tree(text: &str) -> Result<Node, (Option<u64>, String)> {
         let sentence = text.lines().next().unwrap_or_default().to_owned();
         (line, sentence)
     })
-}
-
-fn node_of(spanned: Spanned<Value>) -> Node {
-    Node {
-        line: spanned.referenced.line(),
-        value: spanned.value,
-    }
 }
 
 impl<'de> Deserialize<'de> for Value {
@@ -272,21 +247,16 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element::<Spanned<Value>>()? {
-            items.push(node_of(item));
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
         }
         Ok(Value::List(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut entries = Vec::new();
-        while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let node = node_of(map.next_value::<Spanned<Value>>()?);
-            entries.push(Entry {
-                key: key.value,
-                line: key.referenced.line(),
-                node,
-            });
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
         }
         Ok(Value::Map(entries))
     }
