@@ -155,7 +155,9 @@ fn parse_arguments(sources: &Sources<'_>, mut arguments: Vec<OsString>) -> Parse
         if let Some(args) = args {
             args.in_effect = flags_in_effect(head.command, own, args);
         }
-        mistakes.extend(check(&parsed, &merged));
+        if let Some(args) = run_args(&parsed) {
+            mistakes.extend(check(args, &merged));
+        }
         if mistakes.is_empty() {
             return outcome(parsed, ignored, &merged);
         }
@@ -212,17 +214,6 @@ fn merge(layers: Vec<Layer>) -> Vec<Argument> {
         merged.extend(layer.arguments);
     }
     merged
-}
-
-/// Returns the violated conditions between flags, each with the origin of its flag.
-fn check(cli: &Cli, merged: &[Argument]) -> Vec<String> {
-    let Some(args) = run_args(cli) else {
-        return Vec::new();
-    };
-    violations(args, &|flag| {
-        let given = merged.iter().rfind(|argument| argument.is(flag));
-        place(flag, given.map_or(&Origin::Default, |given| &given.origin))
-    })
 }
 
 fn run_args(cli: &Cli) -> Option<&RunArgs> {
@@ -312,12 +303,14 @@ const LEADER_MIGRATION: &str = "leader migration is not supported; to share a Le
                                 kube-controller-manager, set --leader-elect-resource-name to the \
                                 leaderName of replicaset-controller";
 
-/// Returns the violated conditions. `at` renders where a flag is set.
-pub(super) fn violations(args: &RunArgs, at: &dyn Fn(&str) -> String) -> Vec<String> {
+/// Returns the violated conditions between flags, each with the origin of its flag.
+fn check(args: &RunArgs, merged: &[Argument]) -> Vec<String> {
     let mut mistakes = Vec::new();
     let mut require = |holds: bool, flag: &str, sentence: &str| {
         if !holds {
-            mistakes.push(format!("{}: {sentence}", at(flag)));
+            let given = merged.iter().rfind(|argument| argument.is(flag));
+            let at = place(flag, given.map_or(&Origin::Default, |given| &given.origin));
+            mistakes.push(format!("{at}: {sentence}"));
         }
     };
 
