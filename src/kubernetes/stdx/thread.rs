@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -203,8 +203,7 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 //
 // A thread enters an activity and leaves it by dropping the guard. Activities nest, such as a
 // throttle's wait in a request in a sync. Each thread has its own slot behind a lock that only
-// readers contend for. Entering writes into retained buffers, so it costs about as much as
-// reading the clock and allocates nothing once the buffers have grown.
+// readers contend for.
 
 /// The slots of all running threads that have registered. Locked when a thread starts or ends, and
 /// during a snapshot.
@@ -220,14 +219,8 @@ struct Own(Arc<Slot>);
 #[derive(Debug)]
 struct Slot {
     tid: Option<i32>,
-    levels: Mutex<Levels>,
-}
-
-#[derive(Debug, Default)]
-struct Levels {
-    /// INVARIANT: the first `depth` levels are active; the others only retain their buffers.
-    all: Vec<Work>,
-    depth: usize,
+    /// Outermost first.
+    works: Mutex<Vec<Work>>,
 }
 
 /// An activity of this thread; dropping it ends the activity.
@@ -253,7 +246,17 @@ pub struct Work {
 /// Enters an activity of this thread that lasts until the returned guard is dropped. Blocks at most
 /// while a snapshot copies a few strings.
 pub fn enter(what: &'static str, detail: impl Display) -> Activity {
-    let level = OWN.try_with(|own| own.0.levels.lock().enter(what, detail));
+    let work = Work {
+        what,
+        detail: detail.to_string(),
+        since: Instant::now(),
+        heard: None,
+    };
+    let level = OWN.try_with(|own| {
+        let mut works = own.0.works.lock();
+        works.push(work);
+        works.len() - 1
+    });
     Activity {
         // A thread that is ending has lost its slot; `usize::MAX` makes the guard's drop a no-op.
         level: level.unwrap_or(usize::MAX),
@@ -268,9 +271,8 @@ pub fn register() {
 /// Records that the current activity received data, such as bytes on a watch.
 pub fn heard() {
     let record = |own: &Own| {
-        let mut levels = own.0.levels.lock();
-        if let Some(top) = levels.depth.checked_sub(1) {
-            levels.all[top].heard = Some(Instant::now());
+        if let Some(innermost) = own.0.works.lock().last_mut() {
+            innermost.heard = Some(Instant::now());
         }
     };
     OWN.try_with(record).unwrap_or_default();
@@ -280,42 +282,16 @@ pub fn heard() {
 pub fn snapshot() -> HashMap<i32, Vec<Work>> {
     let slots = SLOTS.lock().clone();
     let activity = |slot: Arc<Slot>| {
-        let levels = slot.levels.lock();
-        Some((slot.tid?, levels.all[..levels.depth].to_vec()))
+        let works = slot.works.lock().clone();
+        Some((slot.tid?, works))
     };
     slots.into_iter().filter_map(activity).collect()
 }
 
 impl Drop for Activity {
     fn drop(&mut self) {
-        let leave = |own: &Own| {
-            let mut levels = own.0.levels.lock();
-            levels.depth = levels.depth.min(self.level);
-        };
+        let leave = |own: &Own| own.0.works.lock().truncate(self.level);
         OWN.try_with(leave).unwrap_or_default();
-    }
-}
-
-impl Levels {
-    fn enter(&mut self, what: &'static str, detail: impl Display) -> usize {
-        let (level, since) = (self.depth, Instant::now());
-        if level == self.all.len() {
-            self.all.push(Work {
-                what,
-                detail: String::new(),
-                since,
-                heard: None,
-            });
-        }
-        let entered = &mut self.all[level];
-        entered.what = what;
-        entered.detail.clear();
-        // Writing to a string cannot fail.
-        write!(entered.detail, "{detail}").unwrap_or_default();
-        entered.since = since;
-        entered.heard = None;
-        self.depth += 1;
-        level
     }
 }
 
@@ -323,7 +299,7 @@ impl Own {
     fn register() -> Self {
         let slot = Arc::new(Slot {
             tid: own_tid(),
-            levels: Mutex::default(),
+            works: Mutex::default(),
         });
         SLOTS.lock().push(Arc::clone(&slot));
         Self(slot)
