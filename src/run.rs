@@ -166,7 +166,7 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result<(), RunError> {
         signals::on_reload(flag, move || config.reload(&stopping));
     }
     let shown = Arc::new(Pages::default());
-    let health = Arc::new(Health::new(metrics::global()));
+    let health = Arc::new(Health::default());
     let serving = Serving::start(&pages, &shown, &health, zpages, stop);
     let mut serving = serving.map_err(RunError::Serving)?;
     if let Some(reload) = serving.reloader() {

@@ -25,7 +25,6 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 
-use self::metrics::Metrics;
 use crate::stdx::thread::catch_panic;
 use crate::stdx::tls::{Certificate, certificates};
 
@@ -61,9 +60,9 @@ impl Probe {
 pub type Finding = Result<(), String>;
 
 /// All checks of the daemon. Shared by `Arc`; any thread may add checks at any time.
+#[derive(Default)]
 pub struct Health {
     checks: RwLock<Vec<Arc<Check>>>,
-    metrics: &'static Metrics,
 }
 
 struct Check {
@@ -80,13 +79,6 @@ pub struct Finished {
 }
 
 impl Health {
-    pub fn new(metrics: &'static Metrics) -> Self {
-        Self {
-            checks: RwLock::default(),
-            metrics,
-        }
-    }
-
     /// Adds a check under a name that is valid in a path. `find` must not block.
     pub fn add(
         &self,
@@ -107,7 +99,7 @@ impl Health {
         let checks = self.of(probe).into_iter();
         let finished = checks.map(|check| Finished {
             name: check.name.clone(),
-            finding: (!is_excluded(&check.name)).then(|| self.find(probe, &check)),
+            finding: (!is_excluded(&check.name)).then(|| check.run(probe)),
         });
         finished.collect()
     }
@@ -116,7 +108,7 @@ impl Health {
     pub fn ask_one(&self, probe: Probe, name: &str) -> Option<Finding> {
         let checks = self.of(probe);
         let check = checks.iter().find(|check| check.name == name)?;
-        Some(self.find(probe, check))
+        Some(check.run(probe))
     }
 
     pub fn first_failure(&self, probe: Probe) -> Option<(String, String)> {
@@ -125,19 +117,21 @@ impl Health {
         failed.next()
     }
 
-    fn find(&self, probe: Probe, check: &Check) -> Finding {
-        let finding = catch_panic(|| (check.find)())
-            .unwrap_or_else(|message| Err(format!("the check panicked: {message}")));
-        let results = &self.metrics.healthchecks;
-        results.observe(&check.name, probe.name(), finding.is_ok());
-        finding
-    }
-
     /// Clones the checks, so that no check runs under the lock.
     fn of(&self, probe: Probe) -> Vec<Arc<Check>> {
         let checks = self.checks.read();
         let of_probe = checks.iter().filter(|check| check.probes.contains(&probe));
         of_probe.cloned().collect()
+    }
+}
+
+impl Check {
+    fn run(&self, probe: Probe) -> Finding {
+        let finding = catch_panic(|| (self.find)())
+            .unwrap_or_else(|message| Err(format!("the check panicked: {message}")));
+        let results = &metrics::global().healthchecks;
+        results.observe(&self.name, probe.name(), finding.is_ok());
+        finding
     }
 }
 
@@ -224,11 +218,10 @@ mod tests {
 
     use super::{Expiry, Health, Probe};
     use crate::telemetry::metrics;
-    use crate::telemetry::metrics::global;
 
     #[test]
     fn each_probe_runs_its_checks_and_a_panic_is_a_failure() {
-        let health = Health::new(global());
+        let health = Health::default();
         health.add("good", &[Probe::Healthz, Probe::Livez], || Ok(()));
         health.add("bad", &[Probe::Healthz], || panic!("on purpose"));
         assert_eq!(health.first_failure(Probe::Livez), None);

@@ -223,7 +223,7 @@ mod tests {
     use crate::manager::ManagerOptions;
     use crate::stdx::stop::Stop;
     use crate::stdx::testing::FakeClock;
-    use crate::telemetry::{Health, Probe, metrics};
+    use crate::telemetry::{Health, Probe};
     use crate::workqueue::Priority;
     use crate::workqueue::WorkQueue;
 
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn only_keys_with_small_work_fail_the_queue_check() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
-        let health = Health::new(metrics::global());
+        let health = Health::default();
         let queue = WorkQueue::new(Arc::clone(&clock) as _).with_tenants(2, |_| 0);
         let queue = Arc::new(queue);
         let stop = Stop::new();
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn only_a_stuck_sync_fails_livez() {
         let (options, clock) = (ManagerOptions::default(), Arc::new(FakeClock::default()));
-        let health = Health::new(metrics::global());
+        let health = Health::default();
         let queue = Arc::new(WorkQueue::new(Arc::clone(&clock) as _));
         let stop = Stop::new();
         let throttled = throttled_time(&REPLICA_SET, &options);

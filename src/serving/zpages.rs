@@ -208,12 +208,11 @@ mod tests {
     use super::add_health;
     use crate::http_server::Request;
     use crate::serving::Pages;
-    use crate::telemetry::metrics::global;
     use crate::telemetry::{Health, Probe};
 
     #[track_caller]
     fn check(path: &str, query: &[(&str, &str)], code: u16, expected: &str) {
-        let health = Arc::new(Health::new(global()));
+        let health = Arc::new(Health::default());
         health.add("good", &[Probe::Healthz, Probe::Livez], || Ok(()));
         health.add("bad", &[Probe::Healthz], || Err("it is stuck".to_owned()));
         let pages = Pages::default();

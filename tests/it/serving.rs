@@ -32,7 +32,7 @@ use replicaset_controller::serving::{
     AllowedPaths, CertificateFiles, Pages, Serving, ServingOptions, ZPages,
 };
 use replicaset_controller::stdx::stop::Stop;
-use replicaset_controller::telemetry::{Health, Probe, metrics};
+use replicaset_controller::telemetry::{Health, Probe};
 use serde_json::{Value, json};
 
 use crate::manifests::manifests;
@@ -71,7 +71,7 @@ impl Front {
             flags: [("kube-api-qps".to_owned(), "20".to_owned())].into(),
             config: json!({"section": {"kind": "Test"}}),
         };
-        let health = Arc::new(Health::new(metrics::global()));
+        let health = Arc::new(Health::default());
         health.add("replicaset-controller", &[Probe::Healthz], || Ok(()));
         let (pages, stop) = (Arc::new(Pages::default()), Stop::new());
         let serving = Serving::start(&options, &pages, &health, zpages, &stop);

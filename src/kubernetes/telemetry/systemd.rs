@@ -162,11 +162,10 @@ mod tests {
     use std::time::Duration;
 
     use super::{Daemon, Health, Notifier, Probe};
-    use crate::telemetry::metrics::global;
 
     #[test]
     fn a_failing_check_is_reported_before_the_watchdog_fires() {
-        let health = Arc::new(Health::new(global()));
+        let health = Arc::new(Health::default());
         let is_stuck = Arc::new(AtomicBool::new(false));
         let stuck = Arc::clone(&is_stuck);
         health.add("workers", &[Probe::Livez], move || {

@@ -18,7 +18,7 @@ use crate::manager::{Manager, ManagerOptions};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::thread::Thread;
 use crate::stdx::turns::simulation::{Process, in_process};
-use crate::telemetry::{Health, metrics};
+use crate::telemetry::Health;
 use crate::workqueue::WorkQueue;
 
 /// What a run of many histories must have had, too.
@@ -290,7 +290,7 @@ fn run(
     stop: &Stop,
 ) -> Result<Cause, String> {
     let config = ClientConfig::plain("http://api.test");
-    let health = Health::new(metrics::global());
+    let health = Health::default();
     let manager = Manager::start(&config, options, &health, stop).expect("a valid configuration");
     let set = |value| *running.lock() = value;
     set(manager.instances().first().map(|it| Running {

@@ -37,7 +37,7 @@ use crate::devserver::{
 use crate::manager::{Manager, ManagerOptions};
 use crate::run::{RunError, program, seen_enough, signals};
 use crate::stdx::stop::{Cause, Stop};
-use crate::telemetry::{Health, metrics};
+use crate::telemetry::Health;
 
 const CHAPTERS: &str = include_str!("demo.txt");
 
@@ -454,7 +454,7 @@ impl Stage<'_> {
     }
 
     fn start_controller(&mut self) -> Outcome<()> {
-        let (stop, health) = (Stop::new(), Health::new(metrics::global()));
+        let (stop, health) = (Stop::new(), Health::default());
         let options = ManagerOptions {
             controllers: vec![&REPLICA_SET],
             kube_api_qps: 0.0,

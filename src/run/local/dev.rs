@@ -25,7 +25,7 @@ use crate::run::{RunError, finish, manager_options, program, signals};
 use crate::stdx::escape::{escaped, shell_word};
 use crate::stdx::stop::{Cause, Stop};
 use crate::stdx::{stderr, thread};
-use crate::telemetry::{Health, metrics};
+use crate::telemetry::Health;
 
 /// Interval of the checks for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -67,7 +67,7 @@ pub(super) fn dev(args: &DevArgs, stop: &Stop) -> Result<(), RunError> {
         };
         let config = ClientConfig::plain(&url);
         // Required by the manager; `dev` serves no health pages.
-        let health = Health::new(metrics::global());
+        let health = Health::default();
         Some(Manager::start(&config, &options, &health, stop)?)
     };
     let cause = print_changes(&server, before, &[stop, &server_stop]);

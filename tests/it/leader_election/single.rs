@@ -9,7 +9,7 @@ use replicaset_controller::devserver::{Action, ApiCall};
 use replicaset_controller::leader_election::LeaderElectionOptions;
 use replicaset_controller::manager::{Manager, ManagerOptions};
 use replicaset_controller::stdx::stop::{Cause, Stop};
-use replicaset_controller::telemetry::{Health, metrics};
+use replicaset_controller::telemetry::Health;
 use serde_json::json;
 
 use super::rig::{LEASE, TIMES, grant_lease, holder, lease, lease_path};
@@ -261,7 +261,7 @@ fn the_lease_is_kept_while_a_worker_may_still_write() {
         ..ManagerOptions::default()
     };
     let stop = Stop::new();
-    let health = Health::new(metrics::global());
+    let health = Health::default();
     let manager = Manager::start(&config, &options, &health, &stop);
     let manager = manager.expect("a valid configuration");
     for resource in ["pods", "replicasets"] {

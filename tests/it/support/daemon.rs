@@ -15,7 +15,7 @@ use replicaset_controller::http_server::ResponseBody;
 use replicaset_controller::manager::{ControllerInstance, Manager, ManagerOptions};
 use replicaset_controller::serving::Pages;
 use replicaset_controller::stdx::stop::{Cause, Stop};
-use replicaset_controller::telemetry::{Health, metrics};
+use replicaset_controller::telemetry::Health;
 
 use super::waiting::{PATIENCE, Waiting};
 
@@ -30,7 +30,7 @@ pub(crate) struct Daemon {
 impl Daemon {
     pub(crate) fn start(config: &ClientConfig, options: &ManagerOptions) -> Self {
         let stop = Stop::new();
-        let health = Health::new(metrics::global());
+        let health = Health::default();
         let manager = Manager::start(config, options, &health, &stop);
         let manager = manager.expect("the configuration is valid");
         Self {
