@@ -107,8 +107,7 @@ pub struct ListWatch {
     /// Uniform in `0.0..1.0`.
     random: Box<dyn FnMut() -> f64 + Send>,
     backoff: Backoff,
-    refused_backoff: Backoff,
-    unreachable_backoff: Backoff,
+    outage_backoff: Backoff,
     expiry_backoff: Backoff,
     /// The version of the last message or list; empty before the first list.
     last_resource_version: ResourceVersion,
@@ -175,8 +174,7 @@ impl ListWatch {
         Self {
             random: Box::new(random),
             backoff: Backoff::new(BACKOFF),
-            refused_backoff: Backoff::new(REFUSED_BACKOFF),
-            unreachable_backoff: Backoff::new(REFUSED_BACKOFF),
+            outage_backoff: Backoff::new(OUTAGE_BACKOFF),
             expiry_backoff: Backoff::new(BACKOFF),
             last_resource_version: ResourceVersion::default(),
             is_unavailable: false,
@@ -642,8 +640,7 @@ impl ListWatch {
 
     fn pause(&mut self, failure: Failure, now: Instant) -> Duration {
         let backoff = match failure {
-            Failure::ConnectionRefused => &mut self.refused_backoff,
-            Failure::Unreachable => &mut self.unreachable_backoff,
+            Failure::ConnectionRefused | Failure::Unreachable => &mut self.outage_backoff,
             _ => &mut self.backoff,
         };
         let delay = backoff.step(now, (self.random)());
@@ -714,13 +711,13 @@ const BACKOFF: BackoffParameters = BackoffParameters {
 };
 
 /// The back-off while no process listens at the API server's address, or while a balancer in front
-/// of it has no server. With its jitter the longest pause is 3.2 s, however long the outage lasts.
-/// Such an attempt is cheap for everyone, and all watches use a restarted API server within this
-/// time.
+/// of it has no server. Such an attempt is cheap for everyone. With its jitter the longest pause is
+/// 2 s, so all watches use an API server that is back within this time, however long the outage
+/// lasted.
 ///
 /// DIFFERS: upstream takes these steps from the one back-off of its reflector, up to a minute.
-const REFUSED_BACKOFF: BackoffParameters = BackoffParameters {
-    cap: Duration::from_millis(1600),
+const OUTAGE_BACKOFF: BackoffParameters = BackoffParameters {
+    cap: Duration::from_secs(1),
     ..BACKOFF
 };
 

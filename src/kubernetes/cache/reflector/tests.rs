@@ -279,7 +279,7 @@ fn j_10_a_refused_connection_keeps_the_version() {
         Reply::watch(&[added("p@11")]),
         transport(TransportErrorKind::Closed),
     ]);
-    assert_eq!(run.waits(), [800, 1600, 800]);
+    assert_eq!(run.waits(), [800, 1000, 1000]);
     assert_eq!(
         run.short_requests(),
         [
@@ -540,7 +540,7 @@ fn an_open_watch_without_a_message_ends_no_outage() {
         Reply::watch(&[bookmark("6")]).lasting(Duration::from_secs(2)),
     ]);
     let outages = run.outages_at_requests();
-    assert_eq!(outages, [None, None, Some(0), Some(2), Some(4), None]);
+    assert_eq!(outages, [None, None, Some(0), Some(1), Some(3), None]);
     run.delivered(&["add p1@5", "position 5", "recovered", "position 6"]);
 }
 
