@@ -19,8 +19,9 @@ pub(super) struct Access {
     /// `None` if no connection uses TLS.
     pub(super) tls: Option<Arc<LiveTls>>,
     /// Held while credentials and TLS settings are replaced, and while a plugin's identity is
-    /// presented: a replaced plugin must not present one.
-    replacing: Mutex<()>,
+    /// presented: a replaced plugin must not present one, nor a slow thread an older one. The
+    /// number of the plugin's run whose identity is presented.
+    replacing: Mutex<u64>,
     pub(super) rejections: Rejections,
 }
 
@@ -71,14 +72,17 @@ impl Access {
             let credentials = self.credentials.load_full();
             let issued = credentials.apply(headers, stop)?;
             if let (Some(tls), Some(issued)) = (&self.tls, &issued) {
-                let _replacing = self.replacing.lock();
+                let mut presented = self.replacing.lock();
                 if !Arc::ptr_eq(&credentials, &self.credentials.load()) {
                     // A reload replaced the credentials while the plugin ran.
                     headers.clear();
                     continue;
                 }
-                tls.present(issued.identity.as_ref())
-                    .map_err(|problem| format!("the credential plugin's output: {problem}"))?;
+                if issued.number >= *presented {
+                    tls.present(issued.identity.as_ref())
+                        .map_err(|problem| format!("the credential plugin's output: {problem}"))?;
+                    *presented = issued.number;
+                }
             }
             return Ok(UsedCredentials {
                 credentials,
@@ -100,9 +104,10 @@ impl Access {
     ) -> Result<Vec<&'static str>, String> {
         // ORDER: run the plugin first, so that a failing plugin changes nothing.
         let issued = credentials.try_out(stop)?;
-        let _replacing = self.replacing.lock();
+        let mut presented = self.replacing.lock();
         let mut changes = self.credentials.load().changes(&credentials);
         if let (Some(live), Some(source)) = (&self.tls, tls) {
+            *presented = issued.as_ref().map_or(0, |issued| issued.number);
             let identity = issued.and_then(|issued| issued.identity.clone());
             changes.extend(live.replace(&source, identity)?);
         }

@@ -323,7 +323,7 @@ impl Transport for TlsTransport {
         }
         // A response is short; a watch ends at the first read after the change.
         if self.is_list_or_watch && !self.has_current_identity() {
-            let why = "the client certificate has changed";
+            let why = "the TLS settings have changed";
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, why).into());
         }
         self.stream.sock.set_timeout(timeout);

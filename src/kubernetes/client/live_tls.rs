@@ -1,11 +1,10 @@
-//! TLS settings that follow their files. A check reads the files with certificates and keys every
-//! five minutes, and opening a connection reads the identity; changes take effect without a
-//! restart.
+//! TLS settings that follow their files. All files are read every five minutes, those of the client
+//! certificate also before each new connection; changes take effect without a restart.
 //!
-//! A new identity retires the connections with the old one: idle ones are not used again, those
-//! with a request in flight end with its response, and watches end at their next read. A new
-//! certificate authority applies to new connections. If a file cannot be read or used, the check
-//! logs that and the old settings stay.
+//! A change retires the older connections: idle ones are not used again, those with a request in
+//! flight end with its response, and watches end at their next read. Only a new certificate
+//! authority leaves them, and applies to new connections, as in client-go. If a file cannot be read
+//! or used, the check logs that and the old settings stay.
 //!
 //! `access` and `connect` call this on whatever thread sends a request or reads a watch; one
 //! [`LiveTls`] serves all clients of a configuration.
@@ -54,7 +53,7 @@ pub(super) struct Current {
     /// For a proxy with TLS: no client certificate, and the system's certificate authorities
     /// besides the cluster's.
     proxy: Option<Arc<ClientConfig>>,
-    /// Number of the identity. Connections with another generation are retired.
+    /// Number of the settings. Connections with another generation are retired.
     generation: u64,
     expiry: Option<Arc<Expiry>>,
 }
@@ -267,7 +266,10 @@ impl LiveTls {
             changes.push("tls-server-name");
         }
         if !changes.is_empty() {
-            let generation = self.generation() + u64::from(changes.contains(&CLIENT_CERTIFICATE));
+            // With another server name, or once servers are verified, an older connection may be to
+            // a server that would be rejected now.
+            let retires = changes.iter().any(|it| *it != CERTIFICATE_AUTHORITY);
+            let generation = self.generation() + u64::from(retires);
             let current = settings(&self.server, &source, &material, generation)?;
             self.current.store(Arc::new(current));
         }

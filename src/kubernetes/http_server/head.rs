@@ -127,10 +127,12 @@ fn path_and_query(target: &str) -> Result<&str, StatusLine> {
         start.eq_ignore_ascii_case(scheme).then_some(rest)
     });
     let rest = behind_scheme.ok_or(BAD_REQUEST)?;
-    Ok(match rest.find('/') {
-        Some(at) => &rest[at..],
-        None => "/",
-    })
+    match rest.find(['/', '?']) {
+        Some(at) if rest[at..].starts_with('/') => Ok(&rest[at..]),
+        // The path is "/" and what follows a query, which a search for the slash would mistake.
+        Some(_) => Err(BAD_REQUEST),
+        None => Ok("/"),
+    }
 }
 
 /// The length of a chunk, from its line without the line ending.
@@ -189,6 +191,10 @@ mod tests {
                 "HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n",
             ),
             ("CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n"),
+            (
+                "a slash in the query",
+                "GET http://a?b/metrics HTTP/1.1\r\nHost: a\r\n",
+            ),
             ("space before a colon", "GET / HTTP/1.1\r\nHost : a\r\n"),
             (
                 "a folded line",

@@ -137,6 +137,24 @@ fn a_new_certificate_needs_new_connections_and_ends_watches() {
 }
 
 #[test]
+fn a_server_that_was_not_verified_is_verified_after_a_reload() {
+    let server = secure(|_| Reply::Write(response(200, "", "ok")));
+    let home = Home::new();
+    home.write("config", &kubeconfig(&server.url(), &CLUSTER, &[]));
+    let config = home.load();
+    let (client, stop) = client(&config, &unlimited());
+    client
+        .send(&Request::get("/a"))
+        .expect("it is not verified");
+    let other = base64(&Authority::new().pem());
+    let cluster = [("certificate-authority-data", other.as_str())];
+    home.write("config", &kubeconfig(&server.url(), &cluster, &[]));
+    config.reload(&stop).expect("nothing is wrong");
+    let sent = client.send(&Request::get("/b"));
+    sent.expect_err("another authority has signed its certificate");
+}
+
+#[test]
 fn a_reload_applies_the_kubeconfig_unless_it_is_invalid() {
     let server = secure(|_| Reply::Write(response(200, "", "ok")));
     let home = Home::new();
