@@ -72,7 +72,8 @@ impl Core {
         if is_new || record.spec_delay.is_some() {
             let (now, pods) = (self.clock.now(), &record.cached.pods);
             let compare = |it: &mut Memory| it.positions.spec_delay(rs, pods, now);
-            record.spec_delay = self.memories.with(rs, compare);
+            let delay = self.memories.with(rs, compare);
+            record.spec_delay = delay.filter(|_| !self.is_rolled_out(rs));
         }
         let owner = self.owner_key(rs);
         let owned = self.cache.tally_of_pods_owned_by(&owner);
@@ -89,6 +90,17 @@ impl Core {
             }
         };
         view
+    }
+
+    /// True if a rollout may be replacing the pods of `rs` by those of another ReplicaSet of its
+    /// controller: one that wants pods, or a newer one, which will. That one's creates do not wait,
+    /// so these deletes must not: `maxSurge` allows only so many pods.
+    fn is_rolled_out(&self, rs: &ReplicaSet) -> bool {
+        rs.controller.as_ref().is_some_and(|owner| {
+            let siblings = self.cache.replica_sets_controlled_by(&owner.uid);
+            let mut others = siblings.iter().filter(|it| it.uid != rs.uid);
+            others.any(|it| it.replicas > 0 || it.creation >= rs.creation)
+        })
     }
 
     /// The view of these pods without a record: nothing keeps a sync from acting.

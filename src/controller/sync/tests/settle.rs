@@ -7,7 +7,7 @@ use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::testing::{
-    Fixture, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
+    Fixture, controller_ref, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
 };
 use crate::stdx::clock::Clock;
 
@@ -92,6 +92,34 @@ fn a_quiet_pod_watch_delays_deletes_by_25_ms() {
     assert_eq!(fixture.queued_after(MS), ["default/web"]);
     fixture.sync_ok("web");
     assert_eq!(deletes(&fixture), ["b"]);
+}
+
+/// The new ReplicaSet of a rollout is empty first if `maxSurge` is 0.
+#[test]
+fn a_rollout_deletes_at_once() {
+    let deployment = Some(controller_ref("Deployment", "web", "uid-deployment"));
+    let of_deployment = |mut rs: ReplicaSet, seconds| {
+        rs.controller.clone_from(&deployment);
+        rs.creation = Some(seconds_ago(seconds));
+        rs
+    };
+    let (newer_and_empty, older_with_pods, older_and_empty) = ((0, 5), (1, 60), (0, 60));
+    for ((replicas, creation), is_rollout) in [
+        (newer_and_empty, true),
+        (older_with_pods, true),
+        (older_and_empty, false),
+    ] {
+        let (fixture, rs) = one_of_two();
+        let sibling = of_deployment(replica_set("other", replicas), creation);
+        fixture.deliver_replica_set(sibling);
+        fixture.deliver_replica_set(of_deployment(scaled(&rs, 1, "11"), 30));
+        if is_rollout {
+            fixture.sync_ok("web");
+            assert_eq!(deletes(&fixture), ["b"], "{replicas} {creation}");
+        } else {
+            waits(&fixture);
+        }
+    }
 }
 
 /// The status with the observed generation may precede the choice.
