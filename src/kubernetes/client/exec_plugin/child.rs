@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
@@ -33,6 +34,9 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 const OUTPUT_MAX: usize = 1 << 20;
+
+/// How much of its standard error is kept: the end.
+const COMPLAINT_MAX: usize = 1024;
 
 /// A program and how to run it. Not `Debug`, since arguments and variables may hold secrets.
 pub(super) struct Program<'a> {
@@ -67,31 +71,60 @@ pub(super) fn has_terminal() -> bool {
 }
 
 /// Runs a program and returns its output. Blocks until it has ended, for at most
-/// [`Program::timeout`]; five seconds once `stop` is triggered. Its standard error is this
-/// process's.
+/// [`Program::timeout`]; five seconds once `stop` is triggered. What it writes to its standard error
+/// is logged, or is part of the error. If it is interactive, the user sees that instead.
 ///
 /// # Errors
 /// [`ChildError`], also for a nonzero exit code.
 pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildError> {
     let system = |error: io::Error| ChildError::failed(format!("it cannot be started: {error}"));
     let (reader, writer) = pipe().map_err(system)?;
-    let mut child = Child::spawn(program, &writer)?;
-    // Close this process's copy of the write end, or the pipe would never report its end.
-    drop(writer);
+    // Never the daemon's own standard error: if nobody reads the log, the program would hang.
+    let (complaint, complaint_writer) = pipe().map_err(system)?;
+    let mut child = Child::spawn(program, &writer, &complaint_writer)?;
+    // Close this process's copies of the write ends, or the pipes would never report their end.
+    drop((writer, complaint_writer));
+    let mut complaint = Complaint::new(complaint).map_err(system)?;
     let mut limit = Limit::new(program.timeout, stop);
-    let output = read_all(reader, &mut limit)?;
-    match child.wait(&mut limit)? {
-        WaitStatus::Exited(_, 0) => Ok(output),
-        WaitStatus::Exited(_, code) => Err(ChildError {
-            call: ExecPluginCall::ExecutionError(code),
-            problem: format!("it ended with exit code {code}"),
-        }),
-        WaitStatus::Signaled(_, signal, _) => {
-            Err(ChildError::failed(format!("it was killed by {signal}")))
+    let output = read_all(reader, &mut complaint, &mut limit)
+        .and_then(|output| child.wait(&mut complaint, &mut limit).map(|()| output));
+    complaint.read();
+    let text = String::from_utf8_lossy(&complaint.end);
+    let (command, text) = (program.command, text.trim());
+    match output {
+        output if text.is_empty() => output,
+        Ok(output) => {
+            log::info!("credential plugin {command:?} wrote to its standard error: {text}");
+            Ok(output)
         }
-        other => Err(ChildError::failed(format!(
-            "it ended unexpectedly: {other:?}"
-        ))),
+        Err(ChildError { call, problem }) => Err(ChildError {
+            call,
+            problem: format!("{problem}; its standard error: {text}"),
+        }),
+    }
+}
+
+/// The end of what a program writes to its standard error.
+struct Complaint {
+    reader: PipeReader,
+    end: Vec<u8>,
+}
+
+impl Complaint {
+    fn new(reader: PipeReader) -> io::Result<Self> {
+        fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let end = Vec::new();
+        Ok(Self { reader, end })
+    }
+
+    /// Reads what is there, so that the program never waits for this process. Does not block.
+    fn read(&mut self) {
+        let mut buffer = [0; 8192];
+        while let Ok(n @ 1..) = self.reader.read(&mut buffer) {
+            self.end.extend_from_slice(&buffer[..n]);
+            let n_surplus = self.end.len().saturating_sub(COMPLAINT_MAX);
+            self.end.drain(..n_surplus);
+        }
     }
 }
 
@@ -135,7 +168,11 @@ impl<'a> Limit<'a> {
     }
 }
 
-fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, ChildError> {
+fn read_all(
+    mut reader: PipeReader,
+    complaint: &mut Complaint,
+    limit: &mut Limit<'_>,
+) -> Result<Vec<u8>, ChildError> {
     let broken =
         |error: io::Error| ChildError::failed(format!("its output cannot be read: {error}"));
     let interval = PollTimeout::try_from(POLL_INTERVAL).expect("it is short");
@@ -143,6 +180,7 @@ fn read_all(mut reader: PipeReader, limit: &mut Limit<'_>) -> Result<Vec<u8>, Ch
     let mut buffer = [0; 8192];
     loop {
         limit.check()?;
+        complaint.read();
         let mut wait = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
         match poll(&mut wait, interval) {
             Ok(0) | Err(Errno::EINTR) => continue,
@@ -167,7 +205,11 @@ struct Child {
 }
 
 impl Child {
-    fn spawn(program: &Program<'_>, output: &PipeWriter) -> Result<Self, ChildError> {
+    fn spawn(
+        program: &Program<'_>,
+        output: &PipeWriter,
+        complaint: &PipeWriter,
+    ) -> Result<Self, ChildError> {
         let text = |text: String| {
             let nul = |_| ChildError::failed("a variable or an argument contains a NUL byte");
             CString::new(text).map_err(nul)
@@ -186,6 +228,7 @@ impl Child {
             let mut files = PosixSpawnFileActions::init()?;
             if !program.interactive {
                 files.add_dup2(dev_null.as_raw_fd(), 0)?;
+                files.add_dup2(complaint.as_raw_fd(), 2)?;
             }
             files.add_dup2(output.as_raw_fd(), 1)?;
             let mut attributes = PosixSpawnAttr::init()?;
@@ -219,24 +262,33 @@ impl Child {
         }
     }
 
-    fn wait(&mut self, limit: &mut Limit<'_>) -> Result<WaitStatus, ChildError> {
-        loop {
+    /// Waits for the end of a program whose output has ended.
+    fn wait(&mut self, complaint: &mut Complaint, limit: &mut Limit<'_>) -> Result<(), ChildError> {
+        let status = loop {
             let status = waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
             if !matches!(status, Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)) {
-                self.is_reaped = true;
-                return match status {
-                    // This process inherited that it ignores SIGCHLD, so the system keeps no exit
-                    // status. The output then shows whether the program succeeded.
-                    Err(Errno::ECHILD) => Ok(WaitStatus::Exited(self.pid, 0)),
-                    status => status.map_err(|error| {
-                        ChildError::failed(format!("its exit status is unknown: {error}"))
-                    }),
-                };
+                break status;
             }
             limit.check()?;
-            // Its output has ended, so the process is about to exit.
+            complaint.read();
             pause();
-        }
+        };
+        self.is_reaped = true;
+        let problem = match status {
+            // This process may have inherited that it ignores SIGCHLD, and then the system keeps no
+            // exit status. The output shows whether the program succeeded.
+            Ok(WaitStatus::Exited(_, 0)) | Err(Errno::ECHILD) => return Ok(()),
+            Ok(WaitStatus::Exited(_, code)) => {
+                return Err(ChildError {
+                    call: ExecPluginCall::ExecutionError(code),
+                    problem: format!("it ended with exit code {code}"),
+                });
+            }
+            Ok(WaitStatus::Signaled(_, signal, _)) => format!("it was killed by {signal}"),
+            Ok(other) => format!("it ended unexpectedly: {other:?}"),
+            Err(error) => format!("its exit status is unknown: {error}"),
+        };
+        Err(ChildError::failed(problem))
     }
 }
 
