@@ -2,12 +2,13 @@
 //! each; and two for the Deployment controller. Every controller handles the pod events; each other
 //! event reaches one controller only.
 
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use prometheus::Histogram;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::controller_instance::{ControllerInstance, DeploymentInstance, Shared};
@@ -246,6 +247,9 @@ const PAUSES: [Duration; 3] = [
     Duration::from_mins(10),
 ];
 
+/// Maximum bytes of a quota in JSON. etcd stores none of more than 1.5 MiB.
+const QUOTA_BYTES_MAX: u64 = 4 << 20;
+
 /// Starts the thread; `None` if no creates wait for a quota.
 pub(super) fn start_quota_watch(
     client: &Client,
@@ -302,11 +306,11 @@ pub(super) fn start_quota_watch(
     }))
 }
 
-/// Passes on the changes of quotas until the watch ends.
+/// Passes on the changes of quotas until the watch ends, or a message is too large.
 fn read(body: BodyStream, controllers: &[Arc<ReplicaSetController>]) {
     body.state().begin_watch(false);
-    let events = serde_json::Deserializer::from_reader(BufReader::new(body)).into_iter::<Value>();
-    for event in events.map_while(Result::ok) {
+    let mut body = BufReader::new(body);
+    while let Some(event) = next_event(&mut body) {
         let [namespace, name] = ["namespace", "name"].map(|it| &event["object"]["metadata"][it]);
         // A bookmark names no quota.
         if let (Some(namespace), Some(name)) = (namespace.as_str(), name.as_str()) {
@@ -314,5 +318,31 @@ fn read(body: BodyStream, controllers: &[Arc<ReplicaSetController>]) {
                 controller.handle_quota_change(namespace, name);
             }
         }
+    }
+}
+
+fn next_event(body: &mut impl Read) -> Option<Value> {
+    let message = body.take(QUOTA_BYTES_MAX);
+    Value::deserialize(&mut serde_json::Deserializer::from_reader(message)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use serde_json::json;
+
+    use super::next_event;
+
+    #[test]
+    fn an_endless_quota_ends_the_watch() {
+        let events = [json!({"type": "ADDED"}), json!({"type": "MODIFIED"})];
+        let text = events.iter().map(ToString::to_string).collect::<String>();
+        let mut body = text.as_bytes().chain(&b"{\"object\": \""[..]);
+        let mut body = body.by_ref().chain(std::io::repeat(b'x'));
+        for event in events {
+            assert_eq!(next_event(&mut body), Some(event));
+        }
+        assert_eq!(next_event(&mut body), None);
     }
 }
