@@ -16,15 +16,13 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use sha2::{Digest as _, Sha256};
 
 use super::authorization::{Reviews, TokenFinding, TtlCache};
 use crate::http_server::{Peer, Request};
 use crate::stdx::tls::{Certificate, in_words};
 
 const TOKEN_TTL: Duration = Duration::from_secs(10);
-
-/// The cache skips longer tokens, so that it has a bound in bytes.
-const TOKEN_BYTES_KEPT: usize = 10_000;
 
 /// Returns the current verifier of client certificates; `None` if they do not count.
 pub(super) type ClientVerifier = Arc<dyn Fn() -> Option<Arc<dyn ClientCertVerifier>> + Send + Sync>;
@@ -33,7 +31,8 @@ pub(super) type ClientVerifier = Arc<dyn Fn() -> Option<Arc<dyn ClientCertVerifi
 pub(super) struct Authentication {
     verifier: ClientVerifier,
     reviews: Reviews,
-    tokens: TtlCache<String, TokenFinding>,
+    /// By digest: tokens that clients sent do not stay in memory.
+    tokens: TtlCache<[u8; 32], TokenFinding>,
 }
 
 impl Authentication {
@@ -82,16 +81,14 @@ impl Authentication {
     }
 
     fn by_token(&self, token: &str, address: Option<IpAddr>) -> Result<User, String> {
-        let key = token.to_owned();
+        let key = Sha256::digest(token).into();
         if let Some(finding) = self.tokens.get(&key, Instant::now()) {
             return finding;
         }
         let reviewed = self.reviews.token(token, address);
         let finding = reviewed.map_err(|error| format!("a token cannot be reviewed: {error}"))?;
-        if key.len() <= TOKEN_BYTES_KEPT {
-            self.tokens
-                .put(key, finding.clone(), Instant::now(), TOKEN_TTL);
-        }
+        self.tokens
+            .put(key, finding.clone(), Instant::now(), TOKEN_TTL);
         finding
     }
 }

@@ -283,9 +283,7 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
     /// Keeps a value for `ttl`. A full cache drops the entry that expires first.
     pub(super) fn put(&self, key: K, value: V, now: Instant, ttl: Duration) {
         let mut entries = self.0.lock();
-        if entries.len() >= ENTRIES_MAX {
-            entries.retain(|_, (expires, _)| now < *expires);
-        }
+        entries.retain(|_, (expires, _)| now < *expires);
         if entries.len() >= ENTRIES_MAX {
             let first_expiry = entries.values().map(|(expires, _)| *expires).min();
             entries.retain(|_, (expires, _)| Some(*expires) != first_expiry);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, ToSpan};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::crypto::CryptoProvider;
 use rustls::server::danger::ClientCertVerifier;
@@ -128,7 +128,11 @@ impl Certificates {
     pub(super) fn reload(&self) -> Result<String, String> {
         // ORDER: of two that read the files, the one that reads last installs last. Otherwise an
         // authority that was removed could come back.
-        let _reloading = self.reloading.lock();
+        let reloading = self.reloading.lock();
+        self.reload_locked(&reloading)
+    }
+
+    fn reload_locked(&self, _reloading: &MutexGuard<'_, ()>) -> Result<String, String> {
         let contents = read(&self.files, self.generated.as_ref())?;
         if contents == self.state.lock().contents {
             return Ok("unchanged".to_owned());
@@ -150,7 +154,12 @@ impl Certificates {
         state.checked = now;
         // Release the lock before reading the files, so that no other connection waits for them.
         drop(state);
-        let reloaded = self.reload();
+        // Not while another thread reads them: on a hung file system all would wait, one by one.
+        let Some(reloading) = self.reloading.try_lock() else {
+            return;
+        };
+        let reloaded = self.reload_locked(&reloading);
+        drop(reloading);
         if let Ok(outcome @ CHANGED) = reloaded.as_deref() {
             log::info!("the certificates of the HTTPS server: {outcome}");
         }
