@@ -71,8 +71,8 @@ pub(super) fn has_terminal() -> bool {
 }
 
 /// Runs a program and returns its output. Blocks until it has ended, for at most
-/// [`Program::timeout`]; five seconds once `stop` is triggered. What it writes to its standard error
-/// is logged, or is part of the error. If it is interactive, the user sees that instead.
+/// [`Program::timeout`]; five seconds once `stop` is triggered. What it writes to its standard
+/// error is logged, or is part of the error. If it is interactive, the user sees that instead.
 ///
 /// # Errors
 /// [`ChildError`], also for a nonzero exit code.
