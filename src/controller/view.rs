@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::Core;
 use super::decide::deletion_order::{NodeCounts, RelatedPods, count_on_node};
+use super::decide::optional::respects_marks;
 use super::decide::status::{Availability, Counts};
 use super::decide::{Doubt, May, Pods, Rules, View};
 use super::memory::positions::Versions;
@@ -73,7 +74,9 @@ impl Core {
             let (now, pods) = (self.clock.now(), &record.cached.pods);
             let compare = |it: &mut Memory| it.positions.spec_delay(rs, pods, now);
             let delay = self.memories.with(rs, compare);
-            record.spec_delay = delay.filter(|_| !self.is_rolled_out(rs));
+            let policy = Policy::of(&rs.opt_ins, &self.options.policy);
+            let waits = |_: &_| respects_marks(&policy) || !self.is_rolled_out(rs);
+            record.spec_delay = delay.filter(waits);
         }
         let owner = self.owner_key(rs);
         let owned = self.cache.tally_of_pods_owned_by(&owner);

@@ -6,7 +6,7 @@
 //! - *A changed spec.* A user who wants certain pods deleted first annotates the pods, and then
 //!   lowers `replicas`. The two changes arrive through different watches, possibly in reverse
 //!   order. So the choice of pods to delete waits until the pod cache is as new as the spec, except
-//!   in a rollout.
+//!   in a rollout that respects no marks.
 //! - *Lost pods.* The garbage collector may have deleted them because their ReplicaSet is being
 //!   deleted, and the pod watch may show that first. So the sync creates no replacements until the
 //!   ReplicaSet cache is as new as the loss. A pod that the watch removes between the record and

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::api::{Pod, ReplicaSet};
 use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::testing::{
-    Fixture, controller_ref, deletes, fixture, key, owned_pod, ready_pod, replica_set, seconds_ago,
+    Fixture, controller_ref, deletes, fixture, key, owned_pod, read_replica_set, ready_pod,
+    replica_set, replica_set_json, seconds_ago,
 };
 use crate::stdx::clock::Clock;
 
@@ -103,17 +106,26 @@ fn a_rollout_deletes_at_once() {
         rs.creation = Some(seconds_ago(seconds));
         rs
     };
+    let mut protecting = replica_set_json("web", 2);
+    protecting["metadata"]["annotations"] =
+        json!({"replicaset-controller/scale-down-protection": "on"});
+    let protecting = read_replica_set(&protecting).opt_ins;
     let (newer_and_empty, older_with_pods, older_and_empty) = ((0, 5), (1, 60), (0, 60));
-    for ((replicas, creation), is_rollout) in [
-        (newer_and_empty, true),
-        (older_with_pods, true),
-        (older_and_empty, false),
+    for ((replicas, creation), protects, deletes_at_once) in [
+        (newer_and_empty, false, true),
+        (newer_and_empty, true, false),
+        (older_with_pods, false, true),
+        (older_and_empty, false, false),
     ] {
         let (fixture, rs) = one_of_two();
         let sibling = of_deployment(replica_set("other", replicas), creation);
         fixture.deliver_replica_set(sibling);
-        fixture.deliver_replica_set(of_deployment(scaled(&rs, 1, "11"), 30));
-        if is_rollout {
+        let mut rs = of_deployment(scaled(&rs, 1, "11"), 30);
+        if protects {
+            rs.opt_ins.clone_from(&protecting);
+        }
+        fixture.deliver_replica_set(rs);
+        if deletes_at_once {
             fixture.sync_ok("web");
             assert_eq!(deletes(&fixture), ["b"], "{replicas} {creation}");
         } else {
