@@ -16,6 +16,10 @@ use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, Wo
 use crate::cache::Cache;
 use crate::cache::pods::PodBucket;
 
+/// `spec.replicas` of the Deployment, on each of its ReplicaSets (kubernetes
+/// `pkg/controller/deployment/util/deployment_util.go:DesiredReplicasAnnotation`).
+const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+
 impl Core {
     /// Captures the record of `key`. Call this before the caches are read.
     ///
@@ -75,7 +79,7 @@ impl Core {
             let compare = |it: &mut Memory| it.positions.spec_delay(rs, pods, now);
             let delay = self.memories.with(rs, compare);
             let policy = Policy::of(&rs.opt_ins, &self.options.policy);
-            let waits = |_: &_| respects_marks(&policy) || !self.is_rolled_out(rs);
+            let waits = |_: &_| respects_marks(&policy) || !is_in_rollout(rs);
             record.spec_delay = delay.filter(waits);
         }
         let owner = self.owner_key(rs);
@@ -93,17 +97,6 @@ impl Core {
             }
         };
         view
-    }
-
-    /// True if a rollout may be replacing the pods of `rs` by those of another ReplicaSet of its
-    /// controller: one that wants pods, or a newer one, which will. That one's creates do not wait,
-    /// so these deletes must not: `maxSurge` allows only so many pods.
-    fn is_rolled_out(&self, rs: &ReplicaSet) -> bool {
-        rs.controller.as_ref().is_some_and(|owner| {
-            let siblings = self.cache.replica_sets_controlled_by(&owner.uid);
-            let mut others = siblings.iter().filter(|it| it.uid != rs.uid);
-            others.any(|it| it.replicas > 0 || it.creation >= rs.creation)
-        })
     }
 
     /// The view of these pods without a record: nothing keeps a sync from acting.
@@ -172,6 +165,19 @@ impl Core {
         let next_check = availability.next_check;
         Pods::Counted { counts, next_check }
     }
+}
+
+/// True if a Deployment is replacing the pods of `rs` by those of another ReplicaSet, or the other
+/// way round. Creates for that one do not wait, so deletes for this one must not: `maxSurge` allows
+/// only so many pods. A Deployment of which only the size has changed scales `rs` to all of its
+/// replicas.
+fn is_in_rollout(rs: &ReplicaSet) -> bool {
+    let desired = rs.annotation(DESIRED_REPLICAS);
+    desired.is_some_and(|desired| {
+        desired
+            .parse()
+            .is_ok_and(|desired: i32| desired != rs.replicas)
+    })
 }
 
 /// The pods of all ReplicaSets that share this one's controller, such as the old and the new one of

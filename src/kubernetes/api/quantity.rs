@@ -47,7 +47,8 @@ impl Quantity {
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let below = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)? * per;
+        let below = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let below = below.checked_mul(per)?;
         let thousandths = digits.checked_mul(1000)?.checked_mul(scale)?;
         Some(Self {
             milli: thousandths.div_euclid(below) + i128::from(thousandths.rem_euclid(below) > 0),

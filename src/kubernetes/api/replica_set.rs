@@ -172,12 +172,17 @@ impl ReplicaSet {
     /// Which revision of its Deployment it is; `None` if it is of none, or if the object is not
     /// [complete](Self::is_complete).
     pub fn revision(&self) -> Option<i64> {
-        let name = "deployment.kubernetes.io/revision";
-        let text = match self.carried.as_ref()? {
+        let text = self.annotation("deployment.kubernetes.io/revision");
+        text?.parse().ok()
+    }
+
+    /// An annotation that no field has; `None` also if the object is not
+    /// [complete](Self::is_complete). Decodes the metadata.
+    pub fn annotation(&self, name: &str) -> Option<String> {
+        match self.carried.as_ref()? {
             Carried::Json(carried) => carried.annotation(name),
             Carried::Protobuf(carried) => carried.annotation(name),
-        };
-        text?.parse().ok()
+        }
     }
 
     /// The topology key over which the template spreads its pods: that of the first constraint with

@@ -151,10 +151,12 @@ impl EventWorker {
         }
     }
 
+    /// Sends one event that is due. The next one waits for the next new event, so that many of one
+    /// namespace do not hold up those of others.
     fn send_postponed(&mut self) {
         let now = self.clock.now();
-        let due: Vec<_> = self.postponed.extract_if(.., |it| it.due <= now).collect();
-        for it in due {
+        if let Some(at) = self.postponed.iter().position(|it| it.due <= now) {
+            let it = self.postponed.remove(at);
             self.write(it.correlated, it.n_attempts);
         }
     }

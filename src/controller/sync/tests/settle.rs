@@ -9,8 +9,8 @@ use crate::controller::memory::Memory;
 use crate::controller::memory::history::SyncEnd;
 use crate::controller::memory::positions::SETTLE_MAX;
 use crate::controller::testing::{
-    Fixture, controller_ref, deletes, fixture, key, owned_pod, read_replica_set, ready_pod,
-    replica_set, replica_set_json, seconds_ago,
+    Fixture, deletes, fixture, key, owned_pod, read_replica_set, ready_pod, replica_set,
+    replica_set_json, seconds_ago,
 };
 use crate::stdx::clock::Clock;
 
@@ -97,37 +97,39 @@ fn a_quiet_pod_watch_delays_deletes_by_25_ms() {
     assert_eq!(deletes(&fixture), ["b"]);
 }
 
-/// The new ReplicaSet of a rollout is empty first if `maxSurge` is 0.
+/// Unless the size of its Deployment has changed, or marks may spare pods.
 #[test]
 fn a_rollout_deletes_at_once() {
-    let deployment = Some(controller_ref("Deployment", "web", "uid-deployment"));
-    let of_deployment = |mut rs: ReplicaSet, seconds| {
-        rs.controller.clone_from(&deployment);
-        rs.creation = Some(seconds_ago(seconds));
-        rs
-    };
-    let mut protecting = replica_set_json("web", 2);
-    protecting["metadata"]["annotations"] =
-        json!({"replicaset-controller/scale-down-protection": "on"});
-    let protecting = read_replica_set(&protecting).opt_ins;
-    let (newer_and_empty, older_with_pods, older_and_empty) = ((0, 5), (1, 60), (0, 60));
-    for ((replicas, creation), protects, deletes_at_once) in [
-        (newer_and_empty, false, true),
-        (newer_and_empty, true, false),
-        (older_with_pods, false, true),
-        (older_and_empty, false, false),
+    let protection = "replicaset-controller/scale-down-protection";
+    for (annotations, deletes_at_once) in [
+        (
+            json!({"deployment.kubernetes.io/desired-replicas": "2"}),
+            true,
+        ),
+        (
+            json!({"deployment.kubernetes.io/desired-replicas": "1"}),
+            false,
+        ),
+        (
+            json!({"deployment.kubernetes.io/desired-replicas": "all"}),
+            false,
+        ),
+        (
+            json!({"deployment.kubernetes.io/desired-replicas": "2", protection: "on"}),
+            false,
+        ),
+        (json!({}), false),
     ] {
         let (fixture, rs) = one_of_two();
-        let sibling = of_deployment(replica_set("other", replicas), creation);
-        fixture.deliver_replica_set(sibling);
-        let mut rs = of_deployment(scaled(&rs, 1, "11"), 30);
-        if protects {
-            rs.opt_ins.clone_from(&protecting);
-        }
-        fixture.deliver_replica_set(rs);
+        let mut object = replica_set_json("web", 1);
+        object["metadata"]["annotations"] = annotations.clone();
+        object["metadata"]["generation"] = (rs.generation + 1).into();
+        object["metadata"]["resourceVersion"] = "12".into();
+        object["status"]["observedGeneration"] = rs.generation.into();
+        fixture.deliver_replica_set(read_replica_set(&object));
         if deletes_at_once {
             fixture.sync_ok("web");
-            assert_eq!(deletes(&fixture), ["b"], "{replicas} {creation}");
+            assert_eq!(deletes(&fixture), ["b"], "{annotations}");
         } else {
             waits(&fixture);
         }

@@ -72,7 +72,7 @@ pub(super) fn has_terminal() -> bool {
 
 /// Runs a program and returns its output. Blocks until it has ended, for at most
 /// [`Program::timeout`]; five seconds once `stop` is triggered. What it writes to its standard
-/// error is logged, or is part of the error. If it is interactive, the user sees that instead.
+/// error is logged. If it is interactive, the user sees that instead.
 ///
 /// # Errors
 /// [`ChildError`], also for a nonzero exit code.
@@ -90,37 +90,37 @@ pub(super) fn run(program: &Program<'_>, stop: &Stop) -> Result<Vec<u8>, ChildEr
         .and_then(|output| child.wait(&mut complaint, &mut limit).map(|()| output));
     complaint.read();
     let text = String::from_utf8_lossy(&complaint.end);
-    let (command, text) = (program.command, text.trim());
-    match output {
-        output if text.is_empty() => output,
-        Ok(output) => {
-            log::info!("credential plugin {command:?} wrote to its standard error: {text}");
-            Ok(output)
-        }
-        Err(ChildError { call, problem }) => Err(ChildError {
-            call,
-            problem: format!("{problem}; its standard error: {text}"),
-        }),
+    // Not a part of the error, which users of the cluster may see in events: it may hold secrets.
+    match text.trim() {
+        "" => {}
+        text => log::warn!("credential plugin {:?} complains: {text}", program.command),
     }
+    output
 }
 
 /// The end of what a program writes to its standard error.
 struct Complaint {
-    reader: PipeReader,
+    /// `None` after its end.
+    reader: Option<PipeReader>,
     end: Vec<u8>,
 }
 
 impl Complaint {
     fn new(reader: PipeReader) -> io::Result<Self> {
         fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let end = Vec::new();
-        Ok(Self { reader, end })
+        Ok(Self {
+            reader: Some(reader),
+            end: Vec::new(),
+        })
     }
 
     /// Reads what is there, so that the program never waits for this process. Does not block.
     fn read(&mut self) {
         let mut buffer = [0; 8192];
-        while let Ok(n @ 1..) = self.reader.read(&mut buffer) {
+        while let Some(Ok(n)) = self.reader.as_mut().map(|it| it.read(&mut buffer)) {
+            if n == 0 {
+                self.reader = None;
+            }
             self.end.extend_from_slice(&buffer[..n]);
             let n_surplus = self.end.len().saturating_sub(COMPLAINT_MAX);
             self.end.drain(..n_surplus);
@@ -181,9 +181,15 @@ fn read_all(
     loop {
         limit.check()?;
         complaint.read();
-        let mut wait = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut wait, interval) {
+        let output_and_complaint = [Some(&reader), complaint.reader.as_ref()]
+            .into_iter()
+            .flatten();
+        let mut waits: Vec<_> = output_and_complaint
+            .map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN))
+            .collect();
+        match poll(&mut waits, interval) {
             Ok(0) | Err(Errno::EINTR) => continue,
+            Ok(_) if waits[0].any() != Some(true) => continue,
             Ok(_) => {}
             Err(error) => return Err(broken(error.into())),
         }
