@@ -168,7 +168,7 @@ fn first_entry(resource: Resource, object: &Value, manager: &str) -> Value {
 }
 
 /// The managers that `new` names, which are not always those of `old`; `None` for a reset.
-fn written<'a>(old: &'a Value, new: &'a Value, part: Part) -> Option<&'a [Value]> {
+fn written(old: &Value, new: &Value, part: Part) -> Option<Vec<Value>> {
     let is_valid = |entry: &Value| {
         matches!(text(entry, "/operation"), "Apply" | "Update")
             && !text(entry, "/apiVersion").is_empty()
@@ -179,8 +179,17 @@ fn written<'a>(old: &'a Value, new: &'a Value, part: Part) -> Option<&'a [Value]
     match written.filter(|_| part == Part::Main).map(Vec::as_slice) {
         Some([]) => None,
         Some([only]) if *only == json!({}) => None,
-        Some(written) if written.iter().all(is_valid) => Some(written),
-        _ => Some(entries(old, "/metadata/managedFields")),
+        Some(written) if written.iter().all(is_valid) => {
+            let mut written = written.to_vec();
+            for entry in &mut written {
+                // Python's client writes `+00:00`.
+                if let Ok(time) = text(entry, "/time").parse() {
+                    entry["time"] = json!(metadata::time_text(time));
+                }
+            }
+            Some(written)
+        }
+        _ => Some(entries(old, "/metadata/managedFields").to_vec()),
     }
 }
 
@@ -193,13 +202,12 @@ pub(crate) fn managers_after(
     part: Part,
     manager: &str,
 ) -> Option<Vec<Value>> {
-    let Some(written) = written(old, new, part) else {
+    let Some(mut managers) = written(old, new, part) else {
         return Some(Vec::new());
     };
-    if written.is_empty() {
+    if managers.is_empty() {
         return None;
     }
-    let mut managers = written.to_vec();
     let is_same = managers == entries(old, "/metadata/managedFields");
     let (old, new) = (fields_of(resource, old), fields_of(resource, new));
     let changed = old.keys().chain(new.keys());
@@ -208,19 +216,27 @@ pub(crate) fn managers_after(
     if changed.is_empty() {
         return (!is_same).then_some(managers);
     }
-    managers.retain_mut(|entry| remove_fields(entry, &changed));
-    let set = changed.into_iter().filter(|path| new.contains_key(path));
-    let mut set: BTreeSet<Path> = set.collect();
     let is_own = |entry: &Value| {
         text(entry, "/manager") == manager
             && text(entry, "/operation") == "Update"
             && text(entry, "/subresource") == subresource(part)
     };
-    if let Some(at) = managers.iter().position(is_own) {
-        set.extend(from_tree(&managers.remove(at)["fieldsV1"]));
-    }
-    if !set.is_empty() {
-        managers.push(entry(resource, part, manager, "Update", &set));
+    let own = managers
+        .iter()
+        .position(is_own)
+        .map(|at| managers.remove(at));
+    let owned = own
+        .as_ref()
+        .map(|own| from_tree(&own["fieldsV1"]))
+        .unwrap_or_default();
+    managers.retain_mut(|entry| remove_fields(entry, &changed));
+    let set = changed.iter().filter(|path| new.contains_key(*path));
+    let all: BTreeSet<Path> = owned.difference(&changed).chain(set).cloned().collect();
+    match own {
+        // Other values of the same fields keep the entry's time.
+        Some(own) if all == owned => managers.push(own),
+        _ if all.is_empty() => {}
+        _ => managers.push(entry(resource, part, manager, "Update", &all)),
     }
     Some(managers)
 }

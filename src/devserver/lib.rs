@@ -31,10 +31,11 @@
 //! HTTP is `crate::http_server`. Threads: `dev-accept`, one `dev-conn-N` per connection,
 //! `dev-kubelet`, `dev-gc`, `dev-controllers`.
 //!
-//! DIFFERS: no authentication; pods need no service account; responses are JSON only; managed
-//! fields only on objects that were applied; no pruning of unknown fields of built-in kinds;
-//! validation only for mistakes that tests and users commonly make. Of the kinds that it only
-//! stores, it checks the types of fields, `rules`, metadata, and pod templates.
+//! DIFFERS: no authentication; the service account `default` need not exist; responses are JSON
+//! only; events, and what a controller owns, have no managed fields until somebody applies them; no
+//! pruning of unknown fields of built-in kinds; validation only for mistakes that tests and users
+//! commonly make. Of the kinds that it only stores, it checks the types of fields, `rules`,
+//! metadata, and pod templates.
 //!
 //! # Locks
 //!

@@ -19,6 +19,10 @@ pub(crate) fn set_defaults(resource: Resource, object: &mut Value) {
         add_missing(object, defaults);
     }
     match resource {
+        Resource::Namespaces => {
+            let name = object["metadata"]["name"].clone();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+        }
         Resource::Pods => workload::set_pod_defaults(object),
         Resource::ReplicaSets => workload::set_replica_set_defaults(object),
         Resource::ReplicationControllers => workload::set_controller_defaults(object),

@@ -57,7 +57,6 @@ pub(crate) fn create_managed(
     objects::complete_new(resource, &mut object);
     let name = text(&object, "/metadata/name").to_owned();
     if resource == Resource::Namespaces {
-        object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
         object["spec"] = json!({"finalizers": ["kubernetes"]});
     } else if resource == Resource::Quotas {
         object["status"] = quota::status(state, namespace.unwrap_or_default(), &object);
@@ -281,11 +280,8 @@ pub(crate) fn replace_managed(
         });
     }
     let mut errors = marks_of_deletion(&old, &new);
-    let managers = managers(&old, &new);
+    let sent = map_of(&mut new, "metadata").remove("managedFields");
     metadata::keep_server_owned(&old, &mut new);
-    if let Some(managers) = managers {
-        metadata::set_managers(&mut new, managers);
-    }
     if resource == Resource::Namespaces && part != Part::Finalizers {
         new["spec"] = old["spec"].clone();
     }
@@ -303,6 +299,13 @@ pub(crate) fn replace_managed(
         errors.extend(metadata::validate_update(resource, &old, &new));
         errors.extend(objects::validate_update(resource, &old, &new));
     }
+    // Defaults that the request left out are no change.
+    let of_new = map_of(&mut new, "metadata");
+    of_new.remove("managedFields");
+    of_new.extend(sent.map(|it| ("managedFields".to_owned(), it)));
+    let kept = || entries(&old, "/metadata/managedFields").to_vec();
+    let managers = managers(&old, &new).unwrap_or_else(kept);
+    metadata::set_managers(&mut new, managers);
     if !errors.is_empty() {
         return Err(StatusError::invalid(resource, name, errors));
     }

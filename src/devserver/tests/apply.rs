@@ -193,6 +193,43 @@ fn invalid_managed_fields_are_ignored() {
     assert_eq!(rig.patch(&format!("{WEB}/status"), &of_status).1, changed);
 }
 
+/// Defaults that it leaves out, and other forms of its times, are no change.
+#[test]
+fn an_object_that_is_sent_again_stays_as_it_is() {
+    let rig = Rig::new();
+    let put = |object: &Value| {
+        let text = object.to_string();
+        rig.send_as("application/json", "PUT", WEB, &text).1
+    };
+    rig.create_replica_set("web", 2);
+    let first = put(&replica_set("web", 2));
+    assert_eq!(put(&replica_set("web", 2)), first);
+    let mut pythons = first.clone();
+    let time = &mut pythons["metadata"]["managedFields"][0]["time"];
+    *time = json!(time.as_str().expect("a time").replace('Z', "+00:00"));
+    assert_eq!(put(&pythons), first);
+    let scaled = rig.apply("fieldManager=m", &config(&json!({"replicas": 3})));
+    assert_eq!(scaled.0, 409, "its creator still owns it");
+}
+
+#[test]
+fn a_namespace_keeps_the_label_with_its_name() {
+    let rig = Rig::new();
+    let path = "/api/v1/namespaces/team?fieldManager=m";
+    let named = json!({"kubernetes.io/metadata.name": "team"});
+    for labels in [json!({"a": "b"}), json!({})] {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "team", "labels": labels},
+        });
+        let kind = "application/apply-patch+yaml";
+        let (_, applied) = rig.send_as(kind, "PATCH", path, &config.to_string());
+        let mut expected = labels;
+        json_patch::merge(&mut expected, &named);
+        assert_eq!(applied["metadata"]["labels"], expected);
+    }
+}
+
 #[test]
 fn a_map_goes_with_its_last_applied_member() {
     let rig = Rig::new();
