@@ -417,7 +417,7 @@ fn certificate_and_ca_are_rotated_under_load() {
     cluster.scale(&names[0], 61);
     cluster.stable(&names[0]);
     let log = process.log();
-    let found = "the TLS settings have changed";
+    let found = "the client certificate has changed";
     assert!(log.contains(found), "{log}");
     let (_, metrics) = port.get("/metrics");
     for sample in [

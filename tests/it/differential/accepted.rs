@@ -58,7 +58,7 @@ pub(super) const ACCEPTED: &[Rule] = &[
         accepts: |_, difference| {
             const WORDS: [&str; 2] = [
                 "the server could not find the requested resource",
-                "404 page not found",
+                "404 page not found (get things.nothing.example)",
             ];
             messages(difference).is_some_and(|(real, dev)| {
                 WORDS.contains(&real) && dev.starts_with("the dev server ")
