@@ -12,13 +12,10 @@ use super::decide::status::{Availability, Counts};
 use super::decide::{Doubt, May, Pods, Rules, View};
 use super::memory::positions::Versions;
 use super::memory::{Memory, RecordView};
+use crate::api::replica_set::DESIRED_REPLICAS;
 use crate::api::{ObjectKey, OwnerKey, Pod, Policy, ReplicaSet, Selector, Uid, WorkloadKind};
 use crate::cache::Cache;
 use crate::cache::pods::PodBucket;
-
-/// `spec.replicas` of the Deployment, on each of its ReplicaSets (kubernetes
-/// `pkg/controller/deployment/util/deployment_util.go:DesiredReplicasAnnotation`).
-const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 
 impl Core {
     /// Captures the record of `key`. Call this before the caches are read.

@@ -4,18 +4,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSetStatus;
 use serde_json::{Map, Value, json};
 
+use crate::api::replica_set::DESIRED_REPLICAS;
+pub(crate) use crate::api::replica_set::REVISION;
 use crate::api::{ControllerRef, ObjectKey, ResourceVersion, Uid};
 use crate::fenceposts::max_replicas;
 use crate::objects::{Annotations, DEPLOYMENT, Deployment, POD_TEMPLATE_HASH, ReplicaSet};
 
-/// The number of a ReplicaSet in the sequence of rollouts.
-pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
-
 /// The earlier numbers of a ReplicaSet to which a Deployment was rolled back.
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-
-/// `spec.replicas` of the Deployment when it last scaled the ReplicaSet.
-const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 
 /// `spec.replicas` plus `maxSurge` of the Deployment at that time.
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";

@@ -54,6 +54,14 @@ pub struct ReplicaSet {
     carried: Option<Carried>,
 }
 
+/// The annotation with the number of a ReplicaSet in the sequence of its Deployment's rollouts
+/// (kubernetes `pkg/controller/deployment/util/deployment_util.go:RevisionAnnotation`).
+pub const REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// The annotation with `spec.replicas` of the Deployment when it last scaled the ReplicaSet
+/// (kubernetes `pkg/controller/deployment/util/deployment_util.go:DesiredReplicasAnnotation`).
+pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+
 /// Kept in the received encoding, since any conversion would lose unknown fields.
 #[derive(Clone, Debug, PartialEq)]
 enum Carried {
@@ -172,8 +180,7 @@ impl ReplicaSet {
     /// Which revision of its Deployment it is; `None` if it is of none, or if the object is not
     /// [complete](Self::is_complete).
     pub fn revision(&self) -> Option<i64> {
-        let text = self.annotation("deployment.kubernetes.io/revision");
-        text?.parse().ok()
+        self.annotation(REVISION)?.parse().ok()
     }
 
     /// An annotation that no field has; `None` also if the object is not
